@@ -1,0 +1,2 @@
+from appsdk_operator.resource._kind import Kind as Kind
+from appsdk_operator.resource._kind import Scope as Scope

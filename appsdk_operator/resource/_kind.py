@@ -1,0 +1,165 @@
+"""What kind an object is: its group, version, names and scope, and the types of spec and status."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+
+__all__ = ["Kind", "Scope"]
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_KIND_NAME = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+
+
+class Scope(enum.Enum):
+    """Whether the objects of a kind live in a namespace or in the whole cluster."""
+
+    NAMESPACED = "Namespaced"
+    CLUSTER = "Cluster"
+
+
+def _check_group(_: object, __: object, value: str) -> None:
+    if value and not _DNS_SUBDOMAIN.fullmatch(value):
+        raise ValueError(
+            f"group {value!r} is not a DNS name: use lower-case letters, digits, '-' and '.', "
+            "for example 'example.com', or '' for the core group"
+        )
+
+
+def _check_version(_: object, __: object, value: str) -> None:
+    if not _DNS_LABEL.fullmatch(value):
+        raise ValueError(f"version {value!r} is not a DNS label: use for example 'v1' or 'v1beta1'")
+
+
+def _check_kind(_: object, __: object, value: str) -> None:
+    if not _KIND_NAME.fullmatch(value):
+        raise ValueError(f"kind {value!r} is not a kind's name: use for example 'Widget'")
+
+
+def _check_plural(_: object, __: object, value: str) -> None:
+    if not _DNS_LABEL.fullmatch(value):
+        raise ValueError(f"plural {value!r} is not a DNS label: use for example 'widgets'")
+
+
+def _check_view(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and not _is_read_only(value):
+        raise ValueError(
+            f"{attribute.name} type {value.__qualname__} can be changed after it was made, but "
+            "objects are shared between threads: declare it with @attrs.frozen, "
+            "@dataclass(frozen=True) or msgspec.Struct(frozen=True)"
+        )
+
+
+def _is_read_only(view: Any) -> bool:
+    if attrs.has(view):
+        return view.__setattr__ is not object.__setattr__ and _refuses_assignment(view)
+    params = getattr(view, "__dataclass_params__", None)
+    if params is not None:
+        return bool(params.frozen)
+    config = getattr(view, "__struct_config__", None)
+    if config is not None:
+        return bool(config.frozen)
+    return True
+
+
+def _refuses_assignment(view: Any) -> bool:
+    try:
+        view.__setattr__(view.__new__(view), attrs.fields(view)[0].name, None)
+    except attrs.exceptions.FrozenInstanceError:
+        return True
+    except Exception:  # a setter that ran and failed is a setter
+        return False
+    return False
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """A kind of Kubernetes object: where the API serves it and how its spec and status look.
+
+    Two kinds are equal when they name the same thing on the server (group, version, kind, plural
+    and scope); ``spec`` and ``status`` only say how one reads it, so typed and untyped kinds share
+    one cache.
+
+    Args:
+        group: the API group, ``""`` for the core group.
+        version: the API version, for example ``"v1"``.
+        kind: the kind's name in objects, for example ``"Deployment"``.
+        plural: the name in paths; default: the kind in lower case plus ``s``, as in
+            grafana-app-sdk.
+        scope: :attr:`Scope.NAMESPACED` (default) or :attr:`Scope.CLUSTER`.
+        spec: a frozen attrs class, or any type msgspec can decode into, for ``object.spec``;
+            default: plain read-only JSON values.
+        status: the same for ``object.status``.
+
+    Raises:
+        ValueError: a name that no API server would accept, or a ``spec`` or ``status`` class whose
+            instances can be changed.
+
+    >>> Kind(group="example.com", version="v1", kind="Widget").plural
+    'widgets'
+    >>> str(Kind(group="apps", version="v1", kind="Deployment"))
+    'deployments.v1.apps'
+    """
+
+    group: str = attrs.field(validator=[attrs.validators.instance_of(str), _check_group])
+    version: str = attrs.field(validator=[attrs.validators.instance_of(str), _check_version])
+    kind: str = attrs.field(validator=[attrs.validators.instance_of(str), _check_kind])
+    plural: str = attrs.field(
+        default=attrs.Factory(lambda self: f"{self.kind.lower()}s", takes_self=True),
+        validator=[attrs.validators.instance_of(str), _check_plural],
+    )
+    scope: Scope = attrs.field(
+        default=Scope.NAMESPACED, validator=attrs.validators.instance_of(Scope)
+    )
+    spec: Any = attrs.field(default=None, eq=False, validator=_check_view)
+    status: Any = attrs.field(default=None, eq=False, validator=_check_view)
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or the version alone for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def is_namespaced(self) -> bool:
+        """Whether objects of this kind live in a namespace."""
+        return self.scope is Scope.NAMESPACED
+
+    @property
+    def qualified_name(self) -> str:
+        """``plural.group``, the name that RBAC rules, CRDs and error texts use.
+
+        >>> Kind(group="", version="v1", kind="Pod").qualified_name
+        'pods'
+        """
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path on the API server of one object, or of the collection when ``name`` is empty.
+
+        An empty ``namespace`` of a namespaced kind means all namespaces. Every part is quoted, so
+        a name can never reach another path.
+
+        >>> Kind(group="apps", version="v1", kind="Deployment").path("default", "web", "status")
+        '/apis/apps/v1/namespaces/default/deployments/web/status'
+        """
+        path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace and self.is_namespaced:
+            path += f"/namespaces/{quote(namespace, safe='')}"
+        path += f"/{self.plural}"
+        if name:
+            path += f"/{quote(name, safe='')}"
+        if subresource:
+            path += f"/{subresource}"
+        return path
+
+    def typed(self, *, spec: Any = None, status: Any = None) -> Kind:
+        """The same kind, read with other types of spec and status."""
+        return attrs.evolve(self, spec=spec or self.spec, status=status or self.status)
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.version}" + (f".{self.group}" if self.group else "")

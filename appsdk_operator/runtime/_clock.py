@@ -1,0 +1,147 @@
+"""The only place that reads or waits for the time: a real clock and one that tests move by hand."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from typing import Protocol, final, runtime_checkable
+
+__all__ = ["Clock", "ManualClock", "RealClock", "system_clock"]
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """What every part of the kit asks for the time and waits on.
+
+    All times are seconds as float. Implementations are thread-safe.
+    """
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary point, never going back: for delays, backoffs and leases."""
+        ...
+
+    def time(self) -> float:
+        """Seconds since 1970-01-01 UTC: for time stamps in objects only."""
+        ...
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        """Wait, holding ``condition``, until it is notified or ``timeout`` seconds went by.
+
+        As with :meth:`threading.Condition.wait` the caller checks its predicate in a loop: a
+        wake-up says nothing of the reason.
+        """
+        ...
+
+
+@final
+class RealClock:
+    """The machine's clock."""
+
+    __slots__ = ()
+
+    def monotonic(self) -> float:
+        """Seconds of :func:`time.monotonic`."""
+        return time.monotonic()
+
+    def time(self) -> float:
+        """Seconds of :func:`time.time`."""
+        return time.time()
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        """Wait on ``condition`` for at most ``timeout`` seconds of real time."""
+        condition.wait(timeout)
+
+
+@final
+class ManualClock:
+    """A clock that stands still until a test moves it.
+
+    :meth:`advance` moves through the deadlines that lie on the way one by one, earliest first and
+    in the order of their registration when equal, and wakes exactly the waiters that are due.
+
+    >>> clock = ManualClock()
+    >>> clock.advance(2.5)
+    >>> clock.monotonic()
+    2.5
+    """
+
+    def __init__(self, *, start: float = 0.0, epoch: float = 1_700_000_000.0) -> None:
+        """A clock at ``start`` seconds, with :meth:`time` at ``epoch`` seconds after 1970."""
+        self._now = start
+        self._offset = epoch - start
+        self._changed = threading.Condition()
+        self._sequence = itertools.count()
+        self._waiters: list[tuple[float, int, threading.Condition]] = []
+
+    def monotonic(self) -> float:
+        """The seconds this clock was moved, from its start."""
+        return self._now
+
+    def time(self) -> float:
+        """The same as seconds since 1970."""
+        return self._now + self._offset
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        """Wait until notified, or until :meth:`advance` passes the deadline."""
+        if timeout is None:
+            condition.wait()
+            return
+        with self._changed:
+            if timeout <= 0:
+                return
+            waiter = (self._now + timeout, next(self._sequence), condition)
+            heapq.heappush(self._waiters, waiter)
+            self._changed.notify_all()
+        try:
+            condition.wait()
+        finally:
+            with self._changed:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                    heapq.heapify(self._waiters)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward and wake the waiters whose deadline is reached.
+
+        Raises:
+            ValueError: ``seconds`` is negative; time does not go back.
+        """
+        if seconds < 0:
+            raise ValueError(f"cannot advance by {seconds} s: a clock does not go back")
+        target = self._now + seconds
+        while True:
+            with self._changed:
+                if not self._waiters or self._waiters[0][0] > target:
+                    self._now = target
+                    return
+                deadline, _, condition = heapq.heappop(self._waiters)
+                self._now = max(self._now, deadline)
+            # The waiter registered while it held the condition, so once we hold it the waiter is
+            # waiting and the notification cannot be lost.
+            with condition:
+                condition.notify_all()
+
+    def next_deadline(self) -> float | None:
+        """The earliest time anybody waits for, or None when nobody waits for a time."""
+        with self._changed:
+            return self._waiters[0][0] if self._waiters else None
+
+    def block_until_waiting(self, count: int, *, timeout: float = 10.0) -> None:
+        """Return once at least ``count`` threads wait for a deadline of this clock.
+
+        Lets a test with real threads advance the clock at a moment that is the same in each run.
+
+        Raises:
+            TimeoutError: fewer threads wait after ``timeout`` seconds of real time.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._waiters) >= count, timeout):
+                raise TimeoutError(
+                    f"{len(self._waiters)} of {count} threads wait on the clock after {timeout} s"
+                )
+
+
+system_clock: Clock = RealClock()
+"""The real clock that every part uses unless it is given another."""

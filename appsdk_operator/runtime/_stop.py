@@ -1,0 +1,111 @@
+"""One way to ask anything to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import final
+
+from appsdk_operator.runtime._clock import Clock, system_clock
+
+__all__ = ["StopSignal"]
+
+_log = logging.getLogger("appsdk_operator.runtime")
+
+
+@final
+class StopSignal:
+    """A one-way flag that every blocking call of the kit takes and obeys.
+
+    Setting it twice is harmless. A :meth:`child` stops with its parent, not the parent with it,
+    so a group can be stopped alone. Thread-safe; may be set from a signal handler's thread.
+
+    >>> stop = StopSignal()
+    >>> group = stop.child()
+    >>> group.set()
+    >>> stop.is_set()
+    False
+    """
+
+    def __init__(self, *, clock: Clock = system_clock) -> None:
+        """A signal whose waits use ``clock``."""
+        self._clock = clock
+        # Re-entrant, because a Python signal handler may call set() in the very thread that is
+        # inside wait().
+        self._condition = threading.Condition(threading.RLock())
+        self._is_set = False
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._next_id = 0
+        self._detach: Callable[[], None] = lambda: None
+
+    def is_set(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Ask for the stop: wakes every :meth:`wait` and runs each callback once.
+
+        A callback that raises is logged and keeps no other from running.
+        """
+        with self._condition:
+            if self._is_set:
+                return
+            self._is_set = True
+            callbacks = list(self._callbacks.values())
+            self._callbacks.clear()
+            self._condition.notify_all()
+        self._detach()
+        for callback in callbacks:
+            _run(callback)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the stop for at most ``timeout`` seconds; True when it was asked for."""
+        with self._condition:
+            if timeout is None:
+                while not self._is_set:
+                    self._clock.wait(self._condition)
+                return True
+            deadline = self._clock.monotonic() + timeout
+            while not self._is_set:
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    return False
+                self._clock.wait(self._condition, left)
+            return True
+
+    def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` when the stop is asked for, at once when it was already.
+
+        Callbacks run in the thread that sets the signal and must return promptly.
+
+        Returns:
+            A function that takes the callback back; calling it later or twice is harmless.
+        """
+        with self._condition:
+            if not self._is_set:
+                self._next_id += 1
+                key = self._next_id
+                self._callbacks[key] = callback
+                return lambda: self._forget(key)
+        _run(callback)
+        return lambda: None
+
+    def child(self) -> StopSignal:
+        """A signal that is set together with this one, or alone."""
+        child = StopSignal(clock=self._clock)
+        # The child takes itself off the parent's list when set, so that a long-lived parent does
+        # not grow with every group it ever had.
+        child._detach = self.on_set(child.set)
+        return child
+
+    def _forget(self, key: int) -> None:
+        with self._condition:
+            self._callbacks.pop(key, None)
+
+
+def _run(callback: Callable[[], None]) -> None:
+    try:
+        callback()
+    except Exception:
+        _log.exception("a callback of a stop signal failed")

@@ -1,0 +1,66 @@
+"""What every test gets: a check that it leaves no thread, socket or temporary file behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def _open_sockets() -> set[str]:
+    found = set()
+    for fd in Path("/proc/self/fd").iterdir() if Path("/proc/self/fd").exists() else ():
+        try:
+            target = os.readlink(fd)
+        except OSError:
+            continue
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+def _temporary_files() -> set[str]:
+    return {entry.name for entry in Path(tempfile.gettempdir()).iterdir()}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give this process a temporary folder of its own, so that what is left in it is ours."""
+    folder = tmp_path_factory.mktemp("tmp")
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    yield
+    tempfile.tempdir = before
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a thread, a socket or a temporary file."""
+    threads = set(threading.enumerate())
+    sockets = _open_sockets()
+    files = _temporary_files()
+    yield
+    started = [t for t in threading.enumerate() if t not in threads]
+    for thread in started:
+        thread.join(timeout=5)
+    alive = [t.name for t in started if t.is_alive()]
+    assert not alive, f"threads left running: {alive}"
+    if _open_sockets() - sockets:
+        gc.collect()
+    left = _open_sockets() - sockets
+    assert not left, f"sockets left open: {left}"
+    new_files = _temporary_files() - files
+    assert not new_files, f"temporary files left: {sorted(new_files)}"
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
