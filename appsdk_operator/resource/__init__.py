@@ -1,2 +1,63 @@
+"""What an object is: its kind, its metadata, its JSON, and how to select and change it.
+
+Bytes come in from a client or a watch and become :class:`Object`, an immutable view that can be
+shared by everybody; :meth:`Object.mutable_copy` leads back to something that can be changed and
+sent. Nothing here does I/O or starts a thread.
+
+Guarantees:
+    * Nothing is lost in a round trip: unknown fields, the order of keys and the value of every
+      number are kept.
+    * Reading from any thread is safe; an attempt to change an :class:`Object` raises
+      :class:`ReadOnlyError`, which names the way to do it.
+
+Caveats:
+    * Labels, spec, status and other fields are decoded each time they are asked for.
+
+Errors:
+    :class:`DecodeError` (with :class:`WrongKindError`), :class:`EncodeError`,
+    :class:`ReadOnlyError`.
+"""
+
+from appsdk_operator.resource._codec import DecodeError as DecodeError
+from appsdk_operator.resource._codec import EncodeError as EncodeError
+from appsdk_operator.resource._codec import WrongKindError as WrongKindError
+from appsdk_operator.resource._codec import decode as decode_json
+from appsdk_operator.resource._codec import encode as encode_json
+from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
+from appsdk_operator.resource._mutable import MutableObject as MutableObject
+from appsdk_operator.resource._object import Object as Object
+from appsdk_operator.resource._object import ObjectKey as ObjectKey
+from appsdk_operator.resource._object import OwnerReference as OwnerReference
+from appsdk_operator.resource._object import parse_time as parse_time
+from appsdk_operator.resource._wire import ListPage as ListPage
+from appsdk_operator.resource._wire import WatchEvent as WatchEvent
+from appsdk_operator.resource._wire import WatchEventType as WatchEventType
+from appsdk_operator.resource._wire import decode_list as decode_list
+from appsdk_operator.resource._wire import decode_watch_event as decode_watch_event
+from appsdk_operator.resource._yaml import dump_yaml as dump_yaml
+from appsdk_operator.resource._yaml import load_yaml as load_yaml
+
+__all__ = [
+    "DecodeError",
+    "EncodeError",
+    "Kind",
+    "ListPage",
+    "MutableObject",
+    "Object",
+    "ObjectKey",
+    "OwnerReference",
+    "ReadOnlyError",
+    "Scope",
+    "WatchEvent",
+    "WatchEventType",
+    "WrongKindError",
+    "decode_json",
+    "decode_list",
+    "decode_watch_event",
+    "dump_yaml",
+    "encode_json",
+    "load_yaml",
+    "parse_time",
+]

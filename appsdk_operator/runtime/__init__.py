@@ -2,4 +2,12 @@ from appsdk_operator.runtime._clock import Clock as Clock
 from appsdk_operator.runtime._clock import ManualClock as ManualClock
 from appsdk_operator.runtime._clock import RealClock as RealClock
 from appsdk_operator.runtime._clock import system_clock as system_clock
+from appsdk_operator.runtime._metrics import Metrics as Metrics
+from appsdk_operator.runtime._metrics import default_metrics as default_metrics
+from appsdk_operator.runtime._rate_limiters import ItemExponential as ItemExponential
+from appsdk_operator.runtime._rate_limiters import ItemFastSlow as ItemFastSlow
+from appsdk_operator.runtime._rate_limiters import MaxOf as MaxOf
+from appsdk_operator.runtime._rate_limiters import RateLimiter as RateLimiter
+from appsdk_operator.runtime._rate_limiters import TokenBucket as TokenBucket
+from appsdk_operator.runtime._rate_limiters import WithMaxWait as WithMaxWait
 from appsdk_operator.runtime._stop import StopSignal as StopSignal

@@ -1,0 +1,139 @@
+"""From the API server's bytes to objects, with one partial decode per object, and back."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from appsdk_operator.resource._frozen import thaw
+from appsdk_operator.resource._kind import Kind
+
+__all__ = ["DecodeError", "EncodeError", "WrongKindError", "decode", "encode", "header_of"]
+
+
+class DecodeError(ValueError):
+    """Bytes from the API server, or a typed view's type, do not fit; the text names the place."""
+
+
+class WrongKindError(DecodeError):
+    """An object of another kind came where one of a certain kind was expected."""
+
+
+class EncodeError(ValueError):
+    """A value cannot be written as JSON without loss; the text names the place."""
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    deletion_timestamp: str | None = None
+
+
+class _Header(msgspec.Struct, gc=False, rename="camel"):
+    metadata: _Metadata
+    kind: str = ""
+    api_version: str = ""
+
+
+_decode_header = msgspec.json.Decoder(_Header).decode
+_decode_any = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def decode(raw: bytes) -> Any:
+    """Any JSON text as plain Python values; integers keep every digit.
+
+    Raises:
+        DecodeError: the text is not JSON.
+    """
+    try:
+        return _decode_any(raw)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not JSON: {error}; it begins {raw[:80]!r}") from error
+
+
+def header_of(kind: Kind, raw: bytes) -> _Metadata:
+    """The metadata that identifies an object, checked to be of ``kind``.
+
+    Raises:
+        DecodeError: the text is not JSON of an object with metadata.
+        WrongKindError: the object says it is of another kind.
+    """
+    try:
+        header = _decode_header(raw)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(
+            f"not an object of kind {kind}: {error}; it begins {raw[:80]!r}"
+        ) from error
+    # Items of a list of built-in kinds carry neither kind nor version.
+    if header.kind and (header.kind != kind.kind or header.api_version != kind.api_version):
+        raise WrongKindError(
+            f"expected {kind.api_version} {kind.kind}, got {header.api_version} {header.kind} "
+            f"{header.metadata.namespace}/{header.metadata.name}: check the kind's plural, group "
+            "and version"
+        )
+    metadata = header.metadata
+    # A cluster has few namespaces and many objects: one string for each namespace.
+    metadata.namespace = sys.intern(metadata.namespace)
+    return metadata
+
+
+def encode(value: Any) -> bytes:
+    """JSON text of plain values, attrs classes, dataclasses and msgspec structs.
+
+    Raises:
+        EncodeError: a value that JSON cannot carry (NaN, infinities, unknown types); the text
+            names the path.
+    """
+    if isinstance(value, Mapping) and not isinstance(value, dict):
+        value = dict(value)
+    try:
+        raw = _encode(value)
+    except (TypeError, ValueError, OverflowError, UnicodeError) as error:
+        raise EncodeError(f"{_culprit(value) or '$'} cannot be written as JSON: {error}") from error
+    # msgspec writes NaN and infinities as null, which would lose them without a word.
+    if b"null" in raw and (path := _non_finite(value)):
+        raise EncodeError(f"{path} is not a finite number, and JSON has no other")
+    return bytes(raw)
+
+
+def plain(value: Any) -> Any:
+    """Typed values as plain JSON values, frozen containers as changeable ones."""
+    return thaw(value) if isinstance(value, (dict, list)) else msgspec.to_builtins(value)
+
+
+def _culprit(value: Any, path: str = "$") -> str | None:
+    for child, name in _children(value, path):
+        if found := _culprit(child, name):
+            return found
+    try:
+        _encode(value)
+    except (TypeError, ValueError, OverflowError, UnicodeError):
+        return path
+    return None
+
+
+def _non_finite(value: Any, path: str = "$") -> str | None:
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    if not isinstance(value, (str, int, bytes, type(None), Mapping, list, tuple)):
+        value = msgspec.to_builtins(value)
+    for child, name in _children(value, path):
+        if found := _non_finite(child, name):
+            return found
+    return None
+
+
+def _children(value: Any, path: str) -> list[tuple[Any, str]]:
+    if isinstance(value, Mapping):
+        return [(child, f"{path}.{key}") for key, child in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [(child, f"{path}[{index}]") for index, child in enumerate(value)]
+    return []

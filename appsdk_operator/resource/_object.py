@@ -1,0 +1,328 @@
+"""A Kubernetes object as an immutable view over the bytes that the server sent."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import msgspec
+
+from appsdk_operator.resource import _codec
+from appsdk_operator.resource._frozen import FrozenDict, freeze, refuse
+from appsdk_operator.resource._kind import Kind
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource._mutable import MutableObject
+
+__all__ = ["Object", "ObjectKey", "OwnerReference", "parse_time"]
+
+
+class ObjectKey(NamedTuple):
+    """Namespace and name: what tells an object from others of its kind.
+
+    >>> str(ObjectKey("default", "web")), str(ObjectKey("", "node-1"))
+    ('default/web', 'node-1')
+    """
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One entry of ``metadata.ownerReferences``."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class _Rest(msgspec.Struct, gc=False, rename="camel"):
+    """The metadata that is decoded only when somebody asks."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    creation_timestamp: str | None = None
+
+
+class _WithRest(msgspec.Struct, gc=False):
+    metadata: _Rest
+
+
+class _WithMetadata(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw
+
+
+class _Spec(msgspec.Struct, gc=False):
+    spec: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Status(msgspec.Struct, gc=False):
+    status: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decode_rest = msgspec.json.Decoder(_WithRest).decode
+_decode_metadata = msgspec.json.Decoder(_WithMetadata).decode
+_decode_spec = msgspec.json.Decoder(_Spec).decode
+_decode_status = msgspec.json.Decoder(_Status).decode
+_decode_map = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+# Decoders of typed views are made once for each type; types live as long as the program.
+_view_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+@final
+class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
+    """One object as the server sent it: read-only, safe to share between threads and caches.
+
+    Only what identifies the object is decoded on arrival; labels, spec, status and the rest are
+    decoded each time they are asked for, so keep them in a variable where they are used often.
+    Nothing of the server's JSON is lost: :attr:`raw` holds every byte of it.
+
+    Objects come from a client, an informer or :meth:`from_dict`; to change one, take
+    :meth:`mutable_copy`.
+
+    >>> pod = Object.from_dict(Kind(group="", version="v1", kind="Pod"),
+    ...                        {"metadata": {"name": "web", "namespace": "default"}})
+    >>> str(pod.key)
+    'default/web'
+    """
+
+    kind: Kind
+    """What the object is, and the types its spec and status are read with."""
+    raw: bytes
+    """The JSON text as it came."""
+    namespace: str
+    """``metadata.namespace``, ``""`` for cluster-scoped kinds."""
+    name: str
+    """``metadata.name``."""
+    uid: str
+    """``metadata.uid``: tells an object from another that later has the same name."""
+    resource_version: str
+    """``metadata.resourceVersion``."""
+    generation: int
+    """``metadata.generation``; 0 for kinds that have none."""
+    deletion_timestamp: str | None
+    """``metadata.deletionTimestamp`` as RFC 3339 text, None unless the object is being deleted."""
+
+    @classmethod
+    def from_json(cls, kind: Kind, raw: bytes) -> Object:
+        """An object from JSON text.
+
+        Raises:
+            DecodeError: the text is not JSON of an object with metadata.
+            WrongKindError: it says it is of another kind.
+        """
+        m = _codec.header_of(kind, raw)
+        return cls(
+            kind,
+            raw,
+            m.namespace,
+            m.name,
+            m.uid,
+            m.resource_version,
+            m.generation,
+            m.deletion_timestamp,
+        )
+
+    @classmethod
+    def from_dict(cls, kind: Kind, data: Mapping[str, Any]) -> Object:
+        """An object from plain JSON values; ``apiVersion`` and ``kind`` are added when missing.
+
+        Raises:
+            DecodeError: ``data`` has no metadata, or names another kind.
+            EncodeError: ``data`` holds something that JSON cannot carry.
+        """
+        return cls.from_json(kind, _codec.encode({**type_fields(kind), **data}))
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return ObjectKey(self.namespace, self.name)
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether the server has marked the object for deletion and waits for its finalizers."""
+        return self.deletion_timestamp is not None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """``metadata.labels``, empty when there are none."""
+        return FrozenDict(_decode_rest(self.raw).metadata.labels or {})
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """``metadata.annotations``, empty when there are none."""
+        return FrozenDict(_decode_rest(self.raw).metadata.annotations or {})
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        """``metadata.finalizers`` in the server's order."""
+        return tuple(_decode_rest(self.raw).metadata.finalizers or ())
+
+    @property
+    def owner_references(self) -> tuple[OwnerReference, ...]:
+        """``metadata.ownerReferences`` in the server's order."""
+        return tuple(_decode_rest(self.raw).metadata.owner_references or ())
+
+    @property
+    def creation_timestamp(self) -> dt.datetime | None:
+        """``metadata.creationTimestamp``, None for an object that was never on a server."""
+        stamp = _decode_rest(self.raw).metadata.creation_timestamp
+        return parse_time(stamp) if stamp else None
+
+    @property
+    def metadata(self) -> FrozenDict:
+        """The whole metadata as plain read-only JSON values."""
+        metadata: FrozenDict = freeze(_codec.decode(_decode_metadata(self.raw).metadata))
+        return metadata
+
+    @property
+    def spec(self) -> Any:
+        """The spec: an instance of the kind's ``spec`` type, else read-only JSON; None if absent.
+
+        Raises:
+            DecodeError: the spec does not fit the kind's type; the text names the JSON path.
+        """
+        return self._view("spec", _decode_spec(self.raw).spec, self.kind.spec)
+
+    @property
+    def status(self) -> Any:
+        """The status, as :attr:`spec`."""
+        return self._view("status", _decode_status(self.raw).status, self.kind.status)
+
+    def _view(self, field: str, raw: msgspec.Raw, view: Any) -> Any:
+        if view is None:
+            return freeze(_codec.decode(raw))
+        if raw == b"null":
+            return None
+        decoder = _view_decoders.get(view)
+        if decoder is None:
+            decoder = _view_decoders[view] = msgspec.json.Decoder(view)
+        try:
+            value = decoder.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise view_error(self.kind, self.key, field, view, error) from error
+        return freeze(value) if isinstance(value, (dict, list)) else value
+
+    def __getitem__(self, key: str) -> Any:
+        """A top-level field as read-only JSON, for example ``obj["data"]``.
+
+        Raises:
+            KeyError: there is no such field.
+        """
+        return freeze(_codec.decode(_decode_map(self.raw)[key]))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A top-level field as read-only JSON, ``default`` when absent."""
+        raw = _decode_map(self.raw).get(key)
+        return default if raw is None else freeze(_codec.decode(raw))
+
+    def __contains__(self, key: object) -> bool:
+        return key in _decode_map(self.raw)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_decode_map(self.raw))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole object as plain, changeable JSON values of your own.
+
+        ``apiVersion`` and ``kind`` are added where the server left them out, as it does in lists.
+        """
+        data = _codec.decode(self.raw)
+        return data if "kind" in data else {**type_fields(self.kind), **data}
+
+    def to_yaml(self) -> str:
+        """The whole object as YAML."""
+        from appsdk_operator.resource._yaml import dump_yaml
+
+        return dump_yaml(self.to_dict())
+
+    def mutable_copy(self) -> MutableObject:
+        """A copy of your own that can be changed and sent to the server."""
+        from appsdk_operator.resource._mutable import MutableObject
+
+        return MutableObject(self.kind, self.to_dict())
+
+    def viewed_as(self, kind: Kind) -> Object:
+        """The same object, its spec and status read with the types of ``kind``.
+
+        Raises:
+            WrongKindError: ``kind`` names something else on the server.
+        """
+        if kind is self.kind:
+            return self
+        if kind != self.kind:
+            raise _codec.WrongKindError(f"{self!r} cannot be viewed as {kind}: not the same kind")
+        return Object(
+            kind,
+            self.raw,
+            self.namespace,
+            self.name,
+            self.uid,
+            self.resource_version,
+            self.generation,
+            self.deletion_timestamp,
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        refuse()
+
+    def __delattr__(self, name: str) -> None:
+        refuse()
+
+    def __setitem__(self, key: str, value: object) -> None:
+        refuse()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Object):
+            return NotImplemented
+        return self.kind == other.kind and (
+            self.raw == other.raw or self.to_dict() == other.to_dict()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.namespace, self.name, self.uid, self.resource_version))
+
+    def __copy__(self) -> Object:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Object:
+        return self
+
+    def __repr__(self) -> str:
+        # Not the content: it may be a Secret's, and reprs end up in logs.
+        return f"<{self.kind.kind} {self.key} rv={self.resource_version} uid={self.uid}>"
+
+
+def view_error(
+    kind: Kind, key: ObjectKey, field: str, view: Any, error: Exception
+) -> _codec.DecodeError:
+    # msgspec says "Expected `int`, got `str` - at `$.replicas`".
+    problem, _, place = str(error).rpartition(" - at `$")
+    path = f"$.{field}{place.rstrip('`')}" if problem else f"$.{field}"
+    return _codec.DecodeError(
+        f"{kind.kind} {key}: {path} does not fit {getattr(view, '__qualname__', view)}: "
+        f"{problem or error}"
+    )
+
+
+def type_fields(kind: Kind) -> dict[str, Any]:
+    return {"apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def parse_time(stamp: str) -> dt.datetime:
+    """An aware datetime from the RFC 3339 text that API servers write.
+
+    >>> parse_time("2024-05-01T10:00:00Z").isoformat()
+    '2024-05-01T10:00:00+00:00'
+    """
+    return dt.datetime.fromisoformat(stamp)

@@ -1,0 +1,144 @@
+"""What lists and watches carry, decoded only as far as the machinery needs it."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appsdk_operator.resource import _codec
+from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource._object import Object
+
+__all__ = ["ListPage", "WatchEvent", "WatchEventType", "decode_list", "decode_watch_event"]
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends a streamed list (KEP-3157)."""
+
+
+class ListPage(NamedTuple):
+    """One page of a list."""
+
+    items: list[Object]
+    resource_version: str
+    continue_token: str
+    """Empty on the last page."""
+    remaining: int | None
+
+
+class WatchEventType(enum.Enum):
+    """The types of events in a watch stream."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    ERROR = "ERROR"
+
+
+class WatchEvent(NamedTuple):
+    """One line of a watch stream."""
+
+    type: WatchEventType
+    object: Object | None
+    """The object; None for bookmarks and errors."""
+    resource_version: str = ""
+    """A bookmark's version."""
+    initial_events_end: bool = False
+    """Whether the bookmark ends a streamed list."""
+    status: dict[str, Any] | None = None
+    """An error's ``Status``."""
+
+
+class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class _List(msgspec.Struct, gc=False):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _BookmarkMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Bookmark(msgspec.Struct, gc=False):
+    metadata: _BookmarkMeta
+
+
+_decode_list = msgspec.json.Decoder(_List).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
+
+# API servers write events exactly so; a stream that differs takes the slower way.
+_PREFIXES = {
+    b'{"type":"ADDED","object":': WatchEventType.ADDED,
+    b'{"type":"MODIFIED","object":': WatchEventType.MODIFIED,
+    b'{"type":"DELETED","object":': WatchEventType.DELETED,
+}
+_ADDED, _MODIFIED, _DELETED = _PREFIXES
+_BY_FIRST_LETTER = {
+    prefix[9]: (prefix, len(prefix), event_type) for prefix, event_type in _PREFIXES.items()
+}
+
+
+def decode_list(kind: Kind, body: bytes) -> ListPage:
+    """The objects of one page, each with bytes of its own.
+
+    Raises:
+        DecodeError: not a list, or one of its items is not an object of ``kind``.
+    """
+    try:
+        page = _decode_list(body)
+    except msgspec.MsgspecError as error:
+        raise _codec.DecodeError(f"not a list of {kind}: {error}; it begins {body[:80]!r}") from (
+            error
+        )
+    meta = page.metadata
+    # bytes() copies: a slice of the page would keep the whole page in memory.
+    items = [Object.from_json(kind, bytes(item)) for item in page.items or ()]
+    return ListPage(items, meta.resource_version, meta.continue_, meta.remaining_item_count)
+
+
+def decode_watch_event(kind: Kind, line: bytes) -> WatchEvent:
+    """One line of a watch stream.
+
+    Raises:
+        DecodeError: the line is not an event.
+        WrongKindError: it is of another kind.
+    """
+    known = _BY_FIRST_LETTER.get(line[9]) if len(line) > 9 else None
+    if known is not None:
+        prefix, start, event_type = known
+        if line.startswith(prefix) and line.endswith(b"}"):
+            return WatchEvent(event_type, Object.from_json(kind, line[start:-1]))
+    return _decode_other(kind, line)
+
+
+def _decode_other(kind: Kind, line: bytes) -> WatchEvent:
+    try:
+        event = _decode_event(line)
+        event_type = WatchEventType(event.type)
+        raw = bytes(event.object)
+        if event_type is WatchEventType.BOOKMARK:
+            meta = _decode_bookmark(raw).metadata
+            ended = (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+            return WatchEvent(event_type, None, meta.resource_version, ended)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _codec.DecodeError(
+            f"not a watch event: {error}; the line begins {line[:80]!r}"
+        ) from error
+    if event_type is WatchEventType.ERROR:
+        status = _codec.decode(raw)
+        return WatchEvent(event_type, None, status=status if isinstance(status, dict) else {})
+    return WatchEvent(event_type, Object.from_json(kind, raw))
