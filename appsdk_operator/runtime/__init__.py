@@ -1,9 +1,25 @@
+"""What every other room stands on: clock, stop signal, threads, work queue, metrics.
+
+Nothing here knows of Kubernetes. Everything that waits takes a :class:`Clock` and obeys a
+:class:`StopSignal` or a shut-down, so tests move the time by hand and a stop is prompt.
+
+Guarantees:
+    * Only :mod:`appsdk_operator.runtime._clock` reads or waits for the time.
+    * No thread is a daemon; every thread belongs to a :class:`ThreadGroup` that joins it.
+    * Locks are held for map operations only, never while user code runs.
+"""
+
 from appsdk_operator.runtime._clock import Clock as Clock
 from appsdk_operator.runtime._clock import ManualClock as ManualClock
 from appsdk_operator.runtime._clock import RealClock as RealClock
 from appsdk_operator.runtime._clock import system_clock as system_clock
+from appsdk_operator.runtime._metrics import Family as Family
+from appsdk_operator.runtime._metrics import LocalHistogram as LocalHistogram
 from appsdk_operator.runtime._metrics import Metrics as Metrics
+from appsdk_operator.runtime._metrics import Sample as Sample
 from appsdk_operator.runtime._metrics import default_metrics as default_metrics
+from appsdk_operator.runtime._queue_state import QueueItem as QueueItem
+from appsdk_operator.runtime._queue_state import QueueState as QueueState
 from appsdk_operator.runtime._rate_limiters import ItemExponential as ItemExponential
 from appsdk_operator.runtime._rate_limiters import ItemFastSlow as ItemFastSlow
 from appsdk_operator.runtime._rate_limiters import MaxOf as MaxOf
@@ -11,3 +27,32 @@ from appsdk_operator.runtime._rate_limiters import RateLimiter as RateLimiter
 from appsdk_operator.runtime._rate_limiters import TokenBucket as TokenBucket
 from appsdk_operator.runtime._rate_limiters import WithMaxWait as WithMaxWait
 from appsdk_operator.runtime._stop import StopSignal as StopSignal
+from appsdk_operator.runtime._threads import LoopThread as LoopThread
+from appsdk_operator.runtime._threads import ThreadGroup as ThreadGroup
+from appsdk_operator.runtime._threads import as_blocking as as_blocking
+from appsdk_operator.runtime._workqueue import WorkQueue as WorkQueue
+
+__all__ = [
+    "Clock",
+    "Family",
+    "ItemExponential",
+    "ItemFastSlow",
+    "LocalHistogram",
+    "LoopThread",
+    "ManualClock",
+    "MaxOf",
+    "Metrics",
+    "QueueItem",
+    "QueueState",
+    "RateLimiter",
+    "RealClock",
+    "Sample",
+    "StopSignal",
+    "ThreadGroup",
+    "TokenBucket",
+    "WithMaxWait",
+    "WorkQueue",
+    "as_blocking",
+    "default_metrics",
+    "system_clock",
+]

@@ -1,27 +1,84 @@
-"""Prometheus metrics, made once per registry and not before they are needed."""
+"""Prometheus metrics that cost the hot path next to nothing.
+
+Parts count in plain attributes under locks that they hold anyway, and hand over their numbers when
+somebody scrapes. prometheus-client is imported at the first scrape, not before.
+"""
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+
+import attrs
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client.metrics_core import Metric
 
-__all__ = ["Metrics", "default_metrics"]
+__all__ = ["Family", "LocalHistogram", "Metrics", "Sample", "default_metrics"]
+
+_M = TypeVar("_M")
+
+
+@attrs.frozen
+class Family:
+    """A metric family: its name, type, help text and label names."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    text: str
+    labels: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Sample:
+    """One series' present value."""
+
+    family: Family
+    labels: tuple[str, ...]
+    value: float | LocalHistogram
+
+
+@final
+class LocalHistogram:
+    """Counts by bucket, for one series. Not thread-safe: observe under the owner's lock."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count ``value`` into the first bucket whose upper bound is not below it."""
+        self.counts[bisect.bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def plus(self, other: LocalHistogram) -> LocalHistogram:
+        """The two together."""
+        merged = LocalHistogram(self.bounds)
+        merged.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        merged.total = self.total + other.total
+        return merged
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Prometheus' cumulative buckets."""
+        names = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
+        return list(zip(names, itertools.accumulate(map(float, self.counts)), strict=True))
+
+
+Source = Callable[[], Iterable[Sample]]
 
 
 @final
 class Metrics:
-    """Where every part of the kit gets its metrics: one family for each name in one registry.
+    """Where every part of the kit publishes its metrics: one family for each name, one registry.
 
-    Several controllers share a family and differ in its labels, so asking twice for a name gives
-    the same family. Thread-safe.
-
-    Args:
-        registry: the registry to use; default: one of its own, apart from the process-wide default
-            of prometheus-client, so that two operators in one process do not collide.
+    Thread-safe.
 
     >>> metrics = Metrics()
     >>> metrics.counter("demo_total", "How often.", ["who"]).labels("me").inc()
@@ -30,9 +87,22 @@ class Metrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        """Metrics in ``registry``.
+
+        Args:
+            registry: a ``prometheus_client.CollectorRegistry``; default: one of its own, apart from
+                the process-wide default of prometheus-client, so that two operators in one process
+                do not collide.
+        """
         self._registry = registry
         self._lock = threading.Lock()
         self._families: dict[str, Any] = {}
+        self._sources: dict[int, Source] = {}
+        self._retired: dict[tuple[Family, tuple[str, ...]], float | LocalHistogram] = {}
+        self._next_id = 0
+        self._is_registered = False
+        if registry is not None:
+            self._get_registry()
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -40,27 +110,34 @@ class Metrics:
         with self._lock:
             return self._get_registry()
 
+    def add_source(self, source: Source) -> Callable[[], None]:
+        """Ask ``source`` for its samples at each scrape.
+
+        Returns:
+            A function that ends it: what was counted so far stays in the totals, gauges go.
+        """
+        with self._lock:
+            self._next_id += 1
+            key = self._next_id
+            self._sources[key] = source
+        return lambda: self._retire(key)
+
     def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-        """The counter ``name``, made at the first call with its help ``text`` and ``labels``."""
+        """The prometheus-client counter ``name``, the same for all who ask."""
         from prometheus_client import Counter
 
         return self._family(name, lambda registry: Counter(name, text, labels, registry=registry))
 
     def gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
-        """The gauge ``name``."""
+        """The prometheus-client gauge ``name``, the same for all who ask."""
         from prometheus_client import Gauge
 
         return self._family(name, lambda registry: Gauge(name, text, labels, registry=registry))
 
     def histogram(
-        self,
-        name: str,
-        text: str,
-        labels: Sequence[str] = (),
-        *,
-        buckets: Sequence[float],
+        self, name: str, text: str, labels: Sequence[str] = (), *, buckets: Sequence[float]
     ) -> Histogram:
-        """The histogram ``name`` with upper bounds ``buckets``."""
+        """The prometheus-client histogram ``name`` with upper bounds ``buckets``."""
         from prometheus_client import Histogram
 
         return self._family(
@@ -74,19 +151,98 @@ class Metrics:
 
         return generate_latest(self.registry).decode()
 
+    def value(self, name: str, **labels: str) -> float | None:
+        """The present value of one series, None when there is none; for tests and debugging."""
+        value: float | None = self.registry.get_sample_value(name, labels)
+        return value
+
+    def collect(self) -> Iterator[Metric]:
+        """What prometheus-client's registry calls at a scrape."""
+        from prometheus_client.metrics_core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        makers: dict[str, Any] = {
+            "counter": CounterMetricFamily,
+            "gauge": GaugeMetricFamily,
+            "histogram": HistogramMetricFamily,
+        }
+        families: dict[str, Any] = {}
+        for (family, labels), value in self._totals().items():
+            made = families.get(family.name)
+            if made is None:
+                made = families[family.name] = makers[family.type](
+                    family.name, family.text, labels=family.labels
+                )
+            if isinstance(value, LocalHistogram):
+                made.add_metric(labels, value.cumulative(), value.total)
+            else:
+                made.add_metric(labels, value)
+        yield from families.values()
+
+    def _totals(self) -> dict[tuple[Family, tuple[str, ...]], float | LocalHistogram]:
+        with self._lock:
+            sources = list(self._sources.values())
+            totals = dict(self._retired)
+        # Outside the lock: a source takes its owner's lock, and an owner may hold that while it
+        # adds a source.
+        for source in sources:
+            _add(totals, source())
+        return totals
+
+    def _retire(self, key: int) -> None:
+        with self._lock:
+            source = self._sources.pop(key, None)
+        if source is not None:
+            samples = [sample for sample in source() if sample.family.type != "gauge"]
+            with self._lock:
+                _add(self._retired, samples)
+
     def _get_registry(self) -> CollectorRegistry:
         if self._registry is None:
             from prometheus_client import CollectorRegistry
 
             self._registry = CollectorRegistry()
+        if not self._is_registered:
+            self._is_registered = True
+            self._registry.register(_Collector(self))
         return self._registry
 
-    def _family(self, name: str, make: Any) -> Any:
+    def _family(self, name: str, make: Callable[[CollectorRegistry], _M]) -> _M:
         with self._lock:
-            family = self._families.get(name)
+            family: _M | None = self._families.get(name)
             if family is None:
                 family = self._families[name] = make(self._get_registry())
             return family
+
+
+class _Collector:
+    """A registry asks a new collector what it describes; ours cannot say before it has sources."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        return self._metrics.collect()
+
+
+def _add(
+    totals: dict[tuple[Family, tuple[str, ...]], float | LocalHistogram], samples: Iterable[Sample]
+) -> None:
+    for sample in samples:
+        key = (sample.family, sample.labels)
+        before = totals.get(key)
+        if isinstance(sample.value, LocalHistogram):
+            base = before if isinstance(before, LocalHistogram) else None
+            totals[key] = sample.value.plus(base or LocalHistogram(sample.value.bounds))
+        else:
+            base_value = before if isinstance(before, (int, float)) else 0.0
+            totals[key] = base_value + sample.value
 
 
 _default = Metrics()

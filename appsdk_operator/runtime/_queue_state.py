@@ -1,0 +1,250 @@
+"""The work queue's rules as a state machine: no threads, no locks, no clock of its own.
+
+The semantics are those of controller-runtime's priority queue. Each key is in at most one place:
+
+* *ready*: may be handed out; ordered by priority, then by ticket (first come, first served);
+* *waiting*: has a time before which it must not be handed out;
+* *parked*: ready, but being worked on right now; goes back to ready when that is done.
+
+Beside it, a key that was handed out is *locked* until it is done.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Hashable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar, final
+
+__all__ = ["QueueItem", "QueueState"]
+
+K = TypeVar("K", bound=Hashable)
+
+_READY, _WAITING, _PARKED, _GONE = range(4)
+
+
+class QueueItem(NamedTuple, Generic[K]):
+    """A key as it is handed out."""
+
+    key: K
+    priority: int
+    """The priority it was queued with; give it back when queueing the key again."""
+    reasons: tuple[Any, ...]
+    """Why it was queued, oldest first: what was given to ``add``, at most the queue's limit."""
+    waited: float
+    """Seconds from becoming ready to being handed out."""
+
+
+class _Entry(Generic[K]):
+    __slots__ = ("key", "place", "priority", "ready_at", "reasons", "since", "ticket")
+
+    def __init__(self, key: K, priority: int, ticket: int) -> None:
+        self.key = key
+        self.place = _GONE
+        self.priority = priority
+        self.ticket = ticket
+        self.ready_at = 0.0
+        self.since = 0.0
+        self.reasons: list[Any] = []
+
+    def __lt__(self, other: _Entry[K]) -> bool:
+        return id(self) < id(other)
+
+
+@final
+class QueueState(Generic[K]):
+    """Who is next. Not thread-safe; :class:`WorkQueue` is the thread-safe shell around it."""
+
+    def __init__(self, *, max_reasons: int = 8) -> None:
+        self._max_reasons = max_reasons
+        self._tickets = itertools.count(1)
+        self._entries: dict[K, _Entry[K]] = {}
+        # Heaps may hold stale items: an item counts only while its entry is in that place with
+        # that position.
+        self._ready: list[tuple[int, int, _Entry[K]]] = []
+        self._waiting: list[tuple[float, int, _Entry[K]]] = []
+        self.locked: dict[K, float] = {}
+        """Since when each key that was handed out is worked on."""
+        self.depth: dict[int, int] = {}
+        """How many keys are ready, by priority; parked ones included."""
+        self.adds = 0
+        """How often a key became ready."""
+        self.waiting_count = 0
+
+    def ticket(self) -> int:
+        """The next position in line, to be given to :meth:`add` later."""
+        return next(self._tickets)
+
+    def add(
+        self,
+        key: K,
+        now: float,
+        *,
+        priority: int = 0,
+        delay: float = 0.0,
+        ticket: int | None = None,
+        reason: Any = None,
+    ) -> None:
+        """Queue ``key``, or merge with its present entry.
+
+        A merge keeps the higher priority, the earlier time and the earlier explicit ticket; an
+        entry whose priority rises goes to the end of its new line.
+        """
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(key, priority, ticket or 0)
+            if delay > 0:
+                self._put_waiting(entry, now + delay)
+            else:
+                self._put_ready(entry, now, ticket)
+        elif entry.place == _WAITING:
+            entry.priority = max(entry.priority, priority)
+            if delay <= 0:
+                self.waiting_count -= 1
+                self._put_ready(entry, now, ticket)
+            elif now + delay < entry.ready_at:
+                self.waiting_count -= 1
+                self._put_waiting(entry, now + delay)
+        elif delay <= 0:
+            self._merge_ready(entry, priority, ticket)
+        elif priority > entry.priority:
+            self._merge_ready(entry, priority, None)
+        if reason is not None:
+            self._add_reason(entry, reason)
+
+    def pop(self, now: float) -> QueueItem[K] | None:
+        """Hand out the next ready key and lock it; None when no key is ready."""
+        if self._waiting:
+            self._wake_due(now)
+        ready = self._ready
+        while ready:
+            negative_priority, ticket, entry = heapq.heappop(ready)
+            if (
+                entry.place != _READY
+                or entry.ticket != ticket
+                or entry.priority != -negative_priority
+            ):
+                continue
+            entry.place = _GONE
+            del self._entries[entry.key]
+            self._count(entry.priority, -1)
+            self.locked[entry.key] = now
+            return QueueItem(entry.key, entry.priority, tuple(entry.reasons), now - entry.since)
+        return None
+
+    def done(self, key: K) -> float | None:
+        """Unlock ``key``: since when it was worked on, None when it was not handed out."""
+        since = self.locked.pop(key, None)
+        if since is None:
+            return None
+        entry = self._entries.get(key)
+        if entry is not None and entry.place == _PARKED:
+            self._push_ready(entry)
+        return since
+
+    def next_due(self) -> float | None:
+        """When the first waiting key becomes ready, None when no key waits."""
+        waiting = self._waiting
+        while waiting:
+            ready_at, _, entry = waiting[0]
+            if entry.place == _WAITING and entry.ready_at == ready_at:
+                return ready_at
+            heapq.heappop(waiting)
+        return None
+
+    def has_ready(self, now: float) -> bool:
+        """Whether :meth:`pop` would hand out something."""
+        self._wake_due(now)
+        ready = self._ready
+        while ready:
+            negative_priority, ticket, entry = ready[0]
+            if (
+                entry.place == _READY
+                and entry.ticket == ticket
+                and entry.priority == -negative_priority
+            ):
+                return True
+            heapq.heappop(ready)
+        return False
+
+    def ready_count(self, now: float) -> int:
+        """How many keys are ready, those that are being worked on and queued again included."""
+        self._wake_due(now)
+        return sum(self.depth.values())
+
+    def drop_waiting(self) -> None:
+        """Forget the keys whose time has not come."""
+        for key in [k for k, entry in self._entries.items() if entry.place == _WAITING]:
+            self._entries.pop(key).place = _GONE
+        self._waiting.clear()
+        self.waiting_count = 0
+
+    def drop_all(self) -> None:
+        """Forget every key that was not handed out."""
+        for entry in self._entries.values():
+            entry.place = _GONE
+        self._entries.clear()
+        self._ready.clear()
+        self._waiting.clear()
+        self.depth.clear()
+        self.waiting_count = 0
+
+    def snapshot(self) -> Iterator[tuple[K, str, int, float, tuple[Any, ...]]]:
+        """Each queued key with its place, priority, due time and reasons, for debug pages."""
+        names = {_READY: "ready", _WAITING: "waiting", _PARKED: "parked"}
+        for entry in self._entries.values():
+            due = entry.ready_at if entry.place == _WAITING else 0.0
+            yield entry.key, names[entry.place], entry.priority, due, tuple(entry.reasons)
+
+    def _put_ready(self, entry: _Entry[K], now: float, ticket: int | None) -> None:
+        entry.ticket = ticket if ticket is not None else next(self._tickets)
+        entry.since = now
+        self.adds += 1
+        self._count(entry.priority, 1)
+        if entry.key in self.locked:
+            entry.place = _PARKED
+        else:
+            self._push_ready(entry)
+
+    def _push_ready(self, entry: _Entry[K]) -> None:
+        entry.place = _READY
+        heapq.heappush(self._ready, (-entry.priority, entry.ticket, entry))
+
+    def _put_waiting(self, entry: _Entry[K], ready_at: float) -> None:
+        entry.place = _WAITING
+        entry.ready_at = ready_at
+        self.waiting_count += 1
+        heapq.heappush(self._waiting, (ready_at, next(self._tickets), entry))
+
+    def _merge_ready(self, entry: _Entry[K], priority: int, ticket: int | None) -> None:
+        if priority > entry.priority:
+            self._count(entry.priority, -1)
+            entry.priority = priority
+            self._count(priority, 1)
+            entry.ticket = ticket if ticket is not None else next(self._tickets)
+        elif ticket is not None and ticket < entry.ticket:
+            entry.ticket = ticket
+        else:
+            return
+        if entry.place == _READY:
+            self._push_ready(entry)
+
+    def _wake_due(self, now: float) -> None:
+        while (due := self.next_due()) is not None and due <= now:
+            _, _, entry = heapq.heappop(self._waiting)
+            self.waiting_count -= 1
+            self._put_ready(entry, due, None)
+
+    def _count(self, priority: int, change: int) -> None:
+        count = self.depth.get(priority, 0) + change
+        if count:
+            self.depth[priority] = count
+        else:
+            self.depth.pop(priority, None)
+
+    def _add_reason(self, entry: _Entry[K], reason: Any) -> None:
+        reasons = entry.reasons
+        if len(reasons) >= self._max_reasons:
+            # The first reason says how it began, the last ones where it stands.
+            del reasons[1 if self._max_reasons > 1 else 0]
+        reasons.append(reason)

@@ -1,0 +1,342 @@
+"""The work queue that both halves of the kit stand on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar, final
+
+from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
+from appsdk_operator.runtime._queue_state import QueueItem, QueueState
+from appsdk_operator.runtime._rate_limiters import ItemExponential, RateLimiter
+
+__all__ = ["WorkQueue"]
+
+K = TypeVar("K", bound=Hashable)
+
+_log = logging.getLogger("appsdk_operator.runtime")
+
+_LABELS = ("name", "controller")
+_SECONDS = tuple(10.0**exponent for exponent in range(-8, 4))
+_MAX_PRIORITIES = 25
+
+_DEPTH = Family(
+    "workqueue_depth",
+    "gauge",
+    "Keys ready to be handled, by priority.",
+    (*_LABELS, "priority"),
+)
+_ADDS = Family("workqueue_adds_total", "counter", "How often a key became ready.", _LABELS)
+_RETRIES = Family("workqueue_retries_total", "counter", "Keys queued with a delay.", _LABELS)
+_QUEUE_TIME = Family(
+    "workqueue_queue_duration_seconds", "histogram", "Time from ready to handed out.", _LABELS
+)
+_WORK_TIME = Family(
+    "workqueue_work_duration_seconds", "histogram", "Time from handed out to done.", _LABELS
+)
+_UNFINISHED = Family(
+    "workqueue_unfinished_work_seconds",
+    "gauge",
+    "Seconds that the keys now being worked on have taken so far, together.",
+    _LABELS,
+)
+_LONGEST = Family(
+    "workqueue_longest_running_processor_seconds",
+    "gauge",
+    "Seconds that the longest of them has taken so far.",
+    _LABELS,
+)
+
+
+@final
+class WorkQueue(Generic[K]):
+    """Keys that need work, each at most once, in order of priority and arrival.
+
+    Guarantees:
+        * A key is never handed out again before :meth:`done` was called for it.
+        * A key added while it is queued stays one; added while it is worked on, it comes once more.
+        * A key is never handed out before its delay is over; adding it without a delay ends the
+          wait.
+
+    Thread-safe. The semantics are those of controller-runtime's priority queue.
+
+    >>> queue = WorkQueue[str]("demo")
+    >>> queue.add("a"); queue.add("b", priority=1); queue.add("a")
+    >>> [queue.get().key, queue.get().key, len(queue)]
+    ['b', 'a', 0]
+    >>> queue.shut_down()
+    >>> queue.get() is None
+    True
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        controller: str = "",
+        rate_limiter: RateLimiter | None = None,
+        max_reasons: int = 8,
+        clock: Clock = system_clock,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """An empty queue.
+
+        Args:
+            name: the ``name`` label of its metrics.
+            controller: the ``controller`` label of its metrics; default: ``name``.
+            rate_limiter: the delays of :meth:`add_rate_limited`; default: exponential per key,
+                5 ms to 1000 s.
+            max_reasons: how many reasons are kept for each key; the first and the newest stay.
+            clock: what it waits on.
+            metrics: where it publishes; default: nowhere.
+        """
+        if max_reasons < 1:
+            raise ValueError(f"max_reasons={max_reasons}: keep at least 1")
+        self.rate_limiter: RateLimiter = rate_limiter or ItemExponential()
+        self._clock = clock
+        self._condition = threading.Condition(threading.Lock())
+        self._state: QueueState[K] = QueueState(max_reasons=max_reasons)
+        self._is_shut_down = False
+        self._is_draining = False
+        self._sleepers = 0
+        self._idle_watchers = 0
+        # Only one sleeper waits for the next due time; the others wait to be notified.
+        self._timed_until: float | None = None
+        self._retries = 0
+        self._queue_time = LocalHistogram(_SECONDS)
+        self._work_time = LocalHistogram(_SECONDS)
+        self._labels = (name, controller or name)
+        self._retire = metrics.add_source(self._samples) if metrics else lambda: None
+
+    def ticket(self) -> int:
+        """A position in line to be used by a later :meth:`add`: order of tickets is order of work.
+
+        For callers that keep something in order beside the queue.
+        """
+        with self._condition:
+            return self._state.ticket()
+
+    def add(
+        self,
+        key: K,
+        *,
+        priority: int = 0,
+        after: float = 0.0,
+        ticket: int | None = None,
+        reason: Any = None,
+    ) -> None:
+        """Queue ``key``.
+
+        Args:
+            key: what needs work.
+            priority: higher goes first; of two adds of a key the higher counts.
+            after: seconds before which it must not be handed out; of two adds the earlier counts.
+            ticket: a position from :meth:`ticket`; default: the end of the line.
+            reason: why, for logs and debug pages; turned into text only when shown.
+
+        After :meth:`shut_down` the call does nothing.
+        """
+        with self._condition:
+            if self._is_shut_down:
+                return
+            now = self._clock.monotonic()
+            if after > 0:
+                self._retries += 1
+            self._state.add(key, now, priority=priority, delay=after, ticket=ticket, reason=reason)
+            self._wake(1)
+
+    def add_all(self, keys: Iterable[K], *, priority: int = 0, reason: Any = None) -> None:
+        """Queue many keys at the cost of one."""
+        with self._condition:
+            if self._is_shut_down:
+                return
+            now = self._clock.monotonic()
+            add = self._state.add
+            count = 0
+            for key in keys:
+                add(key, now, priority=priority, reason=reason)
+                count += 1
+            self._wake(count)
+
+    def add_rate_limited(
+        self, key: K, *, priority: int = 0, after: float | None = None, reason: Any = None
+    ) -> float:
+        """Queue ``key`` after the rate limiter's delay, or ``after`` seconds if that is sooner.
+
+        Returns:
+            The delay in seconds.
+        """
+        delay = self.rate_limiter.when(key)
+        if after is not None:
+            delay = min(delay, after)
+        self.add(key, priority=priority, after=delay, reason=reason)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """Reset the rate limiter for ``key``; a queued key stays queued."""
+        self.rate_limiter.forget(key)
+
+    def failures(self, key: K) -> int:
+        """How often ``key`` was rate limited since it was forgotten."""
+        return self.rate_limiter.failures(key)
+
+    def get(self) -> QueueItem[K] | None:
+        """Wait for the next key and lock it; None once the queue is shut down.
+
+        Call :meth:`done` when the work is over, however it went.
+        """
+        with self._condition:
+            while True:
+                now = self._clock.monotonic()
+                item = self._hand_out(now)
+                if item is not None:
+                    return item
+                if self._is_shut_down and (not self._is_draining or self._is_idle()):
+                    return None
+                self._sleep(now)
+
+    def try_get(self) -> QueueItem[K] | None:
+        """The next key if one is ready, without waiting."""
+        with self._condition:
+            return self._hand_out(self._clock.monotonic())
+
+    def done(self, key: K) -> None:
+        """Unlock ``key``; if it was added meanwhile it may be handed out again."""
+        with self._condition:
+            now = self._clock.monotonic()
+            since = self._state.done(key)
+            if since is None:
+                _log.warning("done(%r) without get(): ignored", key)
+                return
+            self._work_time.observe(now - since)
+            if self._is_shut_down:
+                self._condition.notify_all()
+            else:
+                self._wake(1)
+
+    def shut_down(self, *, drain: bool = False) -> None:
+        """Refuse new keys and let :meth:`get` return None. Calling it again is harmless.
+
+        Args:
+            drain: still hand out the keys that are ready, and those added while they were worked
+                on; default: drop them. Keys whose delay is not over are dropped in any case.
+        """
+        with self._condition:
+            if not self._is_shut_down:
+                self._is_shut_down = True
+                self._is_draining = drain
+                self._state.drop_waiting()
+            if not drain:
+                self._is_draining = False
+                self._state.drop_all()
+            self._condition.notify_all()
+        self._retire()
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is ready or being worked on; False after ``timeout`` seconds."""
+        with self._condition:
+            deadline = None if timeout is None else self._clock.monotonic() + timeout
+            while not self._is_idle():
+                left = None if deadline is None else deadline - self._clock.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._sleepers += 1
+                self._idle_watchers += 1
+                try:
+                    self._clock.wait(self._condition, left)
+                finally:
+                    self._sleepers -= 1
+                    self._idle_watchers -= 1
+            return True
+
+    def __len__(self) -> int:
+        """How many keys are ready; those that wait for their time do not count."""
+        with self._condition:
+            return self._state.ready_count(self._clock.monotonic())
+
+    @property
+    def waiting(self) -> int:
+        """How many keys wait for their time."""
+        with self._condition:
+            return self._state.waiting_count
+
+    @property
+    def next_due(self) -> float | None:
+        """The monotonic time of the first waiting key, None when no key waits."""
+        with self._condition:
+            return self._state.next_due()
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Every queued key with place, priority, seconds to go and reasons, for debug pages."""
+        with self._condition:
+            now = self._clock.monotonic()
+            return [
+                {
+                    "key": key,
+                    "place": place,
+                    "priority": priority,
+                    "due_in": max(0.0, due - now) if due else 0.0,
+                    "reasons": [str(reason) for reason in reasons],
+                }
+                for key, place, priority, due, reasons in self._state.snapshot()
+            ]
+
+    def _hand_out(self, now: float) -> QueueItem[K] | None:
+        item = self._state.pop(now)
+        if item is not None:
+            self._queue_time.observe(item.waited)
+        return item
+
+    def _is_idle(self) -> bool:
+        return not self._state.locked and not self._state.ready_count(self._clock.monotonic())
+
+    def _sleep(self, now: float) -> None:
+        due = self._state.next_due()
+        timed = due is not None and (self._timed_until is None or due < self._timed_until)
+        self._sleepers += 1
+        if timed:
+            self._timed_until = due
+        try:
+            self._clock.wait(self._condition, due - now if timed and due is not None else None)
+        finally:
+            self._sleepers -= 1
+            if timed and self._timed_until == due:
+                self._timed_until = None
+                # Whoever goes to work hands the watch for the next due time to another sleeper.
+                if self._sleepers and self._state.next_due() is not None:
+                    self._condition.notify()
+
+    def _wake(self, count: int) -> None:
+        if not self._sleepers:
+            return
+        due = self._state.next_due()
+        if self._idle_watchers or (
+            due is not None and (self._timed_until is None or due < self._timed_until)
+        ):
+            self._condition.notify_all()
+        else:
+            self._condition.notify(count)
+
+    def _samples(self) -> list[Sample]:
+        with self._condition:
+            now = self._clock.monotonic()
+            labels = self._labels
+            running = [now - since for since in self._state.locked.values()]
+            depth: dict[str, int] = {"0": 0}
+            for priority, count in self._state.depth.items():
+                name = str(priority) if len(depth) < _MAX_PRIORITIES else _TOO_MANY
+                depth[name] = depth.get(name, 0) + count
+            return [
+                *(Sample(_DEPTH, (*labels, name), count) for name, count in depth.items()),
+                Sample(_ADDS, labels, self._state.adds),
+                Sample(_RETRIES, labels, self._retries),
+                Sample(_QUEUE_TIME, labels, self._queue_time.plus(LocalHistogram(_SECONDS))),
+                Sample(_WORK_TIME, labels, self._work_time.plus(LocalHistogram(_SECONDS))),
+                Sample(_UNFINISHED, labels, sum(running)),
+                Sample(_LONGEST, labels, max(running, default=0.0)),
+            ]
+
+
+_TOO_MANY = "exceeded_cardinality_limit"
