@@ -1,0 +1,126 @@
+"""Verbs as requests, and answers as objects: what the client and its subresources share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from appsdk_operator.client._options import FieldValidation, write_query
+from appsdk_operator.client._request import (
+    JSON,
+    Request,
+    check_namespace,
+    check_path_segment,
+    query_of,
+)
+from appsdk_operator.resource import Kind, MutableObject, Object, Scope, decode_json, encode_json
+
+__all__ = [
+    "APPLY",
+    "answer_of_any_kind",
+    "apply_query",
+    "encode_object",
+    "name_of",
+    "object_or_none",
+    "request",
+]
+
+APPLY = "application/apply-patch+yaml"
+"""JSON is YAML, and the only media type that every server knows for server-side apply."""
+
+
+def request(
+    kind: Kind,
+    method: str,
+    verb: str,
+    *,
+    namespace: str,
+    name: str | None = None,
+    subresource: str = "",
+    query: Sequence[tuple[str, str]] = (),
+    body: bytes | None = None,
+    content_type: str = JSON,
+    repeatable: bool = False,
+    retry: bool = True,
+) -> Request:
+    """The request for a verb on one object (``name``), or on a collection (None).
+
+    Raises:
+        ValueError: name or namespace cannot be in a path, or do not fit the kind's scope.
+    """
+    if name is not None:
+        check_path_segment("name", name)
+    if name is not None or method == "POST":
+        check_namespace(kind, namespace)
+    elif namespace:
+        check_path_segment("namespace", namespace)
+        check_namespace(kind, namespace)
+    return Request(
+        method=method,
+        path=kind.path(namespace, name or "", subresource),
+        query=query,
+        body=body,
+        content_type=content_type,
+        verb=verb,
+        resource=f"{kind.qualified_name}/{subresource}" if subresource else kind.qualified_name,
+        namespace=namespace,
+        name=name or "",
+        repeatable=repeatable,
+        retry=retry,
+    )
+
+
+def encode_object(obj: Object | MutableObject) -> bytes:
+    """An object as the body of a request."""
+    if isinstance(obj, MutableObject):
+        return obj.freeze().raw
+    # What came in a list has neither apiVersion nor kind, but a body needs both.
+    return obj.raw if "kind" in obj and "apiVersion" in obj else encode_json(obj.to_dict())
+
+
+def apply_query(
+    field_manager: str, field_validation: FieldValidation | None, *, dry_run: bool, force: bool
+) -> list[tuple[str, str]]:
+    """The query parameters of a server-side apply.
+
+    Raises:
+        ValueError: there is no field manager.
+    """
+    if not field_manager:
+        raise ValueError(
+            "apply needs field_manager=…, the server keeps fields by their owner: give it, or use "
+            "a FieldOwnerClient"
+        )
+    return [*write_query(dry_run, field_manager, field_validation), *query_of(force=force)]
+
+
+def name_of(obj: Object | MutableObject) -> str:
+    """The name of an object that has to have one.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if not obj.name:
+        raise ValueError(f"{obj!r} has no name: set metadata.name")
+    return obj.name
+
+
+def object_or_none(kind: Kind, body: bytes) -> Object | None:
+    """The object in the answer to a delete, None for a Status."""
+    answer = decode_json(body) if body else None
+    if not isinstance(answer, dict) or answer.get("kind") == "Status":
+        return None
+    return Object.from_json(kind, body)
+
+
+def answer_of_any_kind(kind: Kind, body: bytes) -> Object:
+    """The object in the answer of a subresource, whose kind may be another than its parent's."""
+    answer: Any = decode_json(body)
+    name = answer.get("kind", "") if isinstance(answer, dict) else ""
+    api_version = answer.get("apiVersion", "") if isinstance(answer, dict) else ""
+    if name and api_version and (name, api_version) != (kind.kind, kind.api_version):
+        group, _, version = api_version.rpartition("/")
+        kind = Kind(group=group, version=version, kind=name, scope=kind.scope)
+        if name == "Status":
+            kind = Kind(group=group, version=version, kind=name, scope=Scope.CLUSTER)
+    return Object.from_json(kind, body)

@@ -1,0 +1,259 @@
+"""Where the API server is, who we are there, and how patient we are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from appsdk_operator._version import __version__
+from appsdk_operator.client._transport_errors import ConfigError
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._credentials import Credentials
+
+__all__ = ["ClientConfig", "Impersonation"]
+
+
+def _default_user_agent() -> str:
+    return f"appsdk-operator/{__version__} (python {sys.version.split()[0]})"
+
+
+def _path(value: str | os.PathLike[str] | None) -> str | None:
+    return None if value is None else os.fspath(value)
+
+
+def _data(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _tuple(value: Sequence[str]) -> tuple[str, ...]:
+    return tuple(value)
+
+
+def _check_server(_: object, __: object, value: str) -> None:
+    parts = _url(value, "server")
+    if parts.query or parts.fragment or parts.username:
+        raise ConfigError(
+            "server must be an address without user, query and fragment, for example "
+            "'https://10.0.0.1:6443'"
+        )
+
+
+def _check_proxy(_: object, __: object, value: str | None) -> None:
+    if value is not None:
+        _url(value, "proxy_url")
+
+
+def _url(value: str, option: str) -> Any:
+    # Not the value in the texts: a proxy's address may carry a password.
+    try:
+        parts = urlsplit(value)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        valid = False
+    if not valid or any(c.isspace() or not c.isprintable() for c in value):
+        raise ConfigError(f"{option} must be 'http://host:port' or 'https://host:port'")
+    return parts
+
+
+def _check_header(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    if value is not None and not value.isprintable():
+        raise ConfigError(f"{attribute.name} must be one line of printable text")
+
+
+def _positive(_: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
+    if value is not None and not 0 < value < float("inf"):
+        raise ConfigError(f"{attribute.name} is {value}: use more than 0")
+
+
+def _not_negative(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
+    if not 0 <= value < float("inf"):
+        raise ConfigError(f"{attribute.name} is {value}: use 0 or more")
+
+
+@attrs.frozen(kw_only=True)
+class Impersonation:
+    """Act as somebody else; the own account needs the verb ``impersonate`` for it."""
+
+    user: str = attrs.field(validator=_check_header)
+    """The user name, for example ``system:serviceaccount:default:robot``."""
+    groups: Sequence[str] = attrs.field(default=(), converter=_tuple)
+    """The groups, instead of those the server would add."""
+    uid: str = attrs.field(default="", validator=_check_header)
+    """The user's uid; the server knows the header from Kubernetes 1.22 on."""
+    extra: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    """Extra fields, each with its values."""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.user:
+            raise ConfigError("impersonation needs a user: the API refuses groups or uid alone")
+        for value in (*self.groups, *(v for values in self.extra.values() for v in values)):
+            _check_header(None, attrs.fields(Impersonation).groups, value)
+
+
+@attrs.frozen(kw_only=True)
+class ClientConfig:
+    """How to reach an API server. Usually made by :meth:`load`, and changed by ``attrs.evolve``.
+
+    Every option is checked when it is given. Secrets are in no repr.
+
+    >>> ClientConfig(server="https://10.0.0.1:6443", token="abc").read_timeout
+    30.0
+    >>> ClientConfig(server="10.0.0.1:6443")
+    Traceback (most recent call last):
+    ...
+    appsdk_operator.client._transport_errors.ConfigError: server must be 'http://host:port' or ...
+    """
+
+    server: str = attrs.field(validator=[attrs.validators.instance_of(str), _check_server])
+    """The address of the API server, ``https://host:port`` with an optional path before the API."""
+
+    ca_file: str | None = attrs.field(default=None, converter=_path)
+    """A file of CA certificates in PEM that the server's is checked against; read again when it
+    changes. Default: the system's."""
+    ca_data: bytes | None = attrs.field(default=None, converter=_data, repr=False)
+    """The same as PEM text."""
+    unsafe_skip_tls_verify: bool = False
+    """Trust any server. Whoever is on the way can read the token and act with it; for throw-away
+    clusters only."""
+    tls_server_name: str | None = attrs.field(default=None, validator=_check_header)
+    """The name to ask for and to find in the server's certificate; default: the server's host."""
+
+    cert_file: str | None = attrs.field(default=None, converter=_path)
+    """A client certificate in PEM; read again when it changes."""
+    key_file: str | None = attrs.field(default=None, converter=_path)
+    """Its key; default: in ``cert_file`` as well."""
+    cert_data: bytes | None = attrs.field(default=None, converter=_data, repr=False)
+    """A client certificate as PEM text."""
+    key_data: bytes | None = attrs.field(default=None, converter=_data, repr=False)
+    """Its key as PEM text; default: in ``cert_data`` as well."""
+
+    token: str | None = attrs.field(default=None, repr=False)
+    """A bearer token that never changes."""
+    token_file: str | None = attrs.field(default=None, converter=_path)
+    """A file with a bearer token; read again when it changes, looked at once in 60 s at most, and
+    at once after a 401."""
+    token_provider: Callable[[], str] | None = attrs.field(default=None, repr=False)
+    """Called for the bearer token of each request, from any thread; cache inside what is slow."""
+    username: str | None = None
+    """The user for HTTP basic authentication."""
+    password: str | None = attrs.field(default=None, repr=False)
+    """The password that goes with it."""
+    credentials: Credentials | None = attrs.field(default=None, repr=False)
+    """Any other way to authenticate, as the kubeconfig loader sets it. Instead of the above."""
+    impersonate: Impersonation | None = None
+    """Act as somebody else; default: as oneself."""
+
+    proxy_url: str | None = attrs.field(default=None, repr=False, validator=_check_proxy)
+    """``http://`` or ``https://`` address of a proxy, with an optional ``user:password@``.
+    Default: none; the loaders take it from the kubeconfig or from the environment."""
+    no_proxy: Sequence[str] = attrs.field(default=(), converter=_tuple)
+    """Hosts that are reached without the proxy: names (with their subdomains), addresses, networks
+    like ``10.0.0.0/8``, or ``*``. Loopback never goes through a proxy."""
+
+    user_agent: str = attrs.field(factory=_default_user_agent, validator=_check_header)
+    """What the server's audit log shows as the program; default: the kit and its version."""
+    connect_timeout: float = attrs.field(default=10.0, converter=float, validator=_positive)
+    """Seconds for a connection, its proxy and its TLS handshake, each; default 10."""
+    read_timeout: float = attrs.field(default=30.0, converter=float, validator=_positive)
+    """Seconds without a byte before a request counts as dead; default 30. The API server itself
+    gives up after 60. Watches have limits of their own."""
+
+    qps: float | None = attrs.field(default=None, validator=_positive)
+    """Requests per second in the long run; default: no limit here, the server's priority and
+    fairness does that (as in controller-runtime)."""
+    burst: int = attrs.field(default=100, validator=_positive)
+    """Requests at once before ``qps`` holds; default 100."""
+    max_retries: int = attrs.field(default=4, validator=_not_negative)
+    """How often a request is tried again after a failure that passes; default 4, 0 never."""
+    retry_backoff: float = attrs.field(default=0.25, converter=float, validator=_not_negative)
+    """Seconds before the first retry; doubles with each, up to twice that at random; default
+    0.25."""
+    retry_max_wait: float = attrs.field(default=30.0, converter=float, validator=_positive)
+    """The longest wait before a retry in seconds; default 30. A server that asks for a longer one
+    (``Retry-After``) is not asked again: the error carries the time it named."""
+
+    max_response_bytes: int = attrs.field(default=1 << 30, validator=_positive)
+    """The largest answer taken; default 1 GiB, for an unpaged list of a very large cluster."""
+    compression: bool = False
+    """Ask for gzip. Default off: it costs the server more than a data centre's network gains; turn
+    it on for a far-away cluster."""
+    detailed_metrics: bool = False
+    """Also record durations, sizes, retries and waits of requests, not only their number."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.ca_file and self.ca_data:
+            raise ConfigError("give ca_file or ca_data, not both")
+        if self.unsafe_skip_tls_verify and (self.ca_file or self.ca_data):
+            raise ConfigError(
+                "unsafe_skip_tls_verify would make the given CA useless: leave out one of them"
+            )
+        if (self.cert_file or self.key_file) and (self.cert_data or self.key_data):
+            raise ConfigError("give the client certificate as files or as data, not both")
+        if (self.key_file and not self.cert_file) or (self.key_data and not self.cert_data):
+            raise ConfigError("a client key needs its certificate: give cert_file or cert_data")
+        ways = [
+            name
+            for name in ("token", "token_file", "token_provider", "username", "credentials")
+            if getattr(self, name) is not None
+        ]
+        if len(ways) > 1:
+            raise ConfigError(f"{' and '.join(ways)} are given: use one way to authenticate")
+        if (self.username is None) != (self.password is None):
+            raise ConfigError("basic authentication needs username and password")
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str] | None = None, *, context: str | None = None
+    ) -> ClientConfig:
+        """The configuration that this process is meant to use.
+
+        In this order, as in controller-runtime: ``path`` when given, ``$KUBECONFIG``, the service
+        account when running in a pod, ``~/.kube/config``.
+
+        Args:
+            path: a kubeconfig file.
+            context: its context; default: the file's current one. Without ``path``, a context is
+                looked for in kubeconfig files only.
+
+        Raises:
+            ConfigError: nothing was found, or what was found cannot be used.
+        """
+        from appsdk_operator.client._kubeconfig import load
+
+        return load(_path(path), context)
+
+    @classmethod
+    def from_kubeconfig(
+        cls, path: str | os.PathLike[str] | None = None, *, context: str | None = None
+    ) -> ClientConfig:
+        """The configuration that a kubeconfig file describes.
+
+        Args:
+            path: the file, or several joined by the system's path separator; default:
+                ``$KUBECONFIG``, else ``~/.kube/config``.
+            context: default: the file's current context.
+
+        Raises:
+            ConfigError: no such file or context, or a part of it cannot be used.
+        """
+        from appsdk_operator.client._kubeconfig import from_kubeconfig
+
+        return from_kubeconfig(_path(path), context)
+
+    @classmethod
+    def in_cluster(cls) -> ClientConfig:
+        """The configuration of a pod's service account; its token is read again as it rotates.
+
+        Raises:
+            ConfigError: this is no pod, or its service account is not mounted.
+        """
+        from appsdk_operator.client._kubeconfig import in_cluster
+
+        return in_cluster()

@@ -1,0 +1,212 @@
+"""What the server serves: its version, and kinds by the names people use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from appsdk_operator.client._errors import NotFound
+from appsdk_operator.resource import Kind, Scope, decode_json
+
+__all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
+
+
+@attrs.frozen
+class ServerVersion:
+    """The version of an API server.
+
+    >>> ServerVersion(1, 29, "v1.29.3+k3s1") >= ServerVersion(1, 28)
+    True
+    """
+
+    major: int
+    minor: int
+    git_version: str = attrs.field(default="", eq=False, order=False)
+    """The whole version, as the server writes it."""
+
+
+@attrs.frozen
+class APIResource:
+    """One resource that the server serves."""
+
+    kind: Kind
+    verbs: frozenset[str]
+    """What can be done with it, for example ``watch``."""
+    singular: str
+    short_names: tuple[str, ...]
+    subresources: frozenset[str]
+    """For example ``status`` and ``scale``."""
+
+
+class NoSuchKind(LookupError):  # noqa: N818 - named as the API errors are
+    """The server serves no kind of this name."""
+
+
+class Discovery:
+    """What the server serves, asked when needed and kept.
+
+    Thread-safe. A kind that is not found is looked for once more with fresh answers, because its
+    CRD may have come since. What is gone from the server stays known until then.
+    """
+
+    def __init__(self, get: Callable[[str], bytes]) -> None:
+        """Discovery that asks with ``get(path)``, which raises :class:`NotFound` for a 404."""
+        self._get = get
+        self._lock = threading.Lock()
+        self._groups: dict[str, list[str]] | None = None
+        self._resources: dict[str, tuple[APIResource, ...]] = {}
+
+    def server_version(self) -> ServerVersion:
+        """The server's version; asked each time."""
+        version = decode_json(self._get("/version"))
+        text = str(version.get("gitVersion", ""))
+        # "v1.29.3+k3s1"; servers built without their build system leave major and minor empty.
+        parts = [*text.lstrip("v").split("."), "", ""]
+        return ServerVersion(
+            _number(version.get("major") or parts[0]),
+            _number(version.get("minor") or parts[1]),
+            text,
+        )
+
+    def api_versions(self) -> list[str]:
+        """Every ``group/version`` served, each group's preferred version first."""
+        return [
+            f"{group}/{version}" if group else version
+            for group, versions in self._versions().items()
+            for version in versions
+        ]
+
+    def resources(self, api_version: str) -> tuple[APIResource, ...]:
+        """The resources of one ``group/version``.
+
+        Raises:
+            NotFound: it is not served.
+        """
+        with self._lock:
+            known = self._resources.get(api_version)
+        if known is None:
+            root = "apis" if "/" in api_version else "api"
+            known = _resources(api_version, decode_json(self._get(f"/{root}/{api_version}")))
+            with self._lock:
+                self._resources[api_version] = known
+        return known
+
+    def kind_for(self, name: str, *, api_version: str = "") -> Kind:
+        """The kind that a name means, as kubectl would take it.
+
+        Args:
+            name: plural, singular, short name or kind, alone or with its group, or with version
+                and group: ``widgets.example.com``, ``Deployment.apps``,
+                ``deployments.v1.apps``, ``po``.
+            api_version: only in this ``group/version``; default: the preferred version.
+
+        Raises:
+            NoSuchKind: the server serves nothing of this name, also when asked anew.
+
+        A name without group is looked for in the core group first, and then in all others.
+        """
+        for attempt in range(2):
+            if attempt:
+                self.forget()
+            for candidate, versions in self._candidates(name, api_version):
+                for version in versions:
+                    found = self._find(candidate, version)
+                    if found is not None:
+                        return found
+        where = f" in {api_version}" if api_version else ""
+        raise NoSuchKind(
+            f"the server serves no {name!r}{where}: check the spelling, and that its CRD is "
+            "installed and established"
+        )
+
+    def forget(self) -> None:
+        """Ask anew from now on."""
+        with self._lock:
+            self._groups = None
+            self._resources.clear()
+
+    def _candidates(self, name: str, api_version: str) -> Iterator[tuple[str, list[str]]]:
+        if api_version:
+            yield name, [api_version]
+            return
+        groups = self._versions()
+        resource, _, rest = name.partition(".")
+        if not rest:
+            # One version a group is enough: what is served, is served in the preferred one too
+            # but for what is on its way out, which wants its version said.
+            yield resource, [_join(group, versions[0]) for group, versions in groups.items()]
+            return
+        version, _, group = rest.partition(".")
+        if version in groups.get(group, ()):
+            yield resource, [_join(group, version)]
+        if rest in groups:
+            yield resource, [_join(rest, version) for version in groups[rest]]
+
+    def _find(self, name: str, api_version: str) -> Kind | None:
+        try:
+            resources = self.resources(api_version)
+        except NotFound:
+            return None
+        wanted = name.lower()
+        for names in (
+            lambda r: (r.kind.plural,),
+            lambda r: (r.kind.kind.lower(), r.singular),
+            lambda r: r.short_names,
+        ):
+            for resource in resources:
+                if wanted in names(resource):
+                    return resource.kind
+        return None
+
+    def _versions(self) -> dict[str, list[str]]:
+        with self._lock:
+            if self._groups is not None:
+                return self._groups
+        core = decode_json(self._get("/api"))
+        groups = {"": [str(version) for version in core.get("versions") or ["v1"]]}
+        for group in decode_json(self._get("/apis")).get("groups") or ():
+            versions = [str(version["version"]) for version in group["versions"]]
+            preferred = str((group.get("preferredVersion") or {}).get("version", versions[0]))
+            groups[str(group["name"])] = sorted(versions, key=lambda v: v != preferred)
+        with self._lock:
+            self._groups = groups
+        return groups
+
+
+def _join(group: str, version: str) -> str:
+    return f"{group}/{version}" if group else version
+
+
+def _number(text: object) -> int:
+    # Some vendors write the minor version as "29+".
+    digits = "".join(c for c in str(text) if c.isdigit())
+    return int(digits) if digits else 0
+
+
+def _resources(api_version: str, answer: dict[str, Any]) -> tuple[APIResource, ...]:
+    group, _, version = api_version.rpartition("/")
+    subresources: dict[str, set[str]] = {}
+    for entry in answer.get("resources") or ():
+        parent, _, part = entry["name"].partition("/")
+        if part:
+            subresources.setdefault(parent, set()).add(part)
+    return tuple(
+        APIResource(
+            kind=Kind(
+                group=entry.get("group") or group,
+                version=entry.get("version") or version,
+                kind=entry["kind"],
+                plural=entry["name"],
+                scope=Scope.NAMESPACED if entry["namespaced"] else Scope.CLUSTER,
+            ),
+            verbs=frozenset(entry.get("verbs") or ()),
+            singular=entry.get("singularName") or "",
+            short_names=tuple(entry.get("shortNames") or ()),
+            subresources=frozenset(subresources.get(entry["name"], ())),
+        )
+        for entry in answer.get("resources") or ()
+        if "/" not in entry["name"]
+    )

@@ -1,0 +1,341 @@
+"""Everything that can go wrong between a caller and the API server, as one tree."""
+
+# ruff: noqa: N818 - the classes are named for the reasons of the API
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from appsdk_operator.client._request import Request, json_or_none
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "BadRequest",
+    "Cause",
+    "ClientError",
+    "Conflict",
+    "Expired",
+    "Forbidden",
+    "Gone",
+    "InternalError",
+    "Invalid",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "NotFound",
+    "RequestEntityTooLarge",
+    "ServerError",
+    "ServerTimeout",
+    "ServiceUnavailable",
+    "Timeout",
+    "TooManyRequests",
+    "Unauthorized",
+    "UnsupportedMediaType",
+    "error_from_response",
+    "error_from_status",
+]
+
+_EXCERPT = 256  # characters of an answer that is not a Status: enough to recognise a proxy's page
+
+
+class ClientError(Exception):
+    """The root of all errors of this package that are not plain misuse (``ValueError``)."""
+
+
+@attrs.frozen
+class Cause:
+    """One entry of ``Status.details.causes``."""
+
+    reason: str
+    """For example ``FieldValueInvalid`` or ``ResourceVersionTooLarge``."""
+    message: str
+    field: str
+    """The path of the field in question, for example ``spec.replicas``; empty if there is none."""
+
+
+class ApiError(ClientError):
+    """The API server answered, and the answer is no.
+
+    Subclasses are named for ``Status.reason``; where the server gives none, or one that is not
+    known, the HTTP status chooses.
+    """
+
+    remedy = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        reason: str = "",
+        causes: Sequence[Cause] = (),
+        details: Mapping[str, Any] | None = None,
+        request: Request | None = None,
+        retry_after: float | None = None,
+        continue_token: str = "",
+    ) -> None:
+        self.status = status
+        """The HTTP status."""
+        self.reason = reason
+        """``Status.reason``, for example ``NotFound``; empty when the answer had none."""
+        self.message = message
+        """``Status.message``, or the beginning of an answer that was no Status."""
+        self.causes = tuple(causes)
+        """What is wrong in detail, field by field."""
+        self.details: Mapping[str, Any] = details or {}
+        """``Status.details`` as plain JSON values."""
+        self.request = request
+        """What was asked; None for an error inside a watch stream that was decoded alone."""
+        self.retry_after = retry_after
+        """The seconds after which the server wants to be asked again; None: it did not say."""
+        self.continue_token = continue_token
+        """With :class:`Expired` in the middle of a list: the token for the inconsistent rest."""
+        super().__init__(self._text())
+
+    def has_cause(self, reason: str) -> bool:
+        """Whether one of the causes has this reason, for example ``ResourceVersionTooLarge``."""
+        return any(cause.reason == reason for cause in self.causes)
+
+    def _text(self) -> str:
+        asked = f"{self.request}: " if self.request is not None else ""
+        text = f"{asked}{self.status} {self.reason or type(self).__name__}"
+        if self.message:
+            text += f": {self.message}"
+        return f"{text} ({self.remedy})" if self.remedy else text
+
+    def __reduce__(self) -> Any:
+        # Exceptions cross process borders in test runners and worker pools.
+        return _rebuild, (type(self), self.message, {**self.__dict__, "message": None})
+
+
+def _rebuild(kind: type[ApiError], message: str, state: dict[str, Any]) -> ApiError:
+    names = ("status", "reason", "causes", "details", "request", "retry_after", "continue_token")
+    return kind(message, **{name: state[name] for name in names})
+
+
+class BadRequest(ApiError):
+    """400: the request itself is malformed."""
+
+
+class Unauthorized(ApiError):
+    """401: the server does not know who asks, also after the credentials were read anew."""
+
+    remedy = "check that the token or certificate is of this cluster and has not expired"
+
+
+class Forbidden(ApiError):
+    """403: the server knows who asks, and does not allow it."""
+
+    def _text(self) -> str:
+        if self.request is not None and self.request.verb:
+            where = (
+                f"in namespace {self.request.namespace!r}"
+                if self.request.namespace
+                else "in the whole cluster"
+            )
+            self.remedy = (
+                f"the account needs verb {self.request.verb!r} on {self.request.resource} {where}: "
+                "grant it with a Role or ClusterRole and its binding"
+            )
+        return super()._text()
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such kind on this server."""
+
+    def _text(self) -> str:
+        # A missing path is answered by the server's router, which names neither kind nor name.
+        if self.request is not None and self.request.resource and not self.details.get("kind"):
+            self.remedy = (
+                f"the server knows no {self.request.resource} under {self.request.path}: check "
+                "that its CRD is installed, and the kind's plural, version and scope"
+            )
+        return super()._text()
+
+
+class MethodNotAllowed(ApiError):
+    """405: the resource does not support the verb."""
+
+
+class NotAcceptable(ApiError):
+    """406: the server cannot answer in the form that was asked for."""
+
+
+class AlreadyExists(ApiError):
+    """409 for a create: the name is taken. Not a :class:`Conflict`: trying again does not help."""
+
+
+class Conflict(ApiError):
+    """409: the object was changed since it was read, or a precondition does not hold."""
+
+    remedy = "read the object anew and apply the change to that"
+
+
+class Gone(ApiError):
+    """410: the resource version asked for is no longer, or not, served."""
+
+
+class Expired(Gone):
+    """410: the resource version or continue token is too old; list anew."""
+
+    remedy = "list anew"
+
+
+class RequestEntityTooLarge(ApiError):
+    """413: the object is larger than the server takes."""
+
+
+class UnsupportedMediaType(ApiError):
+    """415: the server does not know this kind of patch or body."""
+
+
+class Invalid(ApiError):
+    """422: the object was understood and refused; :attr:`ApiError.causes` names the fields."""
+
+
+class TooManyRequests(ApiError):
+    """429: the server asks to slow down; also an eviction that a disruption budget forbids."""
+
+
+class ServerError(ApiError):
+    """5xx: the fault is on the server's side."""
+
+
+class InternalError(ServerError):
+    """500: the server, or an admission webhook, failed."""
+
+
+class ServerTimeout(ServerError):
+    """500 with reason ServerTimeout: the server could not do it in time; try again."""
+
+
+class ServiceUnavailable(ServerError):
+    """503: the server, or the aggregated server behind it, is not ready."""
+
+
+class Timeout(ServerError):
+    """504: no answer in the server's own time; whether a write was carried out is unknown."""
+
+
+_BY_REASON: dict[str, type[ApiError]] = {
+    "AlreadyExists": AlreadyExists,
+    "BadRequest": BadRequest,
+    "Conflict": Conflict,
+    "Expired": Expired,
+    "Forbidden": Forbidden,
+    "Gone": Gone,
+    "InternalError": InternalError,
+    "Invalid": Invalid,
+    "MethodNotAllowed": MethodNotAllowed,
+    "NotAcceptable": NotAcceptable,
+    "NotFound": NotFound,
+    "RequestEntityTooLarge": RequestEntityTooLarge,
+    "ServerTimeout": ServerTimeout,
+    "ServiceUnavailable": ServiceUnavailable,
+    "Timeout": Timeout,
+    "TooManyRequests": TooManyRequests,
+    "Unauthorized": Unauthorized,
+    "UnsupportedMediaType": UnsupportedMediaType,
+}
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: MethodNotAllowed,
+    406: NotAcceptable,
+    409: Conflict,
+    410: Gone,
+    413: RequestEntityTooLarge,
+    415: UnsupportedMediaType,
+    422: Invalid,
+    429: TooManyRequests,
+    500: InternalError,
+    503: ServiceUnavailable,
+    504: Timeout,
+}
+
+
+def error_from_status(
+    status: Mapping[str, Any],
+    *,
+    code: int = 0,
+    request: Request | None = None,
+    retry_after: float | None = None,
+) -> ApiError:
+    """The error for a ``Status``, for example the one inside a watch's ERROR event.
+
+    Args:
+        status: the Status as plain JSON values; what does not fit is ignored.
+        code: the HTTP status of the answer; default: the Status' own.
+        request: what was asked.
+        retry_after: seconds from the ``Retry-After`` header; default:
+            ``details.retryAfterSeconds``.
+
+    >>> error = error_from_status({"code": 410, "reason": "Expired", "message": "too old"})
+    >>> type(error).__name__, isinstance(error, Gone)
+    ('Expired', True)
+    """
+    code = code or _int(status.get("code"))
+    reason = _str(status.get("reason"))
+    details = status.get("details")
+    details = details if isinstance(details, dict) else {}
+    metadata = status.get("metadata")
+    if retry_after is None and (seconds := _int(details.get("retryAfterSeconds"))) > 0:
+        retry_after = float(seconds)
+    causes = details.get("causes")
+    return _class_of(reason, code)(
+        _str(status.get("message")),
+        status=code,
+        reason=reason,
+        causes=[
+            Cause(_str(c.get("reason")), _str(c.get("message")), _str(c.get("field")))
+            for c in (causes if isinstance(causes, list) else ())
+            if isinstance(c, dict)
+        ],
+        details=details,
+        request=request,
+        retry_after=retry_after,
+        continue_token=_str(metadata.get("continue")) if isinstance(metadata, dict) else "",
+    )
+
+
+def error_from_response(request: Request, code: int, headers: Message, body: bytes) -> ApiError:
+    """The error for an answer of status ``code``, be its body a Status or a proxy's page."""
+    retry_after = _retry_after(headers)
+    status = json_or_none(body)
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return error_from_status(status, code=code, request=request, retry_after=retry_after)
+    text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())
+    printable = "".join(c if c.isprintable() else "?" for c in text)[:_EXCERPT]
+    if 300 <= code < 400:
+        location = headers.get("Location", "")
+        printable = f"redirect to {location!r}, which is not followed: check the server's address"
+    return _class_of("", code)(printable, status=code, request=request, retry_after=retry_after)
+
+
+def _class_of(reason: str, code: int) -> type[ApiError]:
+    found = _BY_REASON.get(reason) or _BY_CODE.get(code)
+    if found is None:
+        found = ServerError if code >= 500 else ApiError
+    return found
+
+
+def _retry_after(headers: Message) -> float | None:
+    # API servers send seconds; the HTTP date that the RFC also allows is not worth a wall clock.
+    text = headers.get("Retry-After", "").strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _int(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _str(value: object) -> str:
+    return value if isinstance(value, str) else ""

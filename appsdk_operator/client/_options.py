@@ -1,0 +1,134 @@
+"""Options that several verbs share, and how they go on the wire."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+from appsdk_operator.client._request import query_of
+from appsdk_operator.resource import encode_json
+
+__all__ = [
+    "ApplyOptions",
+    "DeleteCollectionOptions",
+    "DeleteOptions",
+    "FieldValidation",
+    "ListOptions",
+    "Propagation",
+    "Selector",
+    "WatchOptions",
+    "WriteOptions",
+    "delete_body",
+    "write_query",
+]
+
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
+"""What the server does about fields that the kind does not have, or that are there twice."""
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+"""What becomes of the objects that a deleted object owns."""
+
+Selector = str | Mapping[str, str] | None
+"""A selector as text, or the labels (fields) that must have certain values."""
+
+
+class WriteOptions(TypedDict, total=False):
+    """The options of create, update and patch."""
+
+    dry_run: bool
+    field_manager: str
+    field_validation: FieldValidation | None
+
+
+class ApplyOptions(TypedDict, total=False):
+    """The options of apply, but for the field manager."""
+
+    force: bool
+    dry_run: bool
+    field_validation: FieldValidation | None
+
+
+class DeleteCollectionOptions(TypedDict, total=False):
+    """The options of delete_collection, but for the namespace."""
+
+    label_selector: Selector
+    field_selector: Selector
+    propagation: Propagation | None
+    grace_period: float | None
+    dry_run: bool
+
+
+class DeleteOptions(TypedDict, total=False):
+    """The options of delete, but for the namespace."""
+
+    uid: str
+    resource_version: str
+    propagation: Propagation | None
+    grace_period: float | None
+    dry_run: bool
+
+
+class ListOptions(TypedDict, total=False):
+    """The options of list, but for the namespace."""
+
+    label_selector: Selector
+    field_selector: Selector
+    limit: int
+
+
+class WatchOptions(TypedDict, total=False):
+    """The options of watch, but for the namespace."""
+
+    label_selector: Selector
+    field_selector: Selector
+    resource_version: str | None
+    timeout: float | None
+    bookmarks: bool
+    send_initial_events: bool
+
+
+def write_query(
+    dry_run: bool, field_manager: str, field_validation: FieldValidation | None
+) -> list[tuple[str, str]]:
+    """The query parameters of a write."""
+    return query_of(
+        dryRun="All" if dry_run else None,
+        fieldManager=field_manager,
+        fieldValidation=field_validation,
+    )
+
+
+def delete_body(
+    *,
+    uid: str = "",
+    resource_version: str = "",
+    propagation: Propagation | None = None,
+    grace_period: float | None = None,
+    dry_run: bool = False,
+) -> bytes | None:
+    """The ``DeleteOptions`` of a delete, None when all are left to the server.
+
+    Raises:
+        ValueError: the grace period is negative.
+
+    >>> delete_body(uid="u1", grace_period=0)
+    b'{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"u1"},"gracePeriodSeconds":0}'
+    """
+    options: dict[str, Any] = {}
+    preconditions = {
+        key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value
+    }
+    if preconditions:
+        options["preconditions"] = preconditions
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    if grace_period is not None:
+        if not 0 <= grace_period < math.inf:
+            raise ValueError(f"grace_period={grace_period}: use 0 or more seconds")
+        options["gracePeriodSeconds"] = math.ceil(grace_period)
+    if dry_run:
+        options["dryRun"] = ["All"]
+    if not options:
+        return None
+    return encode_json({"apiVersion": "v1", "kind": "DeleteOptions", **options})

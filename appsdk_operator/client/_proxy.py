@@ -1,0 +1,84 @@
+"""Whether, and through which proxy, a server is reached."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import unquote, urlsplit
+
+import attrs
+
+__all__ = ["Proxy", "proxy_for"]
+
+
+@attrs.frozen(kw_only=True)
+class Proxy:
+    """An HTTP proxy."""
+
+    scheme: str
+    host: str
+    port: int
+    authorization: str | None = attrs.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+def proxy_for(host: str, proxy_url: str | None, no_proxy: Sequence[str]) -> Proxy | None:
+    """The proxy for ``host``, None to connect directly.
+
+    >>> str(proxy_for("api.example.com", "http://me:secret@proxy:3128", []))
+    'http://proxy:3128'
+    >>> proxy_for("api.example.com", "http://proxy:3128", ["example.com"]) is None
+    True
+    """
+    if not proxy_url or bypasses(host, no_proxy):
+        return None
+    parts = urlsplit(proxy_url)
+    authorization = None
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return Proxy(
+        scheme=parts.scheme,
+        host=parts.hostname or "",
+        port=parts.port or (443 if parts.scheme == "https" else 80),
+        authorization=authorization,
+    )
+
+
+def bypasses(host: str, no_proxy: Sequence[str]) -> bool:
+    """Whether ``host`` is on the list, by the rules that Go programs and kubectl follow."""
+    host = host.lower().rstrip(".")
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return True
+    for entry in (entry.strip().lower() for entry in no_proxy):
+        if entry == "*":
+            return True
+        if not entry:
+            continue
+        if address is not None:
+            network = _network(entry)
+            if network is not None and address in network:
+                return True
+        else:
+            name = entry.lstrip("*").lstrip(".")
+            if name and (host.endswith(f".{name}") or (host == name and entry[0] not in "*.")):
+                return True
+    return False
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None

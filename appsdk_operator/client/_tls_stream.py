@@ -1,0 +1,131 @@
+"""TLS that decrypts in bulk.
+
+An ``SSLSocket`` makes two system calls for each record, and API servers flush one record for each
+watch event. Here one system call brings up to 64 KiB and all records in it are decrypted at once,
+which more than halves the cost of an event. Because the layer below is any byte stream, the same
+class speaks TLS inside the TLS of an HTTPS proxy.
+"""
+
+from __future__ import annotations
+
+import io
+import ssl
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+__all__ = ["ByteStream", "TLSStream"]
+
+# Larger reads make Python allocate the full size for whatever comes.
+_READ = 65536
+_RECORD = 16384
+
+
+class ByteStream(Protocol):
+    """What TLS runs over: a connected socket, or another :class:`TLSStream`."""
+
+    def recv(self, limit: int, /) -> bytes:
+        """At most ``limit`` bytes, ``b""`` at the end."""
+        ...
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send all of it."""
+        ...
+
+    def makefile(self, mode: Literal["rb"], /) -> io.BufferedReader[Any]:
+        """A buffered reader, as :class:`http.client.HTTPResponse` wants one."""
+        ...
+
+
+class TLSStream:
+    """The client's end of a TLS connection over ``inner``; one thread at a time uses it."""
+
+    def __init__(self, inner: ByteStream, context: ssl.SSLContext, server_name: str) -> None:
+        """Shake hands.
+
+        Raises:
+            ssl.SSLError: the handshake failed.
+            OSError: the stream below failed.
+        """
+        self._inner = inner
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._feed()
+            except ssl.SSLError:
+                # The alert that tells the server why.
+                self._flush()
+                raise
+        self._flush()
+
+    def sendall(self, data: bytes, /) -> None:
+        """Encrypt and send all of ``data``."""
+        view = memoryview(data)
+        while view:
+            # In portions, so that the encrypted copy of a large body never exists as a whole.
+            written = self._tls.write(view[: 16 * _RECORD])
+            view = view[written:]
+            self._flush()
+
+    def recv(self, limit: int, /) -> bytes:
+        """The bytes that are there, at most ``limit``; waits for the first."""
+        buffer = bytearray(min(limit, _READ))
+        return bytes(memoryview(buffer)[: self.recv_into(memoryview(buffer))])
+
+    def recv_into(self, view: memoryview) -> int:
+        """Fill ``view`` with the records that are there; waits for the first one; 0 at the end."""
+        filled = 0
+        size = len(view)
+        read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
+        incoming = self._incoming
+        while filled < size:
+            # The exception of an empty buffer costs more than to ask whether it is empty.
+            if filled and not incoming.pending and not self._tls.pending():
+                return filled
+            try:
+                count = read(size - filled, view[filled:])
+            except ssl.SSLWantReadError:
+                # A key update in what was read asks for an answer.
+                self._flush()
+                if filled:
+                    return filled
+                self._feed()
+                continue
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                # Without close_notify as well: HTTP's own framing tells whether an end is the end.
+                return filled
+            if not count:
+                return filled
+            filled += count
+        return filled
+
+    def makefile(self, mode: Literal["rb"], /) -> io.BufferedReader[Any]:  # noqa: ARG002
+        """A buffered reader of what is decrypted."""
+        return io.BufferedReader(_RawReader(self))
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._inner.sendall(self._outgoing.read())
+
+    def _feed(self) -> None:
+        data = self._inner.recv(_READ)
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+
+class _RawReader(io.RawIOBase):
+    def __init__(self, stream: TLSStream) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
+        return self._stream.recv_into(memoryview(buffer))

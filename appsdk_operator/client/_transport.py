@@ -1,0 +1,333 @@
+"""From a request to its answer: connections, credentials, limits and retries put together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from email.message import Message
+from http.client import HTTPException, HTTPResponse
+from typing import NamedTuple, TypeVar
+
+from appsdk_operator.client._config import ClientConfig
+from appsdk_operator.client._connection import Connection, Endpoint
+from appsdk_operator.client._credentials import credentials_of, impersonation_headers
+from appsdk_operator.client._errors import ApiError, ClientError, error_from_response
+from appsdk_operator.client._metrics import RequestMetrics
+from appsdk_operator.client._pool import Pool
+from appsdk_operator.client._request import Request
+from appsdk_operator.client._retry import RetryRules
+from appsdk_operator.client._transport_errors import (
+    BadResponse,
+    ConnectionLost,
+    ReadTimeout,
+    RequestStopped,
+    ResponseTooLarge,
+    TransportError,
+)
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, TokenBucket
+
+__all__ = ["Answer", "Opened", "Transport"]
+
+_log = logging.getLogger("appsdk_operator.client")
+
+_T = TypeVar("_T")
+_PORTION = 1 << 20
+_MAX_ERROR_BODY = 1 << 20
+_MAX_WARNINGS = 1000
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+
+
+class Answer(NamedTuple):
+    """A complete answer."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+
+class Opened(NamedTuple):
+    """An answer whose body is still to come, with the connection it comes on."""
+
+    connection: Connection
+    response: HTTPResponse
+
+
+class _Guard:
+    """Cuts whatever connection a request uses at the moment."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._aborted = False
+
+    def hold(self, connection: Connection) -> None:
+        self._connection = connection
+        if self._aborted:
+            connection.abort()
+
+    def abort(self) -> None:
+        self._aborted = True
+        if self._connection is not None:
+            self._connection.abort()
+
+
+class Transport:
+    """Sends requests to one API server. Thread-safe."""
+
+    def __init__(self, config: ClientConfig, *, clock: Clock, metrics: Metrics) -> None:
+        self._config = config
+        self._credentials = credentials_of(config, clock)
+        self._endpoint = Endpoint.of(config, self._credentials)
+        self._pool = Pool(self._endpoint, clock)
+        self._rules = RetryRules.of(config)
+        self._clock = clock
+        self._metrics = RequestMetrics(
+            metrics, host=self._endpoint.authority, detailed=config.detailed_metrics
+        )
+        self._bucket = (
+            TokenBucket(rate=config.qps, burst=config.burst, clock=clock) if config.qps else None
+        )
+        self._stop = StopSignal(clock=clock)
+        self._headers = [
+            ("User-Agent", config.user_agent),
+            *impersonation_headers(config.impersonate),
+        ]
+        self._warnings: set[str] = set()
+        self._warnings_lock = threading.Lock()
+
+    @property
+    def stop(self) -> StopSignal:
+        """Set when the transport is closed."""
+        return self._stop
+
+    def close(self) -> None:
+        """Cut what is under way and close every connection; harmless when done twice."""
+        self._stop.set()
+        self._pool.close()
+
+    def send(self, request: Request, *, stop: StopSignal | None = None) -> Answer:
+        """The complete answer to a request.
+
+        Raises:
+            ApiError: the answer is no.
+            TransportError: there is no answer.
+            ConfigError: the credentials cannot be used.
+        """
+        return self._until_done(request, stop, self._finish)
+
+    def open(self, request: Request, *, stop: StopSignal | None = None) -> Opened:
+        """An answer whose body is read by the caller, who closes response and connection.
+
+        Raises:
+            ApiError, TransportError, ConfigError: as :meth:`send`.
+        """
+        return self._until_done(request, stop, self._hand_over)
+
+    def _until_done(
+        self,
+        request: Request,
+        stop: StopSignal | None,
+        use: Callable[[Request, Opened], _T],
+    ) -> _T:
+        attempt = 0
+        reloaded = lost = False
+        with self._stopped_by(request, stop) as signal:
+            while True:
+                self._take_turn(request, signal)
+                try:
+                    return self._once(request, signal, use)
+                except ApiError as error:
+                    if error.status == 401 and not reloaded:
+                        reloaded = True
+                        self._credentials.reload()
+                        self._pool.clear()
+                        continue
+                    if lost:
+                        error.add_note(
+                            "an earlier try of this request got no answer and may have been "
+                            "carried out"
+                        )
+                    failure: ClientError = error
+                except TransportError as error:
+                    if signal.is_set():
+                        raise RequestStopped(
+                            f"{request}: stopped while it was under way", sent=error.sent
+                        ) from error
+                    lost = lost or error.sent
+                    failure = error
+                wait = self._rules.wait_after(request, failure, attempt)
+                if wait is None:
+                    if attempt:
+                        failure.add_note(f"tried {attempt + 1} times")
+                    raise failure
+                attempt += 1
+                _log.debug("trying again in %.2f s: %s", wait, failure)
+                self._metrics.retried(request, failure)
+                if signal.wait(wait):
+                    raise RequestStopped(
+                        f"{request}: stopped while waiting to try again", sent=lost
+                    ) from failure
+
+    def _once(
+        self, request: Request, signal: StopSignal, use: Callable[[Request, Opened], _T]
+    ) -> _T:
+        guard = _Guard()
+        forget = signal.on_set(guard.abort)
+        try:
+            with self._metrics.timed(request, self._clock) as observation:
+                opened = self._exchange(request, guard)
+                observation.code = str(opened.response.status)
+                return use(request, opened)
+        finally:
+            forget()
+
+    def _exchange(self, request: Request, guard: _Guard) -> Opened:
+        head = self._head(request)
+        fresh = False
+        while True:
+            try:
+                connection = self._pool.take(guard.hold, fresh=fresh)
+            except TransportError as error:
+                raise type(error)(f"{request}: {error}", sent=False) from error.__cause__
+            try:
+                response = connection.exchange(head, request.body, method=request.method)
+            except TransportError as error:
+                connection.close()
+                # The server may close an idle connection in the moment in which we use it. That
+                # says nothing of its health, so it costs neither a retry nor a wait.
+                idle_closed = connection.requests > 1 and isinstance(error, ConnectionLost)
+                if idle_closed and request.repeatable and not connection.aborted:
+                    fresh = True
+                    continue
+                raise self._explained(request, error) from error.__cause__
+            except BaseException:
+                connection.close()
+                raise
+            return Opened(connection, response)
+
+    def _explained(self, request: Request, error: TransportError) -> TransportError:
+        text = f"{request}: {error} ({self._endpoint}"
+        if isinstance(error, ReadTimeout):
+            text += f", read_timeout={self._config.read_timeout:g} s"
+        if error.sent and request.method != "GET":
+            text += "; it may have been carried out: read the object before doing it again"
+        return type(error)(f"{text})", sent=error.sent)
+
+    def _head(self, request: Request) -> bytes:
+        headers = [("Accept", request.accept), *self._headers]
+        headers.append(("Accept-Encoding", "gzip" if self._config.compression else "identity"))
+        authorization = self._credentials.authorization()
+        if authorization is not None:
+            headers.append(("Authorization", authorization))
+        if request.body is not None:
+            headers.append(("Content-Type", request.content_type))
+            headers.append(("Content-Length", str(len(request.body))))
+        elif request.method in {"POST", "PUT", "PATCH"}:
+            headers.append(("Content-Length", "0"))
+        return self._endpoint.head(request.method, request.target, headers)
+
+    def _finish(self, request: Request, opened: Opened) -> Answer:
+        response = opened.response
+        body = self._read(request, opened, self._config.max_response_bytes)
+        self._metrics.received(request, len(body))
+        if not 200 <= response.status < 300:
+            raise error_from_response(request, response.status, response.headers, body)
+        self._log_warnings(response.headers.get_all("Warning") or ())
+        return Answer(response.status, response.headers, body)
+
+    def _hand_over(self, request: Request, opened: Opened) -> Opened:
+        response = opened.response
+        if response.status != 200:
+            body = self._read(request, opened, self._config.max_response_bytes)
+            raise error_from_response(request, response.status, response.headers, body)
+        self._log_warnings(response.headers.get_all("Warning") or ())
+        return opened
+
+    def _read(self, request: Request, opened: Opened, limit: int) -> bytes:
+        connection, response = opened
+        if response.status >= 300:
+            limit = min(limit, _MAX_ERROR_BODY)
+        try:
+            body = _read_body(response, limit)
+        except BaseException as error:
+            response.close()
+            connection.close()
+            if isinstance(error, TransportError):
+                raise self._explained(request, error) from error.__cause__
+            raise
+        response.close()
+        if response.will_close:
+            connection.close()
+        else:
+            self._pool.put(connection)
+        return body
+
+    def _take_turn(self, request: Request, signal: StopSignal) -> None:
+        wait = self._bucket.reserve() if self._bucket else 0.0
+        self._metrics.limited(request, wait)
+        if (wait and signal.wait(wait)) or signal.is_set():
+            raise RequestStopped(f"{request}: stopped before it was sent", sent=False)
+
+    @contextlib.contextmanager
+    def _stopped_by(self, request: Request, stop: StopSignal | None) -> Iterator[StopSignal]:
+        if self._stop.is_set():
+            raise RequestStopped(f"{request}: the client is closed", sent=False)
+        if stop is None:
+            yield self._stop
+            return
+        both = self._stop.child()
+        forget = stop.on_set(both.set)
+        try:
+            yield both
+        finally:
+            forget()
+            both.set()  # takes it off the list of the client's own signal
+
+    def _log_warnings(self, values: list[str] | tuple[()]) -> None:
+        for text in (match for value in values for match in _WARNING.findall(value)):
+            with self._warnings_lock:
+                if text in self._warnings or len(self._warnings) >= _MAX_WARNINGS:
+                    continue
+                self._warnings.add(text)
+            _log.warning("the API server warns: %s", text.replace('\\"', '"'))
+
+
+def _read_body(response: HTTPResponse, limit: int) -> bytes:
+    length = response.length
+    if length is not None and length > limit:
+        raise ResponseTooLarge(f"the answer has {length} bytes, more than the {limit} allowed")
+    try:
+        if length is not None:
+            body = response.read()
+        else:
+            parts = []
+            left = limit
+            while data := response.read(min(_PORTION, left + 1)):
+                left -= len(data)
+                if left < 0:
+                    raise ResponseTooLarge(f"the answer has more than the {limit} bytes allowed")
+                parts.append(data)
+            body = b"".join(parts)
+    except TimeoutError as error:
+        raise ReadTimeout("the rest of the answer did not come in time") from error
+    except (OSError, HTTPException, ValueError) as error:
+        raise ConnectionLost(f"the answer broke off: {error}") from error
+    if response.headers.get("Content-Encoding") == "gzip":
+        body = _gunzip(body, limit)
+    return body
+
+
+def _gunzip(body: bytes, limit: int) -> bytes:
+    unpacker = zlib.decompressobj(31)
+    try:
+        unpacked = unpacker.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise BadResponse(f"the answer is not gzip: {error}") from error
+    if len(unpacked) > limit:
+        raise ResponseTooLarge(f"the unpacked answer has more than the {limit} bytes allowed")
+    if not unpacker.eof:
+        raise ConnectionLost("the packed answer broke off")
+    return unpacked

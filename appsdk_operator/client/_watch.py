@@ -1,0 +1,226 @@
+"""One watch: lines off the wire in batches, with a limit on silence."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, final
+
+from appsdk_operator.client._dechunk import (
+    ChunkedLines,
+    LineDecoder,
+    PlainLines,
+    StreamFormatError,
+)
+from appsdk_operator.client._errors import error_from_status
+from appsdk_operator.client._request import Request
+from appsdk_operator.client._transport_errors import (
+    BadResponse,
+    ConnectionLost,
+    TransportError,
+    WatchSilent,
+)
+from appsdk_operator.resource import Kind, WatchEvent, WatchEventType, decode_watch_event
+from appsdk_operator.runtime import StopSignal
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._transport import Opened
+
+__all__ = ["WatchStream", "silence_limit_of"]
+
+# Larger reads make Python allocate the full size for whatever comes.
+_READ = 65536
+_MARGIN = 5.0
+
+
+@final
+class WatchStream:
+    """An open watch. Iterating it gives lists of lines: all that one read of the socket completed.
+
+    Each line is the JSON of one event, without its newline, for
+    :func:`appsdk_operator.resource.decode_watch_event`; :meth:`events` decodes them for you. The
+    iteration ends when the server ends the watch, as it does after its time-out, and when
+    :meth:`close` is called. One thread iterates; any thread may close. Use it in a ``with`` block.
+
+    Raises, while iterating:
+        WatchSilent: no byte came for :attr:`silence_limit` seconds.
+        ConnectionLost: the connection broke.
+        BadResponse: what came is no HTTP, or a line is longer than 64 MiB.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        request: Request,
+        opened: Opened,
+        *,
+        silence_limit: float,
+    ) -> None:
+        self.kind = kind
+        """What is watched."""
+        self.silence_limit = silence_limit
+        """The seconds without a byte after which the connection counts as dead."""
+        self.truncated = False
+        """Whether the stream ended in the middle of a line, which was dropped."""
+        self._request = request
+        self._connection, self._response = opened
+        self._connection.set_timeout(silence_limit)
+        self._on_release: list[Callable[[], None]] = []
+        self._closing = threading.Event()
+        self._done = False
+        # Held while reading. Whoever gets it last closes the socket, so that its number is never
+        # given to another socket while somebody still reads from it.
+        self._using = threading.Lock()
+        response = self._response
+        self._decoder: LineDecoder = (
+            ChunkedLines() if response.chunked else PlainLines(response.length)
+        )
+        # http.client's own way through chunks costs a call for each; the buffered reader below it
+        # hands out whatever the socket has.
+        self._read1 = response.fp.read1
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called, or the iteration has ended."""
+        return self._closing.is_set()
+
+    def close(self) -> None:
+        """End the watch; a thread that waits in the iteration wakes, and its iteration ends.
+
+        Harmless when done twice; may be called from any thread, and from a signal handler.
+        """
+        self._closing.set()
+        self._connection.abort()
+        self._release()
+
+    def close_when(self, stop: StopSignal) -> None:
+        """Close it as soon as ``stop`` is set."""
+        self._on_release.append(stop.on_set(self.close))
+        if self._done:
+            self._run_on_release()
+
+    def __enter__(self) -> WatchStream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        return self
+
+    def __next__(self) -> list[bytes]:
+        try:
+            with self._using:
+                lines = self._lines()
+        except BaseException:
+            self._closing.set()
+            self._release()
+            raise
+        if not lines or self._closing.is_set():
+            self._closing.set()
+            self._release()
+            if not lines:
+                raise StopIteration
+        return lines
+
+    def events(self) -> Iterator[WatchEvent]:
+        """The events, decoded.
+
+        Raises:
+            ApiError: the server ended the watch with an ERROR event, for example
+                :class:`~appsdk_operator.client.Expired`.
+            DecodeError: a line is no event of this kind.
+            TransportError: as when iterating the stream itself.
+        """
+        for lines in self:
+            for line in lines:
+                event = decode_watch_event(self.kind, line)
+                if event.type is WatchEventType.ERROR:
+                    raise error_from_status(event.status or {}, request=self._request)
+                yield event
+
+    def _lines(self) -> list[bytes]:
+        """The next lines, an empty list at the end."""
+        decoder = self._decoder
+        while not (decoder.ended or self._closing.is_set()):
+            try:
+                data = self._read1(_READ)
+                lines = decoder.feed(data)
+            except (OSError, ValueError) as error:
+                # ValueError: the reader was closed under us, or the stream's form is wrong.
+                self.truncated = decoder.pending
+                if self._closing.is_set():
+                    return []
+                raise self._failure(error) from error
+            if lines:
+                return lines
+            if not data:
+                self._check_end()
+                break
+        self.truncated = decoder.pending
+        return []
+
+    def _check_end(self) -> None:
+        """The connection has ended: that is right only where nothing else marks the end."""
+        if self._closing.is_set() or not (self._response.chunked or self._response.length):
+            return
+        self.truncated = self._decoder.pending
+        raise ConnectionLost(
+            f"{self._request}: the connection ended before the watch did; resume from the last "
+            "resource version"
+        )
+
+    def _failure(self, error: Exception) -> TransportError:
+        if isinstance(error, TimeoutError):
+            return WatchSilent(
+                f"{self._request}: no byte for {self.silence_limit:g} s, the connection is taken "
+                "for dead; resume from the last resource version"
+            )
+        if isinstance(error, StreamFormatError):
+            return BadResponse(f"{self._request}: {error}")
+        return ConnectionLost(f"{self._request}: {error}; resume from the last resource version")
+
+    def _release(self) -> None:
+        # Not waiting: the thread that reads wakes by the cut and comes here itself, and a signal
+        # handler may have interrupted it just there.
+        if not self._using.acquire(blocking=False):
+            return
+        try:
+            if self._done:
+                return
+            self._done = True
+            with contextlib.suppress(OSError):
+                self._response.close()
+            self._connection.close()
+        finally:
+            self._using.release()
+        self._run_on_release()
+
+    def _run_on_release(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._on_release.pop()()
+
+
+def silence_limit_of(timeout: float, limit: float | None, *, bookmarks: bool) -> float:
+    """The seconds without a byte after which a watch counts as dead.
+
+    Raises:
+        ValueError: a time is not positive.
+
+    >>> silence_limit_of(300.0, None, bookmarks=True), silence_limit_of(20.0, None, bookmarks=True)
+    (90.0, 25.0)
+    """
+    # Bookmarks come about once a minute; the server itself ends the watch after its time-out.
+    wanted = limit if limit is not None else 90.0 if bookmarks else math.inf
+    if not (0 < timeout < math.inf and wanted > 0):
+        raise ValueError(f"timeout={timeout}, silence_limit={limit}: use more than 0 seconds")
+    return min(wanted, timeout + _MARGIN)
