@@ -1,0 +1,444 @@
+"""Label and field selectors, as the API server reads them.
+
+A selector is a frozen value: parse it once, match it often, and send ``str(selector)`` to a server.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+__all__ = ["FieldSelector", "LabelSelector", "Operator", "Requirement", "SelectorError"]
+
+_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_DNS_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
+
+
+class SelectorError(ValueError):
+    """A selector that no API server would accept; the text says what to write instead."""
+
+
+class Operator(enum.Enum):
+    """How a label selector's requirement compares; the values are those of ``matchExpressions``."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    EQUALS = "Equals"
+    NOT_EQUALS = "NotEquals"
+    GREATER_THAN = "Gt"
+    LESS_THAN = "Lt"
+
+
+_SINGLE: Final = {
+    Operator.EQUALS: "=",
+    Operator.NOT_EQUALS: "!=",
+    Operator.GREATER_THAN: ">",
+    Operator.LESS_THAN: "<",
+}
+
+
+@attrs.frozen
+class Requirement:
+    """One condition of a label selector.
+
+    Args:
+        key: the label's key, with or without a prefix.
+        operator: how to compare.
+        values: what to compare with; none for ``EXISTS`` and ``DOES_NOT_EXIST``, one for
+            equality and order, one or more for ``IN`` and ``NOT_IN``.
+
+    Raises:
+        SelectorError: a key, a value or a number of values that Kubernetes does not allow.
+    """
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        _check_key(self.key)
+        for value in self.values:
+            _check_value(self.key, value)
+        if self.operator in _SINGLE:
+            if len(self.values) != 1:
+                raise SelectorError(
+                    f"{self.operator.value} on {self.key!r} needs exactly one value, "
+                    f"got {len(self.values)}: use In or NotIn for several"
+                )
+            if self.operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+                _check_integer(self.key, self.values[0])
+        elif self.operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
+            if self.values:
+                raise SelectorError(
+                    f"{self.operator.value} on {self.key!r} takes no values: leave them out"
+                )
+        elif not self.values:
+            raise SelectorError(
+                f"{self.operator.value} on {self.key!r} needs at least one value: "
+                "use Exists or DoesNotExist to ask for the key alone"
+            )
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with ``labels`` fulfils the condition.
+
+        A missing label fulfils ``NOT_IN``, ``NOT_EQUALS`` and ``DOES_NOT_EXIST`` only.
+        """
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+            case Operator.IN | Operator.EQUALS:
+                return value is not None and value in self.values
+            case Operator.NOT_IN | Operator.NOT_EQUALS:
+                return value is None or value not in self.values
+            case Operator.GREATER_THAN | Operator.LESS_THAN:
+                return self._orders(value)
+
+    def _orders(self, value: str | None) -> bool:
+        try:
+            number = int(value) if value is not None else None
+        except ValueError:
+            return False
+        if number is None:
+            return False
+        bound = int(self.values[0])
+        return number > bound if self.operator is Operator.GREATER_THAN else number < bound
+
+    def __str__(self) -> str:
+        match self.operator:
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"!{self.key}"
+            case Operator.IN | Operator.NOT_IN:
+                word = "in" if self.operator is Operator.IN else "notin"
+                return f"{self.key} {word} ({','.join(sorted(self.values))})"
+            case _:
+                return f"{self.key}{_SINGLE[self.operator]}{self.values[0]}"
+
+
+def _by_key(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    return tuple(sorted(requirements, key=lambda requirement: requirement.key))
+
+
+@attrs.frozen
+class LabelSelector:
+    """A set of conditions on labels, all of which must hold.
+
+    >>> selector = LabelSelector.parse("tier in (web,api), env!=test, !canary")
+    >>> selector.matches({"tier": "web"})
+    True
+    >>> str(selector)
+    '!canary,env!=test,tier in (api,web)'
+    >>> LabelSelector().matches({}), LabelSelector().empty
+    (True, True)
+    """
+
+    requirements: tuple[Requirement, ...] = attrs.field(
+        default=(),
+        # The order says nothing, so selectors that ask the same are equal and print the same.
+        converter=_by_key,
+    )
+
+    @classmethod
+    def parse(cls, text: str) -> LabelSelector:
+        """Read the syntax of ``kubectl --selector``: ``a=b,c!=d,e in (x,y),f notin (z),g,!h``.
+
+        Raises:
+            SelectorError: ``text`` is no such selector; the message says where it stops being one.
+        """
+        return cls(_Parser(text).requirements())
+
+    @classmethod
+    def from_mapping(cls, labels: Mapping[str, str]) -> LabelSelector:
+        """Ask for exactly these values of these labels."""
+        return cls(tuple(Requirement(k, Operator.EQUALS, (v,)) for k, v in labels.items()))
+
+    @classmethod
+    def from_object(cls, selector: Mapping[str, Any] | None) -> LabelSelector:
+        """Read a ``LabelSelector`` object, with ``matchLabels`` and ``matchExpressions``.
+
+        An empty object selects everything, as in Kubernetes. So does None here: whether a
+        *missing* selector selects nothing is for the field that misses it to say.
+
+        Raises:
+            SelectorError: an unknown field or operator, or values Kubernetes does not allow.
+        """
+        if not selector:
+            return cls()
+        unknown = set(selector) - {"matchLabels", "matchExpressions"}
+        if unknown:
+            raise SelectorError(
+                f"{', '.join(sorted(unknown))} is no field of a LabelSelector: use matchLabels and "
+                "matchExpressions, or LabelSelector.from_mapping for plain labels"
+            )
+        found = list(cls.from_mapping(selector.get("matchLabels") or {}).requirements)
+        for expression in selector.get("matchExpressions") or ():
+            word = expression.get("operator")
+            if word not in ("In", "NotIn", "Exists", "DoesNotExist"):
+                raise SelectorError(
+                    f"{word!r} is no operator of matchExpressions: use In, NotIn, Exists or "
+                    "DoesNotExist"
+                )
+            values = tuple(expression.get("values") or ())
+            found.append(Requirement(expression.get("key", ""), Operator(word), values))
+        return cls(tuple(found))
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no condition, so that everything matches."""
+        return not self.requirements
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with ``labels`` fulfils every condition."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.requirements))
+
+
+@attrs.frozen
+class FieldTerm:
+    """One condition of a field selector: ``path=value`` or ``path!=value``."""
+
+    path: str
+    value: str
+    negated: bool = False
+
+    def __str__(self) -> str:
+        value = re.sub(r"([\\,=])", r"\\\1", self.value)
+        return f"{self.path}{'!=' if self.negated else '='}{value}"
+
+
+@attrs.frozen
+class FieldSelector:
+    """A set of conditions on fields, all of which must hold.
+
+    Which paths a server can select by differs from kind to kind; ``metadata.name`` and
+    ``metadata.namespace`` always work.
+
+    >>> selector = FieldSelector.parse("metadata.name=web,spec.nodeName!=a")
+    >>> selector.matches({"metadata": {"name": "web"}, "spec": {"nodeName": "b"}})
+    True
+    >>> str(selector)
+    'metadata.name=web,spec.nodeName!=a'
+    """
+
+    terms: tuple[FieldTerm, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> FieldSelector:
+        r"""Read the syntax of ``kubectl --field-selector``; ``\,``, ``\=`` and ``\\`` are literal.
+
+        Raises:
+            SelectorError: a condition that is not ``path=value``, ``path==value`` or
+                ``path!=value``.
+        """
+        return cls(tuple(_field_term(part, text) for part in _split_unescaped(text) if part))
+
+    @classmethod
+    def from_mapping(cls, fields: Mapping[str, str]) -> FieldSelector:
+        """Ask for exactly these values at these paths."""
+        return cls(tuple(FieldTerm(path, value) for path, value in fields.items()))
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no condition, so that everything matches."""
+        return not self.terms
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that are asked for, in order."""
+        return tuple(term.path for term in self.terms)
+
+    def matches(self, fields: Callable[[str], str] | Mapping[str, Any]) -> bool:
+        """Whether every condition holds.
+
+        Args:
+            fields: the object as nested mappings, or a function from a path to its value. A
+                missing field counts as ``""``, as on the server.
+        """
+        get = fields if callable(fields) else _getter(fields)
+        return all((get(term.path) == term.value) is not term.negated for term in self.terms)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.terms))
+
+
+def _getter(fields: Mapping[str, Any]) -> Callable[[str], str]:
+    def get(path: str) -> str:
+        value: Any = fields
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is None:
+            return ""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return get
+
+
+def _split_unescaped(text: str) -> Iterable[str]:
+    part = ""
+    escaped = False
+    for char in text:
+        if char == "," and not escaped:
+            yield part
+            part = ""
+            continue
+        part += char
+        escaped = char == "\\" and not escaped
+    yield part
+
+
+def _field_term(part: str, text: str) -> FieldTerm:
+    found = re.match(r"([^=!]*?)(!=|==|=)(.*)", part, re.DOTALL)
+    if found is None or not found[1].strip():
+        raise SelectorError(
+            f"{part!r} in field selector {text!r} is no condition: "
+            "write path=value or path!=value, for example metadata.name=web"
+        )
+    value = re.sub(r"\\([\\,=])", r"\1", found[3])
+    return FieldTerm(found[1].strip(), value, found[2] == "!=")
+
+
+def _check_key(key: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
+        raise SelectorError(
+            f"label key {key!r} has no valid prefix: use a DNS name before the '/', "
+            "for example 'example.com/tier'"
+        )
+    if len(name) > 63 or not _NAME.fullmatch(name):
+        raise SelectorError(
+            f"label key {key!r} is not valid: use up to 63 letters, digits, '-', '_' and '.', "
+            "starting and ending with a letter or digit"
+        )
+
+
+def _check_value(key: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise SelectorError(
+            f"value {value!r} of label {key!r} is a {type(value).__name__}: label values are text, "
+            f"write {str(value)!r}"
+        )
+    if len(value) > 63 or (value and not _NAME.fullmatch(value)):
+        raise SelectorError(
+            f"value {value!r} of label {key!r} is not valid: use up to 63 letters, digits, '-', "
+            "'_' and '.', starting and ending with a letter or digit, or nothing"
+        )
+
+
+def _check_integer(key: str, value: str) -> None:
+    try:
+        int(value)
+    except ValueError:
+        raise SelectorError(
+            f"value {value!r} of label {key!r} is compared by order: use an integer"
+        ) from None
+
+
+_TOKEN: Final = re.compile(r"\s*(?:(==|!=|[=!<>(),])|([^\s=!<>(),]+))")
+
+
+class _Parser:
+    """A recursive-descent reader of the label selector syntax."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._parts: list[str] = []
+        position = 0
+        while (found := _TOKEN.match(text, position)) is not None:
+            self._parts.append(found[1] or found[2])
+            position = found.end()
+        self._at = 0
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        found: list[Requirement] = []
+        if not self._parts:
+            return ()
+        while True:
+            found.append(self._requirement())
+            part = self._take()
+            if part is None:
+                return tuple(found)
+            if part != ",":
+                raise self._error(part, "',' or the end")
+            if self._peek() is None:
+                raise self._error(None, "a label key after ','")
+
+    def _requirement(self) -> Requirement:
+        if self._peek() == "!":
+            self._at += 1
+            return Requirement(self._word("a label key"), Operator.DOES_NOT_EXIST)
+        key = self._word("a label key")
+        part = self._peek()
+        if part is None or part == ",":
+            return Requirement(key, Operator.EXISTS)
+        self._at += 1
+        if part in ("in", "notin"):
+            return Requirement(key, Operator.IN if part == "in" else Operator.NOT_IN, self._set())
+        operators = {
+            "=": Operator.EQUALS,
+            "==": Operator.EQUALS,
+            "!=": Operator.NOT_EQUALS,
+            ">": Operator.GREATER_THAN,
+            "<": Operator.LESS_THAN,
+        }
+        if part not in operators:
+            raise self._error(part, "one of = == != in notin < >")
+        value = self._peek()
+        if value is None or value == ",":
+            return Requirement(key, operators[part], ("",))
+        return Requirement(key, operators[part], (self._word("a value"),))
+
+    def _set(self) -> tuple[str, ...]:
+        if (part := self._take()) != "(":
+            raise self._error(part, "'('")
+        values: list[str] = []
+        value = ""
+        while True:
+            part = self._take()
+            if part in (",", ")"):
+                values.append(value)
+                value = ""
+                if part == ")":
+                    return tuple(dict.fromkeys(values))
+            elif part is None or value or not self._is_word(part):
+                raise self._error(part, "',' or ')'")
+            else:
+                value = part
+
+    def _word(self, wanted: str) -> str:
+        part = self._take()
+        if part is None or not self._is_word(part):
+            raise self._error(part, wanted)
+        return part
+
+    @staticmethod
+    def _is_word(part: str) -> bool:
+        return part[0] not in "=!<>(),"
+
+    def _peek(self) -> str | None:
+        return self._parts[self._at] if self._at < len(self._parts) else None
+
+    def _take(self) -> str | None:
+        part = self._peek()
+        self._at += 1
+        return part
+
+    def _error(self, part: str | None, wanted: str) -> SelectorError:
+        found = "the end" if part is None else repr(part)
+        return SelectorError(
+            f"label selector {self._text!r}: found {found}, expected {wanted}; write for example "
+            "'tier=web,env in (prod,test),!canary'"
+        )

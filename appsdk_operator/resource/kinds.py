@@ -1,0 +1,340 @@
+"""The kinds that every Kubernetes cluster serves, ready to use.
+
+Each is reached by its group, version and name::
+
+    from appsdk_operator import kinds
+
+    kinds.core.v1.ConfigMap
+    kinds.apps.v1.Deployment.typed(spec=MyDeploymentSpec)
+
+:func:`builtin_kinds` yields all of them together with what only servers and command lines need to
+know: singular and short names, categories, subresources and verbs. The facts are those of the
+discovery documents of Kubernetes 1.32; one table holds them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Final, final
+
+import attrs
+
+from appsdk_operator.resource._kind import Kind, Scope
+
+__all__ = [
+    "ALL_VERBS",
+    "BuiltinKind",
+    "Group",
+    "Version",
+    "admissionregistration",
+    "apiextensions",
+    "apiregistration",
+    "apps",
+    "authentication",
+    "authorization",
+    "autoscaling",
+    "batch",
+    "builtin_kinds",
+    "certificates",
+    "coordination",
+    "core",
+    "discovery",
+    "events",
+    "flowcontrol",
+    "networking",
+    "node",
+    "policy",
+    "rbac",
+    "scheduling",
+    "storage",
+]
+
+ALL_VERBS: Final = (
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+)
+"""The verbs of a kind that is stored, in the order in which servers list them."""
+
+
+@attrs.frozen(kw_only=True)
+class BuiltinKind:
+    """A built-in kind with the names and abilities that discovery tells of it."""
+
+    kind: Kind
+    """The kind itself."""
+    singular: str
+    """The name of one, for example ``"configmap"``."""
+    short_names: tuple[str, ...] = ()
+    """What kubectl's users type instead of the plural, for example ``("cm",)``."""
+    categories: tuple[str, ...] = ()
+    """Groups of kinds it belongs to, for example ``("all",)``."""
+    subresources: tuple[str, ...] = ()
+    """For example ``("scale", "status")``."""
+    verbs: tuple[str, ...] = ALL_VERBS
+    """What can be done with it; reviews, for example, can only be created."""
+
+
+@final
+class Version:
+    """One version of a group: its kinds are attributes.
+
+    >>> apps.v1.Deployment.plural
+    'deployments'
+    >>> [kind.kind for kind in coordination.v1]
+    ['Lease']
+    """
+
+    __slots__ = ("_kinds", "_name")
+
+    def __init__(self, name: str) -> None:
+        """A version without kinds; ``name`` is what error texts call it."""
+        self._name = name
+        self._kinds: dict[str, BuiltinKind] = {}
+
+    def __getattr__(self, name: str) -> Kind:
+        """The kind of that name.
+
+        Raises:
+            AttributeError: there is none; the text lists names that look alike.
+        """
+        if name.startswith("_") or name not in self._kinds:
+            raise AttributeError(_unknown("kind", name, self._name, self._kinds))
+        return self._kinds[name].kind
+
+    def __iter__(self) -> Iterator[Kind]:
+        return (entry.kind for entry in self._kinds.values())
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._kinds)
+
+    def __repr__(self) -> str:
+        return f"<kinds of {self._name}>"
+
+
+@final
+class Group:
+    """One API group: its versions are attributes.
+
+    >>> rbac.v1.Role.api_version
+    'rbac.authorization.k8s.io/v1'
+    """
+
+    __slots__ = ("_short", "_versions", "name")
+
+    def __init__(self, short: str, name: str) -> None:
+        """The group ``name``, reached as ``kinds.<short>``."""
+        self.name = name
+        self._short = short
+        self._versions: dict[str, Version] = {}
+
+    def __getattr__(self, name: str) -> Version:
+        """The version of that name.
+
+        Raises:
+            AttributeError: there is none; the text lists those there are.
+        """
+        if name.startswith("_") or name not in self._versions:
+            raise AttributeError(_unknown("version", name, f"kinds.{self._short}", self._versions))
+        return self._versions[name]
+
+    def __iter__(self) -> Iterator[Kind]:
+        return (kind for version in self._versions.values() for kind in version)
+
+    def __dir__(self) -> list[str]:
+        return ["name", *sorted(self._versions)]
+
+    def __repr__(self) -> str:
+        return f"<kinds of {self.name or 'the core group'}>"
+
+
+def builtin_kinds() -> Iterator[BuiltinKind]:
+    """Every built-in kind, group by group in the order of the table."""
+    for group in _GROUPS.values():
+        for version in group._versions.values():  # noqa: SLF001 - one module, one table
+            yield from version._kinds.values()  # noqa: SLF001
+
+
+def _unknown(
+    what: str, name: str, where: str, known: dict[str, BuiltinKind] | dict[str, Version]
+) -> str:
+    folded = {candidate.lower(): candidate for candidate in known}
+    near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, cutoff=0.5)]
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(known))}"
+    return f"no {what} {name!r} in {where}: {hint}"
+
+
+# Attribute name and full name of each group. The most common first: discovery lists them so.
+_NAMES: Final = {
+    "core": "",
+    "apiregistration": "apiregistration.k8s.io",
+    "apps": "apps",
+    "events": "events.k8s.io",
+    "authentication": "authentication.k8s.io",
+    "authorization": "authorization.k8s.io",
+    "autoscaling": "autoscaling",
+    "batch": "batch",
+    "certificates": "certificates.k8s.io",
+    "networking": "networking.k8s.io",
+    "policy": "policy",
+    "rbac": "rbac.authorization.k8s.io",
+    "storage": "storage.k8s.io",
+    "admissionregistration": "admissionregistration.k8s.io",
+    "apiextensions": "apiextensions.k8s.io",
+    "scheduling": "scheduling.k8s.io",
+    "coordination": "coordination.k8s.io",
+    "node": "node.k8s.io",
+    "discovery": "discovery.k8s.io",
+    "flowcontrol": "flowcontrol.apiserver.k8s.io",
+}
+
+# One section a version, one line a kind: its name and plural; "cluster" where it is in no
+# namespace; short names, categories it is in, subresources, and the verbs unless it has all.
+# "api" is short for the category api-extensions.
+_TABLE: Final = """
+core.v1
+  Binding bindings verbs=create
+  ComponentStatus componentstatuses cluster short=cs verbs=get,list
+  ConfigMap configmaps short=cm
+  Endpoints endpoints short=ep
+  Event events short=ev
+  LimitRange limitranges short=limits
+  Namespace namespaces cluster short=ns sub=finalize,status
+  Node nodes cluster short=no sub=status
+  PersistentVolumeClaim persistentvolumeclaims short=pvc sub=status
+  PersistentVolume persistentvolumes cluster short=pv sub=status
+  Pod pods short=po in=all sub=binding,ephemeralcontainers,eviction,resize,status
+  PodTemplate podtemplates
+  ReplicationController replicationcontrollers short=rc in=all sub=scale,status
+  ResourceQuota resourcequotas short=quota sub=status
+  Secret secrets
+  ServiceAccount serviceaccounts short=sa sub=token
+  Service services short=svc in=all sub=status
+apiregistration.v1
+  APIService apiservices cluster in=api sub=status
+apps.v1
+  ControllerRevision controllerrevisions
+  DaemonSet daemonsets short=ds in=all sub=status
+  Deployment deployments short=deploy in=all sub=scale,status
+  ReplicaSet replicasets short=rs in=all sub=scale,status
+  StatefulSet statefulsets short=sts in=all sub=scale,status
+events.v1
+  Event events short=ev
+authentication.v1
+  SelfSubjectReview selfsubjectreviews cluster verbs=create
+  TokenReview tokenreviews cluster verbs=create
+authorization.v1
+  LocalSubjectAccessReview localsubjectaccessreviews verbs=create
+  SelfSubjectAccessReview selfsubjectaccessreviews cluster verbs=create
+  SelfSubjectRulesReview selfsubjectrulesreviews cluster verbs=create
+  SubjectAccessReview subjectaccessreviews cluster verbs=create
+autoscaling.v2
+  HorizontalPodAutoscaler horizontalpodautoscalers short=hpa in=all sub=status
+autoscaling.v1
+  HorizontalPodAutoscaler horizontalpodautoscalers short=hpa in=all sub=status
+batch.v1
+  CronJob cronjobs short=cj in=all sub=status
+  Job jobs in=all sub=status
+certificates.v1
+  CertificateSigningRequest certificatesigningrequests cluster short=csr sub=approval,status
+networking.v1
+  IngressClass ingressclasses cluster
+  Ingress ingresses short=ing sub=status
+  NetworkPolicy networkpolicies short=netpol
+policy.v1
+  PodDisruptionBudget poddisruptionbudgets short=pdb sub=status
+rbac.v1
+  ClusterRoleBinding clusterrolebindings cluster
+  ClusterRole clusterroles cluster
+  RoleBinding rolebindings
+  Role roles
+storage.v1
+  CSIDriver csidrivers cluster
+  CSINode csinodes cluster
+  CSIStorageCapacity csistoragecapacities
+  StorageClass storageclasses cluster short=sc
+  VolumeAttachment volumeattachments cluster sub=status
+admissionregistration.v1
+  MutatingWebhookConfiguration mutatingwebhookconfigurations cluster in=api
+  ValidatingAdmissionPolicy validatingadmissionpolicies cluster in=api sub=status
+  ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings cluster in=api
+  ValidatingWebhookConfiguration validatingwebhookconfigurations cluster in=api
+apiextensions.v1
+  CustomResourceDefinition customresourcedefinitions cluster short=crd,crds in=api sub=status
+scheduling.v1
+  PriorityClass priorityclasses cluster short=pc
+coordination.v1
+  Lease leases
+node.v1
+  RuntimeClass runtimeclasses cluster
+discovery.v1
+  EndpointSlice endpointslices
+flowcontrol.v1
+  FlowSchema flowschemas cluster sub=status
+  PriorityLevelConfiguration prioritylevelconfigurations cluster sub=status
+"""
+
+
+def _groups_of_the_table() -> dict[str, Group]:
+    groups = {short: Group(short, name) for short, name in _NAMES.items()}
+    group = name = ""
+    version = Version("")
+    for line in filter(None, _TABLE.splitlines()):
+        if line.startswith(" "):
+            entry = _row(line, group, name)
+            version._kinds[entry.kind.kind] = entry  # noqa: SLF001 - one module, one table
+            continue
+        short, _, name = line.partition(".")
+        group = _NAMES[short]
+        version = groups[short]._versions[name] = Version(f"kinds.{line}")  # noqa: SLF001
+    return groups
+
+
+def _row(line: str, group: str, version: str) -> BuiltinKind:
+    kind, plural, *words = line.split()
+    facts = dict(word.split("=") for word in words if "=" in word)
+    several = {name: tuple(value.split(",")) for name, value in facts.items()}
+    return BuiltinKind(
+        kind=Kind(
+            group=group,
+            version=version,
+            kind=kind,
+            plural=plural,
+            scope=Scope.CLUSTER if "cluster" in words else Scope.NAMESPACED,
+        ),
+        singular=kind.lower(),
+        short_names=several.get("short", ()),
+        categories=tuple("api-extensions" if c == "api" else c for c in several.get("in", ())),
+        subresources=several.get("sub", ()),
+        verbs=several.get("verbs", ALL_VERBS),
+    )
+
+
+_GROUPS: Final = _groups_of_the_table()
+
+core: Final = _GROUPS["core"]
+apiregistration: Final = _GROUPS["apiregistration"]
+apps: Final = _GROUPS["apps"]
+events: Final = _GROUPS["events"]
+authentication: Final = _GROUPS["authentication"]
+authorization: Final = _GROUPS["authorization"]
+autoscaling: Final = _GROUPS["autoscaling"]
+batch: Final = _GROUPS["batch"]
+certificates: Final = _GROUPS["certificates"]
+networking: Final = _GROUPS["networking"]
+policy: Final = _GROUPS["policy"]
+rbac: Final = _GROUPS["rbac"]
+storage: Final = _GROUPS["storage"]
+admissionregistration: Final = _GROUPS["admissionregistration"]
+apiextensions: Final = _GROUPS["apiextensions"]
+scheduling: Final = _GROUPS["scheduling"]
+coordination: Final = _GROUPS["coordination"]
+node: Final = _GROUPS["node"]
+discovery: Final = _GROUPS["discovery"]
+flowcontrol: Final = _GROUPS["flowcontrol"]

@@ -1,0 +1,427 @@
+"""The API server as tests and commands use it: options, start and stop, faults and inspection."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import secrets
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, final
+
+import yaml
+
+from appsdk_operator.resource._kind import Kind
+from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.testing._server._core import Core
+from appsdk_operator.testing._server._endpoints import Endpoints
+from appsdk_operator.testing._server._faults import Fault, Faults, LoggedRequest
+from appsdk_operator.testing._server._http import Frontend, HttpServer, Settings
+from appsdk_operator.testing._server._storage import Collection
+from appsdk_operator.testing._server._tls import make_context
+
+__all__ = ["APIServer"]
+
+_T = TypeVar("_T")
+
+_JOIN_TIMEOUT: Final = 10.0
+_GRACE: Final = 0.5
+
+
+@final
+class APIServer:
+    """A Kubernetes API server inside the process, on a real socket, with real HTTP.
+
+    It serves the built-in kinds and custom resources to any client, kubectl included, collects
+    garbage, finishes the deletion of namespaces, and does on demand what goes wrong in real life.
+    It runs in one thread of its own; every method may be called from any other thread.
+
+    The state survives :meth:`stop` and a new :meth:`start`, which listens on the same port again.
+
+    >>> with APIServer() as server:
+    ...     server.url.startswith("http://127.0.0.1:")
+    True
+
+    Args:
+        port: the TCP port; default 0, any free one.
+        host: the address to listen on; default loopback. There is no authorisation: do not offer
+            the server to a network you do not trust.
+        tls: whether to serve HTTPS, with a certificate of an authority made for this server.
+        token: the bearer token that requests must carry; default: none is asked for.
+        clock: gives the objects' time stamps. The time-outs of connections are real time.
+        crds: CustomResourceDefinitions to serve from the start.
+        history: the number of events each resource remembers for watches and for pages of lists;
+            older versions are answered with 410. Default 10,000.
+        bookmark_interval: seconds between the bookmarks of a watch; default 60.
+        streaming_lists: whether watches may begin with the state (``sendInitialEvents``); False
+            answers them with 422, as servers without the feature do.
+        request_log: the number of requests that :attr:`requests` remembers; default 10,000.
+
+    Raises:
+        ValueError: an option out of its range.
+        StatusError: one of ``crds`` is not valid.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        tls: bool = False,
+        token: str | None = None,
+        clock: Clock = system_clock,
+        crds: Iterable[Mapping[str, Any]] = (),
+        history: int = 10_000,
+        bookmark_interval: float = 60.0,
+        streaming_lists: bool = True,
+        request_log: int = 10_000,
+    ) -> None:
+        """See the class."""
+        if not 0 <= port <= 65535:
+            raise ValueError(f"port={port} is no TCP port: use 0 for any, or 1 to 65535")
+        if history < 1 or request_log < 1:
+            raise ValueError("history and request_log must be at least 1: something is remembered")
+        if bookmark_interval <= 0:
+            raise ValueError(f"bookmark_interval={bookmark_interval} must be more than 0 seconds")
+        if token is not None and not token:
+            raise ValueError("token is empty: leave it out to ask for none")
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._clock = clock
+        self._bookmark_interval = bookmark_interval
+        self._settings = Settings(frozenset([token] if token else ()))
+        self._token = token
+        self._core = Core(clock=clock, history=history)
+        self._core.create_definitions(crds)
+        self._faults = Faults(log_size=request_log)
+        self._endpoints = Endpoints(self._core, streaming_lists=streaming_lists)
+        self._ssl: ssl.SSLContext | None = None
+        self._ca = b""
+        if tls:
+            self._ssl, self._ca = make_context(host, clock.time())
+        # Held while starting and stopping, so that both may be called from any thread.
+        self._lifecycle = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._http: HttpServer | None = None
+        self._stopping: asyncio.Event | None = None
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Listen, and return once requests are answered. Harmless when it already does.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        with self._lifecycle:
+            if self._thread is not None:
+                return self
+            listener = _listen(self._host, self._port)
+            self._port = listener.getsockname()[1]
+            self._settings.address = f"{self._host}:{self._port}"
+            ready = threading.Event()
+            failure: list[BaseException] = []
+
+            def run() -> None:
+                try:
+                    asyncio.run(self._serve(listener, ready))
+                except BaseException as error:
+                    failure.append(error)
+                finally:
+                    listener.close()
+                    ready.set()
+
+            self._thread = threading.Thread(
+                target=run, name=f"appsdk-operator-apiserver-{self._port}"
+            )
+            self._thread.start()
+            ready.wait()
+            if failure:
+                self._thread.join()
+                self._thread = None
+                raise failure[0]
+            return self
+
+    def stop(self) -> None:
+        """Close every connection and the port, and end the thread. Harmless when it is stopped."""
+        with self._lifecycle:
+            thread, loop, stopping = self._thread, self._loop, self._stopping
+            if thread is None:
+                return
+            if loop is not None and stopping is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                    loop.call_soon_threadsafe(stopping.set)
+            thread.join(_JOIN_TIMEOUT)
+            if thread.is_alive():
+                raise RuntimeError(
+                    f"the API server's thread {thread.name} did not end within {_JOIN_TIMEOUT} s"
+                )
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
+        loop = asyncio.get_running_loop()
+        frontend = Frontend(self._core, self._faults, self._settings, self._endpoints)
+        http = HttpServer(frontend)
+        hub = self._core.attach(loop)
+        server = await loop.create_server(http, sock=listener, ssl=self._ssl, backlog=512)
+        self._loop, self._http, self._stopping = loop, http, asyncio.Event()
+        bookmarks = loop.create_task(self._bookmarks())
+        ready.set()
+        try:
+            await self._stopping.wait()
+        finally:
+            server.close()
+            bookmarks.cancel()
+            hub.running.set()
+            for watch in list(hub.watches):
+                watch.end()
+            await http.shutdown(_GRACE)
+            self._core.detach()
+            self._loop = self._http = self._stopping = None
+
+    async def _bookmarks(self) -> None:
+        while True:
+            await asyncio.sleep(self._bookmark_interval)
+            if self._core.hub is not None:
+                self._core.hub.send_bookmarks()
+
+    def _call(self, function: Callable[[], _T]) -> _T:
+        """Run ``function`` where the state may be touched, and wait for what it returns."""
+        with self._lifecycle:
+            loop = self._loop
+            if loop is None or self._thread is threading.current_thread():
+                return function()
+
+            async def run() -> _T:
+                return function()
+
+            return asyncio.run_coroutine_threadsafe(run(), loop).result(_JOIN_TIMEOUT)
+
+    # -- how to reach it ---------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where it is served, for example ``http://127.0.0.1:40123``."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
+
+    @property
+    def token(self) -> str | None:
+        """The bearer token that requests must carry, if any. Setting it replaces all others."""
+        return self._token
+
+    @token.setter
+    def token(self, token: str | None) -> None:
+        self.accept_tokens(*([token] if token else []))
+
+    def accept_tokens(self, *tokens: str) -> None:
+        """From now on accept these bearer tokens and no others; none at all asks for none."""
+        self._token = tokens[0] if tokens else None
+        self._settings.tokens = frozenset(tokens)
+
+    @property
+    def ca_data(self) -> bytes:
+        """The PEM certificate of the authority to trust; empty without TLS."""
+        return self._ca
+
+    def kubeconfig(self) -> dict[str, Any]:
+        """A kubeconfig that leads to this server."""
+        cluster: dict[str, Any] = {"server": self.url}
+        if self._ca:
+            cluster["certificate-authority-data"] = base64.b64encode(self._ca).decode()
+        user = {"token": self._token} if self._token else {}
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "embedded", "cluster": cluster}],
+            "users": [{"name": "admin", "user": user}],
+            "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "admin"}}],
+            "current-context": "embedded",
+        }
+
+    def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`kubeconfig` to a file that only its owner can read."""
+        target = Path(path)
+        # Under a name of its own first: nobody ever reads a half of it, or one with wider rights.
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                yaml.safe_dump(self.kubeconfig(), file, sort_keys=False)
+            draft.replace(target)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+    # -- what it holds -----------------------------------------------------------------------
+
+    @property
+    def resource_version(self) -> int:
+        """The revision of the last write."""
+        return self._call(lambda: self._core.storage.revision)
+
+    @property
+    def requests(self) -> list[LoggedRequest]:
+        """The last requests, oldest first."""
+        return self._call(lambda: list(self._faults.log))
+
+    def objects(self, kind: Kind) -> list[dict[str, Any]]:
+        """Every stored object of a kind, in the order of namespace and name."""
+
+        def read() -> list[dict[str, Any]]:
+            served = self._core.served(kind.group, kind.version, kind.plural)
+            records = served.resource.collection.scan("")
+            return [served.read(record.decode()) for record in records]
+
+        return self._call(read)
+
+    def history(self, kind: Kind) -> list[tuple[int, str, dict[str, Any]]]:
+        """The remembered changes of a kind as ``(revision, type, object)``, oldest first.
+
+        The types are those of watch events; a deletion carries the last state.
+        """
+
+        def read() -> list[tuple[int, str, dict[str, Any]]]:
+            served = self._core.served(kind.group, kind.version, kind.plural)
+            return [
+                (event.revision, event.type, served.read(event.record.decode()))
+                for event in served.resource.collection.events
+            ]
+
+        return self._call(read)
+
+    def open_watches(self, kind: Kind | None = None) -> int:
+        """The number of watches that are open now, of one kind or of all."""
+
+        def count() -> int:
+            hub = self._core.hub
+            wanted: Collection | None = None
+            if kind is not None:
+                served = self._core.served(kind.group, kind.version, kind.plural)
+                wanted = served.resource.collection
+            return sum(
+                wanted is None or watch.served.resource.collection is wanted
+                for watch in (hub.watches if hub is not None else ())
+            )
+
+        return self._call(count)
+
+    def apply_crds(self, crds: Iterable[Mapping[str, Any]]) -> None:
+        """Serve what these CustomResourceDefinitions define, from now on.
+
+        Raises:
+            StatusError: one is not valid, or is there already.
+        """
+        self._call(lambda: self._core.create_definitions(crds))
+
+    # -- what goes wrong ---------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """Forget the history: watches and lists at older versions are answered with 410."""
+
+        def forget() -> None:
+            if self._core.hub is not None:
+                self._core.hub.settle()
+            self._core.storage.compact()
+
+        self._call(forget)
+
+    def cut_connections(self, *, watches_only: bool = True) -> None:
+        """Abort open connections at the level of TCP, as a dying network does."""
+
+        def cut() -> None:
+            if self._http is not None:
+                self._http.cut(watches_only=watches_only)
+
+        self._call(cut)
+
+    def fail(
+        self,
+        *,
+        verb: str | None = None,
+        kind: Kind | str | None = None,
+        status: int = 503,
+        times: int = 1,
+        retry_after: int | None = None,
+        after_write: bool = False,
+    ) -> None:
+        """Let the next requests fail.
+
+        Args:
+            verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete`` or
+                ``deletecollection``; default: any.
+            kind: a kind, or its name or plural; default: any.
+            status: the HTTP status to answer with; default 503.
+            times: how many requests; default 1.
+            retry_after: seconds to tell the client to wait.
+            after_write: carry the request out and then cut the connection without an answer, so
+                that the client cannot know; ``status`` does not count then.
+
+        Raises:
+            ValueError: an unknown verb, or a status that is no error.
+        """
+        fault = Fault(verb, kind, status, times, retry_after, after_write)
+        self._call(lambda: self._faults.add(fault))
+
+    def stall_watches(self, stalled: bool = True) -> None:
+        """Send open watches nothing at all while their connections stay open, or go on."""
+
+        def stall() -> None:
+            if self._core.hub is not None:
+                self._core.hub.stall(stalled)
+
+        self._call(stall)
+
+    def send_bookmarks(self) -> None:
+        """Send a bookmark to each watch that allows them, without waiting for its time."""
+
+        def send() -> None:
+            if self._core.hub is not None:
+                self._core.hub.send_bookmarks()
+
+        self._call(send)
+
+    def clear_faults(self) -> None:
+        """Drop the rules of :meth:`fail` and go on with stalled watches."""
+
+        def clear() -> None:
+            self._faults.clear()
+            if self._core.hub is not None:
+                self._core.hub.stall(False)
+
+        self._call(clear)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # So that a restart can have its port back while old connections fade out.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(512)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

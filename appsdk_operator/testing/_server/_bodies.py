@@ -1,0 +1,254 @@
+"""What clients send: bodies and queries, read with bounds and answered with a Status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from appsdk_operator.resource._selectors import FieldSelector, LabelSelector, SelectorError
+from appsdk_operator.testing._server._lists import Selection
+from appsdk_operator.testing._server._resources import ServedVersion
+from appsdk_operator.testing._server._status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    invalid,
+    unsupported_media_type,
+)
+from appsdk_operator.testing._server._writes import DeleteOptions, WriteOptions
+
+__all__ = [
+    "BODY_LIMIT",
+    "check_media_type",
+    "decode_object",
+    "decode_value",
+    "delete_options",
+    "flag",
+    "number",
+    "selection",
+    "too_large",
+    "write_options",
+]
+
+BODY_LIMIT: Final = 3 * 1024 * 1024
+_MEDIA_TYPES: Final = (
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+)
+_PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
+
+
+def too_large() -> StatusError:
+    """413: a body beyond the bound."""
+    return StatusError(413, f"Request entity too large: limit is {BODY_LIMIT}")
+
+
+def check_media_type(content_type: str) -> None:
+    """Accept JSON bodies only.
+
+    Raises:
+        StatusError: 415.
+    """
+    if content_type not in ("", "application/json"):
+        raise unsupported_media_type(_MEDIA_TYPES)
+
+
+def decode_value(body: bytes, what: str) -> Any:
+    """Read JSON.
+
+    Raises:
+        StatusError: 400, it is none, or nested too deeply to work with.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise bad_request(f"{what}: couldn't get version/kind; json parse error: {error}") from None
+    except RecursionError:
+        raise bad_request(f"{what}: json parse error: exceeded max depth") from None
+
+
+def decode_object(
+    body: bytes, served: ServedVersion, *, expected: tuple[str, str], validation: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Read the object a request carries, and what to warn of.
+
+    Args:
+        body: the JSON.
+        served: where it was sent.
+        expected: the apiVersion and kind it must have.
+        validation: ``Strict`` refuses and ``Warn`` tells of fields that are there twice.
+
+    Raises:
+        StatusError: 400, it is no object of that kind.
+    """
+    api_version, kind = expected
+    what = f"the object provided is unrecognized (must be of type {kind})"
+    obj = decode_value(body, what)
+    if not isinstance(obj, dict):
+        raise bad_request(f"{what}: couldn't get version/kind; json parse error: not an object")
+    version = api_version.rpartition("/")[2]
+    custom = served.resource.rules.custom
+    for name, default in (("apiVersion", api_version), ("kind", kind)):
+        value = obj.get(name)
+        if not value and not custom:
+            obj[name] = default
+        elif not value or not isinstance(value, str):
+            label = "Kind" if name == "kind" else name
+            raise bad_request(
+                f'{kind} in version "{version}" cannot be handled as a {kind}: '
+                f"Object '{label}' is missing in '{body[:1024].decode(errors='replace')}'"
+            )
+    _check_type(obj, served, api_version, kind)
+    duplicates = _duplicates(body) if validation != "Ignore" else []
+    if duplicates and validation == "Strict":
+        raise bad_request(f"strict decoding error: {', '.join(duplicates)}")
+    return obj, duplicates
+
+
+def _check_type(obj: dict[str, Any], served: ServedVersion, api_version: str, kind: str) -> None:
+    if obj["apiVersion"] != api_version:
+        raise bad_request(
+            f"the API version in the data ({obj['apiVersion']}) does not match the expected API "
+            f"version ({api_version})"
+        )
+    if obj["kind"] == kind:
+        return
+    if served.resource.rules.custom:
+        metadata = obj.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        problem = FieldError.invalid("kind", obj["kind"], f"must be {kind}")
+        raise invalid(obj["kind"], served.resource.group, str(name), [problem])
+    raise bad_request(
+        f'{obj["kind"]} in version "{served.version}" cannot be handled as a {kind}: '
+        f"converting ({obj['kind']}) to ({kind}): unknown conversion"
+    )
+
+
+def _duplicates(body: bytes) -> list[str]:
+    """Names that an object of ``body`` has twice; the last one counts."""
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(set(names)) != len(names):
+            found.extend(f'duplicate field "{n}"' for n in set(names) if names.count(n) > 1)
+
+    json.loads(body, object_pairs_hook=note)
+    return found
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """A boolean of the query.
+
+    Raises:
+        StatusError: 400, it is something else.
+    """
+    value = query.get(name, "")
+    if value in ("", "0", "false", "False", "f", "F", "FALSE"):
+        return False
+    if value in ("1", "true", "True", "t", "T", "TRUE"):
+        return True
+    raise bad_request(f'strconv.ParseBool: parsing "{value}": invalid syntax')
+
+
+def number(query: Mapping[str, str], name: str) -> int:
+    """A whole number of the query, 0 when it is missing.
+
+    Raises:
+        StatusError: 400, it is something else.
+    """
+    value = query.get(name, "")
+    if not value:
+        return 0
+    if value.isascii() and value.removeprefix("-").isdigit() and len(value) < 20:
+        return int(value)
+    raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+
+
+def _dry_run(query: Mapping[str, str], body: Mapping[str, Any], kind: str) -> bool:
+    value = query.get("dryRun")
+    values = [value] if value else body.get("dryRun") or []
+    if not values:
+        return False
+    if values != ["All"]:
+        problem = FieldError.not_supported("dryRun", values[0], ("All",))
+        raise invalid(kind, "meta.k8s.io", "", [problem])
+    return True
+
+
+def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
+    """The options of a create, update or patch.
+
+    Raises:
+        StatusError: 422, a value that does not exist.
+    """
+    validation = query.get("fieldValidation") or "Warn"
+    if validation not in ("Ignore", "Warn", "Strict"):
+        supported = ("Ignore", "Strict", "Warn")
+        problem = FieldError.not_supported("fieldValidation", validation, supported)
+        raise invalid(kind, "meta.k8s.io", "", [problem])
+    return WriteOptions(dry_run=_dry_run(query, {}, kind), field_validation=validation)
+
+
+def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
+    """The options of a delete, from the body or the query.
+
+    Raises:
+        StatusError: 400 or 422.
+    """
+    given: Any = decode_value(body, "DeleteOptions") if body.strip() else {}
+    if not isinstance(given, dict):
+        raise bad_request("expected object DeleteOptions")
+    propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or None
+    if propagation is not None and propagation not in _PROPAGATIONS:
+        problem = FieldError.not_supported(
+            "propagationPolicy", propagation, (*_PROPAGATIONS, "nil")
+        )
+        raise invalid("DeleteOptions", "meta.k8s.io", "", [problem])
+    orphan = given.get("orphanDependents")
+    if orphan is None and "orphanDependents" in query:
+        orphan = flag(query, "orphanDependents")
+    if orphan is not None and propagation is None:
+        propagation = "Orphan" if orphan else "Background"
+    preconditions = given.get("preconditions") or {}
+    grace = given.get("gracePeriodSeconds")
+    if grace is None and "gracePeriodSeconds" in query:
+        grace = number(query, "gracePeriodSeconds")
+    if not isinstance(preconditions, dict) or not isinstance(grace, (int, type(None))):
+        raise bad_request("DeleteOptions: preconditions is an object, gracePeriodSeconds a number")
+    return DeleteOptions(
+        dry_run=_dry_run(query, given, "DeleteOptions"),
+        propagation=propagation,
+        grace=grace,
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+    )
+
+
+_ALWAYS: Final = ("metadata.name", "metadata.namespace")
+
+
+def selection(
+    query: Mapping[str, str], served: ServedVersion, namespace: str, name: str = ""
+) -> Selection:
+    """What a list, a watch or a deletion of many is about.
+
+    Raises:
+        StatusError: 400, a selector that is malformed or that the resource has no field for.
+    """
+    try:
+        labels = LabelSelector.parse(query.get("labelSelector", ""))
+        fields = FieldSelector.parse(query.get("fieldSelector", ""))
+    except SelectorError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from None
+    known = served.resource.rules.fields | served.selectable_fields
+    for path in fields.paths:
+        if path not in _ALWAYS and path not in known:
+            raise bad_request(f"field label not supported: {path}")
+    if name:
+        fields = FieldSelector.from_mapping({"metadata.name": name})
+    return Selection(namespace, labels, fields)

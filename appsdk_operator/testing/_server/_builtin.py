@@ -1,0 +1,332 @@
+"""How writes to the built-in kinds behave: names, generations, defaults and selectable fields.
+
+Objects of built-in kinds are not held to a schema: what a client sends is kept, known or not. What
+is here is what clients notice when it is missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+import attrs
+
+from appsdk_operator.resource import kinds
+from appsdk_operator.resource.kinds import BuiltinKind
+from appsdk_operator.testing._server._resources import (
+    Catalog,
+    NameStyle,
+    Resource,
+    Rules,
+    ServedVersion,
+)
+from appsdk_operator.testing._server._status import FieldError
+from appsdk_operator.testing._server._storage import Storage
+
+__all__ = ["install"]
+
+
+def install(catalog: Catalog, storage: Storage, overrides: dict[str, Rules]) -> None:
+    """Serve every built-in kind; ``overrides`` are rules by ``plural.group``."""
+    for entry in kinds.builtin_kinds():
+        kind = entry.kind
+        resource = catalog.resource(kind.group, kind.plural)
+        if resource is None:
+            rules = overrides.get(kind.qualified_name) or _RULES.get(kind.qualified_name, Rules())
+            resource = _resource(entry, storage, rules)
+            catalog.add(resource)
+        served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
+        if kind.group == "events.k8s.io":
+            served.from_storage, served.to_storage = _event_from_core, _event_to_core
+        resource.versions[kind.version] = served
+        resource.storage_version = resource.storage_version or kind.version
+
+
+def _resource(entry: BuiltinKind, storage: Storage, rules: Rules) -> Resource:
+    kind = entry.kind
+    # Both groups of events are views of the same objects.
+    name = "events" if kind.group == "events.k8s.io" else kind.qualified_name
+    return Resource(
+        group=kind.group,
+        plural=kind.plural,
+        singular=entry.singular,
+        kind=kind.kind,
+        list_kind=f"{kind.kind}List",
+        namespaced=kind.is_namespaced,
+        collection=storage.collection(name),
+        rules=rules,
+        short_names=entry.short_names,
+        categories=entry.categories,
+        verbs=entry.verbs,
+    )
+
+
+# Names of the same things in core/v1 and events.k8s.io/v1.
+_EVENT_FIELDS: Final = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+
+
+def _event_from_core(obj: dict[str, Any]) -> dict[str, Any]:
+    return {_EVENT_FIELDS.get(name, name): value for name, value in obj.items()}
+
+
+def _event_to_core(obj: dict[str, Any]) -> dict[str, Any]:
+    names = {new: core for core, new in _EVENT_FIELDS.items()}
+    return {names.get(name, name): value for name, value in obj.items()} | {"apiVersion": "v1"}
+
+
+# -- what the server fills in ----------------------------------------------------------------
+
+
+def _namespace(obj: dict[str, Any]) -> None:
+    metadata = obj["metadata"]
+    labels = metadata.setdefault("labels", {})
+    labels.setdefault("kubernetes.io/metadata.name", metadata.get("name", ""))
+    spec = obj.setdefault("spec", {}) or {}
+    obj["spec"] = spec
+    if "kubernetes" not in (spec.get("finalizers") or ()):
+        spec["finalizers"] = [*(spec.get("finalizers") or ()), "kubernetes"]
+    obj["status"] = {"phase": "Active"}
+
+
+def _keep_namespace(new: dict[str, Any], old: dict[str, Any]) -> None:
+    if "spec" in old:
+        new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"].get("finalizers", [])}
+
+
+def _end_namespace(obj: dict[str, Any]) -> bool:
+    obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+    return bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _secret(obj: dict[str, Any]) -> None:
+    obj.setdefault("type", "Opaque")
+    plain = obj.pop("stringData", None)
+    if isinstance(plain, dict):
+        data = obj.setdefault("data", {})
+        for name, value in plain.items():
+            data[name] = base64.b64encode(str(value).encode()).decode()
+
+
+def _update_secret(new: dict[str, Any], _old: dict[str, Any]) -> None:
+    _secret(new)
+
+
+def _valid_secret(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for name, value in (new.get("data") or {}).items():
+        try:
+            base64.b64decode(value or "", validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            errors.append(FieldError.invalid(f"data[{name}]", value, "must be base64"))
+    if old is not None and new.get("type") != old.get("type"):
+        errors.append(FieldError.invalid("type", new.get("type"), "field is immutable"))
+    return errors + _immutable_data(new, old)
+
+
+def _immutable_data(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
+    if old is None or not old.get("immutable"):
+        return []
+    errors: list[FieldError] = []
+    if not new.get("immutable"):
+        errors.append(
+            FieldError.forbidden("immutable", "field is immutable when `immutable` is set")
+        )
+    errors += [
+        FieldError.forbidden(name, "field is immutable when `immutable` is set")
+        for name in ("data", "binaryData")
+        if (new.get(name) or {}) != (old.get(name) or {})
+    ]
+    return errors
+
+
+def _pod(obj: dict[str, Any]) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+
+
+def _claim(obj: dict[str, Any]) -> None:
+    obj["status"] = {"phase": "Pending"}
+
+
+def _workload(obj: dict[str, Any]) -> None:
+    spec = obj.get("spec")
+    if isinstance(spec, dict):
+        spec.setdefault("replicas", 1)
+    obj["status"] = {}
+
+
+def _workload_update(new: dict[str, Any], old: dict[str, Any]) -> None:
+    spec, before = new.get("spec"), old.get("spec")
+    if isinstance(spec, dict) and isinstance(before, dict):
+        spec.setdefault("replicas", 1)
+
+
+def _empty_status(obj: dict[str, Any]) -> None:
+    obj["status"] = {}
+
+
+def _valid_selector(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
+    """The pods of a workload must be those it selects, and it selects the same for ever."""
+    spec = new.get("spec") or {}
+    if not spec.get("selector"):
+        return [FieldError.required("spec.selector")]
+    if old is not None and (old.get("spec") or {}).get("selector") != spec["selector"]:
+        return [FieldError.invalid("spec.selector", spec["selector"], "field is immutable")]
+    wanted = spec["selector"].get("matchLabels") or {}
+    template = (spec.get("template") or {}).get("metadata") or {}
+    labels = template.get("labels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return [
+            FieldError.invalid(
+                "spec.template.metadata.labels",
+                labels,
+                "`selector` does not match template `labels`",
+            )
+        ]
+    return []
+
+
+def _service(obj: dict[str, Any]) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        if "port" in port:
+            port.setdefault("targetPort", port["port"])
+    obj["status"] = {"loadBalancer": {}}
+
+
+def _event(obj: dict[str, Any]) -> None:
+    obj.setdefault("type", "Normal")
+
+
+_WORKLOAD: Final = Rules(
+    generation=True,
+    prepare_create=_workload,
+    prepare_update=_workload_update,
+    validate=_valid_selector,
+)
+_PATHS: Final = Rules(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
+_WEBHOOKS: Final = Rules(generation=True, unconditional_update=False)
+
+_RULES: Final[dict[str, Rules]] = {
+    "configmaps": Rules(validate=_immutable_data),
+    "secrets": Rules(
+        prepare_create=_secret,
+        prepare_update=_update_secret,
+        validate=_valid_secret,
+        fields=frozenset({"type"}),
+    ),
+    "endpoints": Rules(create_on_update=True),
+    "limitranges": Rules(create_on_update=True),
+    "podtemplates": Rules(create_on_update=True, generation=True),
+    "events": Rules(
+        create_on_update=True,
+        prepare_create=_event,
+        fields=frozenset(
+            {
+                "involvedObject.kind",
+                "involvedObject.namespace",
+                "involvedObject.name",
+                "involvedObject.uid",
+                "involvedObject.apiVersion",
+                "involvedObject.resourceVersion",
+                "involvedObject.fieldPath",
+                "reason",
+                "reportingComponent",
+                "source",
+                "type",
+            }
+        ),
+    ),
+    "namespaces": Rules(
+        name_style=NameStyle.LABEL,
+        prepare_create=_namespace,
+        prepare_update=_keep_namespace,
+        prepare_delete=_end_namespace,
+        returns_deleted=True,
+        fields=frozenset({"status.phase"}),
+    ),
+    "nodes": Rules(fields=frozenset({"spec.unschedulable"}), prepare_create=_empty_status),
+    "persistentvolumes": Rules(prepare_create=_claim, returns_deleted=True),
+    "persistentvolumeclaims": Rules(prepare_create=_claim, returns_deleted=True),
+    "pods": Rules(
+        prepare_create=_pod,
+        returns_deleted=True,
+        fields=frozenset(
+            {
+                "spec.nodeName",
+                "spec.restartPolicy",
+                "spec.schedulerName",
+                "spec.serviceAccountName",
+                "spec.hostNetwork",
+                "status.phase",
+                "status.podIP",
+                "status.nominatedNodeName",
+            }
+        ),
+    ),
+    "replicationcontrollers": Rules(
+        generation=True,
+        prepare_create=_workload,
+        prepare_update=_workload_update,
+        fields=frozenset({"status.replicas"}),
+    ),
+    "resourcequotas": Rules(prepare_create=_empty_status, returns_deleted=True),
+    "serviceaccounts": Rules(returns_deleted=True),
+    "services": Rules(create_on_update=True, name_style=NameStyle.SERVICE, prepare_create=_service),
+    "daemonsets.apps": Rules(
+        generation=True, prepare_create=_empty_status, validate=_valid_selector
+    ),
+    "deployments.apps": _WORKLOAD,
+    "replicasets.apps": attrs.evolve(_WORKLOAD, fields=frozenset({"status.replicas"})),
+    "statefulsets.apps": _WORKLOAD,
+    "events.events.k8s.io": Rules(create_on_update=True, prepare_create=_event),
+    "horizontalpodautoscalers.autoscaling": Rules(prepare_create=_empty_status),
+    "cronjobs.batch": Rules(generation=True, prepare_create=_empty_status),
+    "jobs.batch": Rules(
+        generation=True,
+        prepare_create=_empty_status,
+        fields=frozenset({"status.successful"}),
+    ),
+    "certificatesigningrequests.certificates.k8s.io": Rules(
+        prepare_create=_empty_status, fields=frozenset({"spec.signerName"})
+    ),
+    "ingresses.networking.k8s.io": Rules(generation=True, prepare_create=_empty_status),
+    "networkpolicies.networking.k8s.io": Rules(generation=True),
+    "ingressclasses.networking.k8s.io": Rules(generation=True),
+    "poddisruptionbudgets.policy": Rules(
+        generation=True, unconditional_update=False, prepare_create=_empty_status
+    ),
+    "roles.rbac.authorization.k8s.io": _PATHS,
+    "rolebindings.rbac.authorization.k8s.io": _PATHS,
+    "clusterroles.rbac.authorization.k8s.io": _PATHS,
+    "clusterrolebindings.rbac.authorization.k8s.io": _PATHS,
+    "csidrivers.storage.k8s.io": Rules(unconditional_update=False),
+    "csinodes.storage.k8s.io": Rules(unconditional_update=False),
+    "volumeattachments.storage.k8s.io": Rules(unconditional_update=False),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": _WEBHOOKS,
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _WEBHOOKS,
+    "apiservices.apiregistration.k8s.io": Rules(unconditional_update=False),
+    "runtimeclasses.node.k8s.io": Rules(unconditional_update=False),
+    "leases.coordination.k8s.io": Rules(unconditional_update=False, create_on_update=True),
+    "endpointslices.discovery.k8s.io": Rules(generation=True),
+    "flowschemas.flowcontrol.apiserver.k8s.io": Rules(generation=True),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Rules(generation=True),
+}

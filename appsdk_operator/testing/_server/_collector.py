@@ -1,0 +1,263 @@
+"""What controllers do in a real cluster and a bare API server lacks: clearing away.
+
+Dependents go with their owners (background, foreground and orphan), the content of a namespace with
+the namespace, and custom resources with their definition. All of it waits for finalizers, and
+happens in the turns of the loop after the change that called for it, as on a real cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from appsdk_operator.testing._server._crds import CLEANUP
+from appsdk_operator.testing._server._resources import Catalog, Resource
+from appsdk_operator.testing._server._status import StatusError
+from appsdk_operator.testing._server._storage import Collection, Event, Record, Storage
+from appsdk_operator.testing._server._writes import (
+    FOREGROUND,
+    ORPHAN,
+    DeleteOptions,
+    Target,
+    WriteOptions,
+    Writer,
+)
+
+__all__ = ["Collector"]
+
+# Tasks a turn of the loop carries out before others get theirs.
+_PER_TURN: Final = 64
+
+
+@final
+class Collector:
+    """Follows every change and clears away what has lost its reason to be."""
+
+    def __init__(self, storage: Storage, catalog: Catalog, writer: Writer) -> None:
+        """Nothing is done before :meth:`resume`."""
+        self._storage = storage
+        self._catalog = catalog
+        self._writer = writer
+        self._dependents: dict[str, dict[tuple[Collection, str], None]] = {}
+        self._tasks: dict[tuple[str, Collection, str], None] = {}
+        self._soon: Callable[[Callable[[], None]], object] | None = None
+        self._scheduled = False
+
+    def resume(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Work in calls that ``soon`` makes; begin with what has gathered."""
+        self._soon = soon
+        self._scheduled = False
+        self._wake()
+
+    def pause(self) -> None:
+        """Gather tasks only, until :meth:`resume`."""
+        self._soon = None
+
+    def notice(self, collection: Collection, event: Event) -> None:
+        """Take note of a change."""
+        record, previous = event.record, event.previous
+        gone = event.type == "DELETED"
+        self._index(collection, record, previous, gone=gone)
+        if gone:
+            for dependent, key in self._dependents.get(record.uid, ()):
+                self._add("examine", dependent, key)
+            self._after_deletion(collection, record)
+            return
+        if record.owners:
+            self._add("examine", collection, record.key)
+        if record.deleting:
+            self._add("deleting", collection, record.key)
+
+    def _index(
+        self, collection: Collection, record: Record, previous: Record | None, *, gone: bool
+    ) -> None:
+        now = () if gone else record.owners
+        before = previous.owners if previous is not None else ()
+        if now == before:
+            return
+        entry = (collection, record.key)
+        for uid in before:
+            found = self._dependents.get(uid)
+            if found is not None:
+                found.pop(entry, None)
+                if not found:
+                    del self._dependents[uid]
+        for uid in now:
+            self._dependents.setdefault(uid, {})[entry] = None
+
+    def _after_deletion(self, collection: Collection, record: Record) -> None:
+        """Whoever may have waited for this object to go."""
+        for owner in record.decode()["metadata"].get("ownerReferences") or ():
+            found = self._owner(owner, record.namespace)
+            if isinstance(found, tuple):
+                self._add("deleting", found[0].collection, found[1].key)
+        if record.namespace:
+            self._add("deleting", self._storage.collection("namespaces"), record.namespace)
+        definitions = self._storage.collection("customresourcedefinitions.apiextensions.k8s.io")
+        if collection.name in definitions.records:
+            self._add("deleting", definitions, collection.name)
+
+    def _add(self, what: str, collection: Collection, key: str) -> None:
+        self._tasks[what, collection, key] = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._soon is not None and self._tasks and not self._scheduled:
+            self._scheduled = True
+            self._soon(self._work)
+
+    def _work(self) -> None:
+        self._scheduled = False
+        if self._soon is None:
+            return
+        for task in list(self._tasks)[:_PER_TURN]:
+            del self._tasks[task]
+            what, collection, key = task
+            record = collection.records.get(key)
+            resource = self._catalog.of_collection(collection)
+            if record is None or resource is None:
+                continue
+            try:
+                if what == "examine":
+                    self._examine(resource, record)
+                else:
+                    self._continue_deletion(resource, record)
+            except StatusError:
+                # The object is not valid under today's schema, or was changed meanwhile. It stays
+                # as it is, as with the real controllers, until the next change of it.
+                continue
+        self._wake()
+
+    # -- dependents --------------------------------------------------------------------------
+
+    def _owner(self, reference: dict[str, Any], namespace: str) -> tuple[Resource, Record] | bool:
+        """The owner a reference means; False when it is gone, True when nobody can say."""
+        served = self._catalog.find_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+        if served is None:
+            return True
+        resource = served.resource
+        record = resource.collection.records.get(resource.key(namespace, reference.get("name", "")))
+        if record is None or record.uid != reference.get("uid"):
+            return False
+        return resource, record
+
+    def _examine(self, resource: Resource, record: Record) -> None:
+        """Delete a dependent whose owners are all gone; drop references to those that are."""
+        references = record.decode()["metadata"].get("ownerReferences") or []
+        if record.deleting or not references:
+            return
+        kept: list[dict[str, Any]] = []
+        waited_for = False
+        for reference in references:
+            found = self._owner(reference, record.namespace)
+            if isinstance(found, tuple) and found[1].deleting and FOREGROUND in found[1].finalizers:
+                waited_for = True
+            elif found:
+                kept.append(reference)
+        if len(kept) == len(references):
+            return
+        if kept:
+            self._change(resource, record, "ownerReferences", kept)
+            return
+        foreground = FOREGROUND in record.finalizers or (
+            waited_for and bool(self._dependents.get(record.uid))
+        )
+        policy = "Orphan" if ORPHAN in record.finalizers else "Background"
+        self._delete(resource, record, "Foreground" if foreground else policy)
+
+    # -- what is being deleted ---------------------------------------------------------------
+
+    def _continue_deletion(self, resource: Resource, record: Record) -> None:
+        if not record.deleting:
+            return
+        if ORPHAN in record.finalizers:
+            self._orphan(resource, record)
+        elif FOREGROUND in record.finalizers:
+            self._foreground(resource, record)
+        if resource.qualified_name == "namespaces":
+            self._empty_namespace(resource, record)
+        elif CLEANUP in record.finalizers:
+            self._empty_definition(resource, record)
+
+    def _orphan(self, resource: Resource, record: Record) -> None:
+        for dependent, held in self._held_by(record):
+            references = held.decode()["metadata"].get("ownerReferences") or []
+            kept = [reference for reference in references if reference.get("uid") != record.uid]
+            self._change(dependent, held, "ownerReferences", kept)
+        self._drop_finalizer(resource, record, ORPHAN)
+
+    def _foreground(self, resource: Resource, record: Record) -> None:
+        blocked = False
+        for dependent, held in self._held_by(record):
+            references = held.decode()["metadata"].get("ownerReferences") or []
+            blocked |= any(
+                reference.get("uid") == record.uid and reference.get("blockOwnerDeletion")
+                for reference in references
+            )
+            self._add("examine", dependent.collection, held.key)
+        if not blocked:
+            self._drop_finalizer(resource, record, FOREGROUND)
+
+    def _held_by(self, record: Record) -> list[tuple[Resource, Record]]:
+        found: list[tuple[Resource, Record]] = []
+        for collection, key in self._dependents.get(record.uid, ()):
+            dependent = self._catalog.of_collection(collection)
+            held = collection.records.get(key)
+            if dependent is not None and held is not None:
+                found.append((dependent, held))
+        return found
+
+    def _empty_namespace(self, resource: Resource, record: Record) -> None:
+        left = False
+        for other in self._catalog:
+            if not other.namespaced or "delete" not in other.verbs:
+                continue
+            for held in list(other.collection.scan(f"{record.name}/")):
+                if not held.deleting:
+                    # No kubelet would ever end a pod's grace period here.
+                    self._delete(other, held, "Background", grace=0)
+                left |= held.key in other.collection.records
+        if left:
+            return
+        obj = record.decode()
+        if record.finalizers:
+            if obj["spec"].pop("finalizers", None):
+                self._storage.put(resource.collection, record.key, obj)
+            return
+        self._storage.remove(resource.collection, record.key)
+
+    def _empty_definition(self, resource: Resource, record: Record) -> None:
+        spec = record.decode()["spec"]
+        defined = self._catalog.resource(spec["group"], spec["names"]["plural"])
+        if defined is not None:
+            for held in list(defined.collection.records.values()):
+                if not held.deleting:
+                    self._delete(defined, held, "Background")
+            if defined.collection.records:
+                return
+        self._drop_finalizer(resource, record, CLEANUP)
+
+    # -- writes ------------------------------------------------------------------------------
+
+    @staticmethod
+    def _target(resource: Resource, record: Record) -> Target:
+        served = resource.versions[resource.storage_version]
+        return Target(served, record.namespace, record.name)
+
+    def _delete(
+        self, resource: Resource, record: Record, policy: str, *, grace: int | None = None
+    ) -> None:
+        options = DeleteOptions(propagation=policy, grace=grace, uid=record.uid)
+        self._writer.delete(self._target(resource, record), options)
+
+    def _change(self, resource: Resource, record: Record, name: str, value: list[Any]) -> None:
+        def changed(obj: dict[str, Any]) -> dict[str, Any]:
+            obj["metadata"][name] = value
+            return obj
+
+        options = WriteOptions(field_validation="Ignore")
+        self._writer.update(self._target(resource, record), changed, options, patch=True)
+
+    def _drop_finalizer(self, resource: Resource, record: Record, name: str) -> None:
+        kept = [finalizer for finalizer in record.finalizers if finalizer != name]
+        self._change(resource, record, "finalizers", kept)

@@ -1,0 +1,101 @@
+"""The API server without its socket: storage, what is served, and the controllers behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, final
+
+from appsdk_operator.runtime import Clock
+from appsdk_operator.testing._server import _builtin
+from appsdk_operator.testing._server._collector import Collector
+from appsdk_operator.testing._server._crds import CRD_RULES, Definitions
+from appsdk_operator.testing._server._resources import Catalog, Resource, ServedVersion
+from appsdk_operator.testing._server._status import already_exists
+from appsdk_operator.testing._server._storage import Collection, Event, Storage
+from appsdk_operator.testing._server._watch import Hub
+from appsdk_operator.testing._server._writes import Target, WriteOptions, Writer
+
+__all__ = ["Core"]
+
+_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+@final
+class Core:
+    """Everything that outlives a restart of the server."""
+
+    def __init__(self, *, clock: Clock, history: int) -> None:
+        """A fresh cluster: the built-in kinds and the namespaces every cluster has."""
+        self.clock = clock
+        self.storage = Storage(history=history)
+        self.catalog = Catalog()
+        self.writer = Writer(self.storage, self.catalog, clock)
+        self.hub: Hub | None = None
+        self.collector = Collector(self.storage, self.catalog, self.writer)
+        overrides = {"customresourcedefinitions.apiextensions.k8s.io": CRD_RULES}
+        _builtin.install(self.catalog, self.storage, overrides)
+        self._definitions = Definitions(self.storage, self.catalog, clock, self._withdrawn)
+        self._definitions_collection = self.served(
+            "apiextensions.k8s.io", "v1", "customresourcedefinitions"
+        ).resource.collection
+        self.storage.on_event = self._on_event
+        for name in _NAMESPACES:
+            self.create("", "v1", "namespaces", {"kind": "Namespace", "metadata": {"name": name}})
+
+    def served(self, group: str, version: str, plural: str) -> ServedVersion:
+        """A resource that is certainly served.
+
+        Raises:
+            LookupError: it is not.
+        """
+        found = self.catalog.find(group, version, plural)
+        if found is None:
+            raise LookupError(f"{plural}.{version}.{group} is not served: apply its CRD first")
+        return found
+
+    def create(self, group: str, version: str, plural: str, obj: dict[str, Any]) -> None:
+        """Create a cluster-wide object."""
+        served = self.served(group, version, plural)
+        obj["apiVersion"] = served.api_version
+        self.writer.create(Target(served), obj, WriteOptions(field_validation="Ignore"))
+
+    def create_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:
+        """Serve what CustomResourceDefinitions define."""
+        for crd in crds:
+            name = crd.get("metadata", {}).get("name", "")
+            if name in self._definitions_collection.records:
+                raise already_exists("customresourcedefinitions", "apiextensions.k8s.io", name)
+            plural = "customresourcedefinitions"
+            self.create("apiextensions.k8s.io", "v1", plural, _copy(crd))
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> Hub:
+        """Deliver events and clear away on ``loop``."""
+        self.hub = Hub(self.storage, loop)
+        self.collector.resume(loop.call_soon)
+        return self.hub
+
+    def detach(self) -> None:
+        """Keep the state and do nothing with it."""
+        self.collector.pause()
+        self.hub = None
+
+    def _on_event(self, collection: Collection, event: Event) -> None:
+        if self.hub is not None:
+            self.hub.notice(collection)
+        self.collector.notice(collection, event)
+        if collection is self._definitions_collection:
+            self._definitions.notice(event)
+
+    def _withdrawn(self, resource: Resource) -> None:
+        if self.hub is not None:
+            self.hub.end_collection(resource.collection)
+
+
+def _copy(value: Any) -> Any:
+    """A deep copy in plain dicts and lists, so that what the caller gave stays the caller's."""
+    if isinstance(value, Mapping):
+        return {str(key): _copy(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copy(item) for item in value]
+    return value

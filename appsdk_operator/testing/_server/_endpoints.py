@@ -1,0 +1,383 @@
+"""The verbs: from a request that is understood to the bytes of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
+from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS, apply_strategic_merge_patch
+from appsdk_operator.testing._server import _bodies, _lists, _subresources
+from appsdk_operator.testing._server._core import Core
+from appsdk_operator.testing._server._forms import AnyForm
+from appsdk_operator.testing._server._resources import ServedVersion
+from appsdk_operator.testing._server._routes import Route
+from appsdk_operator.testing._server._status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    invalid,
+    method_not_allowed,
+    not_found,
+    unsupported_media_type,
+)
+from appsdk_operator.testing._server._storage import HistoryGoneError, Record
+from appsdk_operator.testing._server._watch import Watch, Wire, error_event
+from appsdk_operator.testing._server._writes import Outcome, Target
+
+__all__ = ["Answer", "Call", "Endpoints"]
+
+_JSON_PATCH: Final = "application/json-patch+json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+_APPLY_PATCH: Final = "application/apply-patch+yaml"
+_MAX_OPERATIONS: Final = 10_000
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """A request for a resource, all of it read."""
+
+    verb: str
+    route: Route
+    served: ServedVersion
+    query: Mapping[str, str]
+    body: bytes = b""
+    content_type: str = ""
+    form: AnyForm
+
+    @property
+    def target(self) -> Target:
+        """What it is about."""
+        return Target(self.served, self.route.namespace, self.route.name)
+
+
+@attrs.frozen
+class Answer:
+    """What is sent back."""
+
+    status: int
+    body: bytes
+    warnings: tuple[str, ...] = ()
+
+
+@final
+class Endpoints:
+    """Answers the calls for resources."""
+
+    def __init__(self, core: Core, *, streaming_lists: bool) -> None:
+        """Calls work on ``core``; without ``streaming_lists`` as servers that lack them."""
+        self._core = core
+        self._streaming_lists = streaming_lists
+
+    def answer(self, call: Call) -> Answer:
+        """Carry out any verb but watch.
+
+        Raises:
+            StatusError: it cannot be done.
+        """
+        route = call.route
+        if route.subresource:
+            return self._subresource(call)
+        match call.verb:
+            case "get":
+                record = self._core.writer.get(call.target)
+                return Answer(200, call.form.stored(call.served, record))
+            case "list":
+                return self._list(call)
+            case "create":
+                return self._create(call)
+            case "update":
+                return self._update(call)
+            case "patch":
+                return self._patch(call)
+            case "delete":
+                return self._delete(call)
+            case "deletecollection":
+                return self._delete_collection(call)
+            case _:
+                raise method_not_allowed()
+
+    # -- reads -------------------------------------------------------------------------------
+
+    def _list(self, call: Call) -> Answer:
+        query = call.query
+        if _bodies.flag(query, "sendInitialEvents") or "sendInitialEvents" in query:
+            problem = FieldError.forbidden(
+                "sendInitialEvents", "sendInitialEvents is forbidden for list"
+            )
+            raise invalid("ListOptions", "meta.k8s.io", "", [problem])
+        selection = _bodies.selection(query, call.served, call.route.namespace)
+        options = _lists.ListOptions(
+            limit=max(0, _bodies.number(query, "limit")),
+            continue_token=query.get("continue", ""),
+            resource_version=query.get("resourceVersion", ""),
+            match=query.get("resourceVersionMatch", ""),
+        )
+        page = _lists.list_page(self._core.storage, call.served, selection, options)
+        metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+        if page.continue_token:
+            metadata["continue"] = page.continue_token
+        if page.remaining is not None:
+            metadata["remainingItemCount"] = page.remaining
+        return Answer(200, call.form.list(call.served, page.records, metadata))
+
+    def watch(self, call: Call, wire: Wire) -> Watch | bytes:
+        """The watch to run, or the bytes of the one event that ends it at once.
+
+        Raises:
+            StatusError: 400, 422 or 504, before anything is sent.
+        """
+        query, storage = call.query, self._core.storage
+        streaming = self._check_watch_options(query)
+        selection = _bodies.selection(query, call.served, call.route.namespace, call.route.name)
+        version = query.get("resourceVersion", "")
+        hub = self._core.hub
+        if hub is None:
+            raise StatusError(503, "the server is shutting down")
+        position = _lists.parse_version(version) if version else 0
+        if streaming:
+            _lists.check_not_ahead(storage, position)
+        collection = call.served.resource.collection
+        initial: list[Record] | None = None
+        # A stream of the initial state begins now, which is not older than any version asked for.
+        if streaming or (not position and "sendInitialEvents" not in query):
+            wanted = selection.filter()
+            records = collection.scan(selection.prefix)
+            initial = list(records if wanted is None else filter(wanted, records))
+            position = storage.revision
+        elif not position:
+            position = storage.revision
+        try:
+            collection.since(position)
+        except HistoryGoneError:
+            message = f"too old resource version: {position} ({storage.revision})"
+            return error_event(StatusError(410, message))
+        return Watch(
+            hub=hub,
+            served=call.served,
+            selection=selection,
+            form=call.form,
+            wire=wire,
+            position=position,
+            bookmarks=_bodies.flag(query, "allowWatchBookmarks"),
+            initial=initial,
+            ends_initial=streaming and _bodies.flag(query, "allowWatchBookmarks"),
+        )
+
+    def _check_watch_options(self, query: Mapping[str, str]) -> bool:
+        """Whether the initial state is to be streamed."""
+        if "sendInitialEvents" not in query:
+            if query.get("resourceVersionMatch"):
+                problem = FieldError.forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
+                    "provided",
+                )
+                raise invalid("ListOptions", "meta.k8s.io", "", [problem])
+            return False
+        problems: list[FieldError] = []
+        if query.get("resourceVersionMatch") != "NotOlderThan":
+            problems.append(
+                FieldError.forbidden(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                )
+            )
+        if not self._streaming_lists:
+            problems.append(
+                FieldError.forbidden(
+                    "sendInitialEvents",
+                    "sendInitialEvents is forbidden for watch unless the WatchList feature gate "
+                    "is enabled",
+                )
+            )
+        if problems:
+            raise invalid("ListOptions", "meta.k8s.io", "", problems)
+        return _bodies.flag(query, "sendInitialEvents")
+
+    # -- writes ------------------------------------------------------------------------------
+
+    def _create(self, call: Call) -> Answer:
+        _bodies.check_media_type(call.content_type)
+        if call.route.name:
+            raise method_not_allowed()
+        if call.served.resource.namespaced and not call.route.namespace:
+            raise method_not_allowed()
+        options = _bodies.write_options(call.query, "CreateOptions")
+        served = call.served
+        obj, warnings = _bodies.decode_object(
+            call.body,
+            served,
+            expected=(served.api_version, served.resource.kind),
+            validation=options.field_validation,
+        )
+        if "list" not in served.resource.verbs:
+            return self._made(call, _subresources.review(obj), warnings)
+        outcome = self._core.writer.create(call.target, obj, options)
+        return self._made(call, outcome, warnings)
+
+    def _update(self, call: Call) -> Answer:
+        _bodies.check_media_type(call.content_type)
+        options = _bodies.write_options(call.query, "UpdateOptions")
+        served = call.served
+        obj, warnings = _bodies.decode_object(
+            call.body,
+            served,
+            expected=(served.api_version, served.resource.kind),
+            validation=options.field_validation,
+        )
+        outcome = self._core.writer.update(
+            call.target, lambda _old: obj, options, subresource=call.route.subresource
+        )
+        return self._made(call, outcome, warnings)
+
+    def _patch(self, call: Call) -> Answer:
+        options = _bodies.write_options(call.query, "PatchOptions")
+        outcome = self._core.writer.update(
+            call.target,
+            lambda old: patched(call, old, custom=call.served.resource.rules.custom),
+            options,
+            subresource=call.route.subresource,
+            patch=True,
+        )
+        return self._made(call, outcome, [])
+
+    def _made(self, call: Call, outcome: Outcome, warnings: list[str]) -> Answer:
+        told = [*warnings, *outcome.warnings]
+        return Answer(outcome.status, call.form.one(call.served, outcome.obj), tuple(told))
+
+    def _delete(self, call: Call) -> Answer:
+        options = _bodies.delete_options(call.query, call.body)
+        outcome = self._core.writer.delete(call.target, options)
+        resource = call.served.resource
+        if not outcome.deleted or resource.rules.returns_deleted:
+            return self._made(call, outcome, [])
+        return Answer(200, _subresources.success(resource, outcome.obj))
+
+    def _delete_collection(self, call: Call) -> Answer:
+        if call.served.resource.namespaced and not call.route.namespace:
+            raise method_not_allowed()
+        options = _bodies.delete_options(call.query, call.body)
+        selection = _bodies.selection(call.query, call.served, call.route.namespace)
+        page = _lists.list_page(self._core.storage, call.served, selection, _lists.ListOptions())
+        for record in page.records:
+            target = attrs.evolve(call.target, name=record.name)
+            try:
+                self._core.writer.delete(target, options)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+        metadata = {"resourceVersion": str(page.revision)}
+        return Answer(200, call.form.list(call.served, page.records, metadata))
+
+    # -- subresources ------------------------------------------------------------------------
+
+    def _subresource(self, call: Call) -> Answer:
+        name = call.route.subresource
+        if name not in call.served.subresources:
+            raise StatusError(404, "the server could not find the requested resource", details={})
+        if name == "scale":
+            return self._scale(call)
+        if name in ("status", "finalize", "approval", "ephemeralcontainers", "resize"):
+            match call.verb:
+                case "get":
+                    record = self._core.writer.get(call.target)
+                    return Answer(200, call.form.stored(call.served, record))
+                case "update":
+                    return self._update(call)
+                case "patch":
+                    return self._patch(call)
+                case _:
+                    raise method_not_allowed()
+        if call.verb != "create":
+            raise method_not_allowed()
+        obj = _bodies.decode_value(call.body or b"{}", name)
+        if not isinstance(obj, dict):
+            raise bad_request(f"{name}: expected an object")
+        return Answer(201, _subresources.action(self._core.writer, call.target, name, obj))
+
+    def _scale(self, call: Call) -> Answer:
+        writer = self._core.writer
+        paths = _subresources.scale_paths(call.served)
+        if call.verb == "get":
+            obj = call.served.read(writer.get(call.target).decode())
+            return Answer(200, call.form.one(call.served, _subresources.scale_of(obj, paths)))
+        if call.verb not in ("update", "patch"):
+            raise method_not_allowed()
+        options = _bodies.write_options(call.query, "UpdateOptions")
+
+        def change(old: dict[str, Any]) -> dict[str, Any]:
+            if call.verb == "patch":
+                scale = patched(call, _subresources.scale_of(old, paths, strict=False), custom=True)
+            else:
+                scale = _bodies.decode_value(call.body, "Scale")
+            return _subresources.scaled(old, scale, paths, call.route.name)
+
+        outcome = writer.update(call.target, change, options, patch=True)
+        scale = _subresources.scale_of(outcome.obj, paths)
+        return Answer(200, call.form.one(call.served, scale))
+
+
+def patched(call: Call, old: dict[str, Any], *, custom: bool) -> dict[str, Any]:
+    """The object with the patch of a request applied.
+
+    Raises:
+        StatusError: 400, 415 or 422.
+    """
+    content_type = call.content_type
+    accepted = [_JSON_PATCH, _MERGE_PATCH]
+    if not custom:
+        accepted.append(_STRATEGIC_PATCH)
+    if content_type == _APPLY_PATCH:
+        raise StatusError(
+            415,
+            "server-side apply is not supported by this server: send a JSON patch, a merge patch "
+            "or an update",
+        )
+    if content_type not in accepted:
+        raise unsupported_media_type([*accepted, _APPLY_PATCH])
+    patch = _bodies.decode_value(call.body, "error decoding patch")
+    new: Any
+    try:
+        if content_type == _JSON_PATCH:
+            if not isinstance(patch, list):
+                raise bad_request("error decoding patch: a JSON patch is a list of operations")
+            if len(patch) > _MAX_OPERATIONS:
+                raise StatusError(
+                    413,
+                    f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got "
+                    f"{len(patch)}",
+                )
+            new = apply_json_patch(old, patch)
+        elif not isinstance(patch, dict):
+            raise bad_request("error decoding patch: a merge patch is an object")
+        elif content_type == _MERGE_PATCH:
+            new = apply_merge_patch(old, patch)
+        else:
+            new = apply_strategic_merge_patch(old, patch, BUILTIN_MERGE_KEYS)
+    except PatchError as error:
+        raise StatusError(
+            422,
+            f"the server rejected our request due to an error in our request: {error}",
+            details={},
+        ) from None
+    if not isinstance(new, dict):
+        raise bad_request("the patch makes something of the object that is no object")
+    return new
+
+
+def find(core: Core, route: Route) -> ServedVersion:
+    """The resource a route leads to.
+
+    Raises:
+        StatusError: 404.
+    """
+    served = core.catalog.find(route.group, route.version, route.plural)
+    if served is None or (route.namespace and not served.resource.namespaced):
+        raise StatusError(404, "the server could not find the requested resource", details={})
+    if served.resource.namespaced and route.name and not route.namespace:
+        raise not_found(route.plural, route.group, route.name)
+    return served

@@ -1,0 +1,82 @@
+"""The string formats that schemas can ask for; a format nobody knows is always fulfilled."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+__all__ = ["is_valid"]
+
+_DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
+_DURATION: Final = re.compile(r"[-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w))+|0")
+_HOSTNAME: Final = re.compile(
+    r"(?=.{1,253}$)[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+    r"(\.[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?)*\.?"
+)
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_UUID: Final = re.compile(r"(?i)[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}")
+_MAC: Final = re.compile(r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
+_HEX_COLOR: Final = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+
+
+def is_valid(name: str, value: str) -> bool:
+    """Whether ``value`` is of the format ``name``."""
+    check = _CHECKS.get(name)
+    if check is None:
+        return True
+    try:
+        return check(value)
+    except ValueError:
+        return False
+
+
+def _is_date_time(value: str) -> bool:
+    if not _DATE_TIME.fullmatch(value):
+        return False
+    # Seconds may be 60 in RFC 3339, and Python reads six digits of a fraction only.
+    dt.datetime.fromisoformat(value[:17].upper() + "00")
+    return int(value[17:19]) <= 60
+
+
+def _is_date(value: str) -> bool:
+    return len(value) == 10 and bool(dt.date.fromisoformat(value))
+
+
+def _is_base64(value: str) -> bool:
+    try:
+        base64.b64decode(value, validate=True)
+    except binascii.Error:
+        return False
+    return True
+
+
+def _is_cidr(value: str) -> bool:
+    return "/" in value and bool(ipaddress.ip_network(value, strict=False))
+
+
+def _is_uri(value: str) -> bool:
+    return bool(urlsplit(value).scheme) or value.startswith("/")
+
+
+_CHECKS: Final[dict[str, Callable[[str], bool]]] = {
+    "byte": _is_base64,
+    "cidr": _is_cidr,
+    "date": _is_date,
+    "date-time": _is_date_time,
+    "datetime": _is_date_time,
+    "duration": lambda value: bool(_DURATION.fullmatch(value)),
+    "email": lambda value: bool(_EMAIL.fullmatch(value)),
+    "hexcolor": lambda value: bool(_HEX_COLOR.fullmatch(value)),
+    "hostname": lambda value: bool(_HOSTNAME.fullmatch(value)),
+    "ipv4": lambda value: bool(ipaddress.IPv4Address(value)) or True,
+    "ipv6": lambda value: bool(ipaddress.IPv6Address(value)) or True,
+    "mac": lambda value: bool(_MAC.fullmatch(value)),
+    "uri": _is_uri,
+    "uuid": lambda value: bool(_UUID.fullmatch(value)),
+}

@@ -1,0 +1,224 @@
+"""What the server serves: resources, the versions they are served in, and the rules they follow."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, final
+
+import attrs
+
+from appsdk_operator.resource import kinds
+from appsdk_operator.testing._server._status import FieldError
+from appsdk_operator.testing._server._storage import Collection, Record
+
+__all__ = ["Catalog", "Column", "NameStyle", "Resource", "Rules", "ServedVersion"]
+
+
+class NameStyle(enum.Enum):
+    """What an object's name may look like."""
+
+    SUBDOMAIN = "subdomain"
+    LABEL = "label"
+    SERVICE = "service"
+    PATH_SEGMENT = "path"
+
+
+def _nothing(_obj: dict[str, Any]) -> None:
+    """No preparation."""
+
+
+def _free_to_go(_obj: dict[str, Any]) -> bool:
+    return False
+
+
+def _nothing_to_update(_new: dict[str, Any], _old: dict[str, Any]) -> None:
+    """No preparation."""
+
+
+def _nothing_wrong(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[FieldError]:
+    return []
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """How writes to a resource behave, where kinds differ."""
+
+    custom: bool = False
+    """Whether it is a custom resource: schemas apply, strategic patches do not."""
+    generation: bool = False
+    """Whether ``metadata.generation`` counts the changes of what is not metadata or status."""
+    unconditional_update: bool = True
+    """Whether an update without a resourceVersion overwrites."""
+    create_on_update: bool = False
+    """Whether an update of what is not there creates it."""
+    returns_deleted: bool = False
+    """Whether a deletion answers with the object instead of a Status."""
+    name_style: NameStyle = NameStyle.SUBDOMAIN
+    """What names may look like."""
+    fields: frozenset[str] = frozenset()
+    """What field selectors may ask for, besides metadata.name and metadata.namespace."""
+    prepare_create: Callable[[dict[str, Any]], None] = _nothing
+    """Fill in what the server sets on new objects."""
+    prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _nothing_to_update
+    """Restore or fill in fields of the new state, given the old."""
+    prepare_delete: Callable[[dict[str, Any]], bool] = _free_to_go
+    """Note on the object that its deletion was asked for; whether that is all for now, because
+    the server has something to clear away first."""
+    validate: Callable[[dict[str, Any], dict[str, Any] | None], list[FieldError]] = _nothing_wrong
+    """What is wrong with the new state; the old is None on create."""
+
+
+@attrs.frozen
+class Column:
+    """A column of the tables that kubectl shows."""
+
+    name: str
+    type: str
+    path: str
+    description: str = ""
+    format: str = ""
+    priority: int = 0
+
+
+@final
+@attrs.define(eq=False)
+class Resource:
+    """One resource of one group, in all its versions; they share one collection of objects."""
+
+    group: str
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool
+    collection: Collection
+    rules: Rules
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = kinds.ALL_VERBS
+    versions: dict[str, ServedVersion] = attrs.field(factory=dict)
+    storage_version: str = ""
+    terminating: bool = False
+
+    @property
+    def qualified_name(self) -> str:
+        """``plural.group``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def key(self, namespace: str, name: str) -> str:
+        """Where an object is stored."""
+        return f"{namespace}/{name}" if self.namespaced else name
+
+
+@final
+@attrs.define(eq=False)
+class ServedVersion:
+    """A resource in one of its versions, as clients reach it."""
+
+    resource: Resource
+    version: str
+    subresources: Mapping[str, Any] = attrs.field(factory=dict)
+    schema: Mapping[str, Any] | None = None
+    columns: tuple[Column, ...] = ()
+    served: bool = True
+    warning: str = ""
+    from_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    to_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    selectable_fields: frozenset[str] = frozenset()
+    api_version: str = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        group = self.resource.group
+        self.api_version = f"{group}/{self.version}" if group else self.version
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written through a subresource of its own."""
+        return "status" in self.subresources
+
+    def read(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """The object, given as it is stored, in this version."""
+        if self.from_storage is not None:
+            obj = self.from_storage(obj)
+        obj["apiVersion"] = self.api_version
+        return obj
+
+    def data(self, record: Record) -> bytes:
+        """The bytes of a stored object in this version."""
+        if record.api_version == self.api_version:
+            return record.data
+        return record.data_as(self.api_version, self.read)
+
+
+@final
+class Catalog:
+    """All resources that are served now."""
+
+    def __init__(self) -> None:
+        """Nothing is served yet."""
+        self._resources: dict[tuple[str, str], Resource] = {}
+
+    def add(self, resource: Resource) -> None:
+        """Serve a resource, in the place of one of that group and plural."""
+        self._resources[resource.group, resource.plural] = resource
+
+    def remove(self, group: str, plural: str) -> None:
+        """Stop serving a resource."""
+        self._resources.pop((group, plural), None)
+
+    def resource(self, group: str, plural: str) -> Resource | None:
+        """The resource of that name."""
+        return self._resources.get((group, plural))
+
+    def find(self, group: str, version: str, plural: str) -> ServedVersion | None:
+        """The resource of that name in a version that is served."""
+        resource = self._resources.get((group, plural))
+        if resource is None:
+            return None
+        found = resource.versions.get(version)
+        return found if found is not None and found.served else None
+
+    def find_kind(self, api_version: str, kind: str) -> ServedVersion | None:
+        """The served version that objects of ``api_version`` and ``kind`` belong to."""
+        group, _, version = api_version.rpartition("/")
+        for resource in self._resources.values():
+            if resource.group == group and resource.kind == kind and "list" in resource.verbs:
+                found = resource.versions.get(version)
+                if found is not None and found.served:
+                    return found
+        return None
+
+    def of_collection(self, collection: Collection) -> Resource | None:
+        """The resource whose objects a collection holds."""
+        for resource in self._resources.values():
+            if resource.collection is collection:
+                return resource
+        return None
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(list(self._resources.values()))
+
+    def groups(self) -> dict[str, list[str]]:
+        """The groups that are served with their versions, the preferred version first."""
+        found: dict[str, dict[str, None]] = {}
+        for resource in self._resources.values():
+            served = [name for name, version in resource.versions.items() if version.served]
+            found.setdefault(resource.group, {}).update(dict.fromkeys(served))
+        return {
+            group: sorted(versions, key=_version_priority)
+            for group, versions in found.items()
+            if versions
+        }
+
+
+def _version_priority(version: str) -> tuple[int, int, int, str]:
+    """Stable before beta before alpha, newer before older, as Kubernetes orders versions."""
+    head, _, rest = version.removeprefix("v").partition("beta")
+    rank = 1 if "beta" in version else 0
+    if "alpha" in version:
+        head, _, rest = version.removeprefix("v").partition("alpha")
+        rank = 2
+    if not version.startswith("v") or not head.isdigit() or (rest and not rest.isdigit()):
+        return (3, 0, 0, version)
+    return (rank, -int(head), -int(rest or 0), version)

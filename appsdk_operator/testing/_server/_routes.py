@@ -1,0 +1,73 @@
+"""What a request asks for: its place in the tree of resources, and its verb."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import attrs
+
+__all__ = ["Route", "parse_path", "verb_of"]
+
+
+@attrs.frozen(kw_only=True)
+class Route:
+    """The place of a resource, an object or a subresource in the API."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def parse_path(raw_path: str) -> Route | None:
+    """The route of a path as it was sent; None when it is not that of a resource.
+
+    Each part is decoded by itself, so an encoded slash stays within its part.
+    """
+    parts = [unquote(part) for part in raw_path.split("?", 1)[0].split("/")[1:]]
+    if parts and not parts[-1]:
+        parts.pop()
+    if len(parts) >= 3 and parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    elif len(parts) >= 4 and parts[0] == "apis":
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    # Below a namespace are its own two subresources and, else, the resources in it.
+    if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+        if not namespace:
+            return None
+    if not 1 <= len(rest) <= 3 or not all(rest):
+        return None
+    rest += [""] * (3 - len(rest))
+    return Route(
+        group=group,
+        version=version,
+        namespace=namespace,
+        plural=rest[0],
+        name=rest[1],
+        subresource=rest[2],
+    )
+
+
+def verb_of(method: str, route: Route, *, watch: bool) -> str:
+    """The verb of a request, as RBAC names it; ``""`` for a method without one."""
+    match method:
+        case "GET" | "HEAD":
+            if watch:
+                return "watch"
+            return "get" if route.name else "list"
+        case "POST":
+            return "create"
+        case "PUT":
+            return "update"
+        case "PATCH":
+            return "patch"
+        case "DELETE":
+            return "delete" if route.name else "deletecollection"
+        case _:
+            return ""
