@@ -29,7 +29,7 @@ from appsdk_operator.runtime._rate_limiters import WithMaxWait as WithMaxWait
 from appsdk_operator.runtime._stop import StopSignal as StopSignal
 from appsdk_operator.runtime._threads import LoopThread as LoopThread
 from appsdk_operator.runtime._threads import ThreadGroup as ThreadGroup
-from appsdk_operator.runtime._threads import as_blocking as as_blocking
+from appsdk_operator.runtime._threads import settle as settle
 from appsdk_operator.runtime._workqueue import WorkQueue as WorkQueue
 
 __all__ = [
@@ -52,7 +52,7 @@ __all__ = [
     "TokenBucket",
     "WithMaxWait",
     "WorkQueue",
-    "as_blocking",
     "default_metrics",
+    "settle",
     "system_clock",
 ]

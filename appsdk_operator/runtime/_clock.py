@@ -51,7 +51,8 @@ class RealClock:
 
     def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
         """Wait on ``condition`` for at most ``timeout`` seconds of real time."""
-        condition.wait(timeout)
+        # Longer waits are an OverflowError to Python, and a wake-up too early is allowed.
+        condition.wait(timeout if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
 
 @final
@@ -60,6 +61,8 @@ class ManualClock:
 
     :meth:`advance` moves through the deadlines that lie on the way one by one, earliest first and
     in the order of their registration when equal, and wakes exactly the waiters that are due.
+    A thread that reads the time, works out how long to wait and then waits is woken on time even
+    when the clock moved in between: its wait counts from the time that it read.
 
     >>> clock = ManualClock()
     >>> clock.advance(2.5)
@@ -74,10 +77,12 @@ class ManualClock:
         self._changed = threading.Condition()
         self._sequence = itertools.count()
         self._waiters: list[tuple[float, int, threading.Condition]] = []
+        self._seen = threading.local()
 
     def monotonic(self) -> float:
         """The seconds this clock was moved, from its start."""
-        return self._now
+        now = self._seen.now = self._now
+        return now
 
     def time(self) -> float:
         """The same as seconds since 1970."""
@@ -85,13 +90,18 @@ class ManualClock:
 
     def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
         """Wait until notified, or until :meth:`advance` passes the deadline."""
+        # The caller computed the time-out from what it read last; a test may have moved the clock
+        # since, and would wait for ever for a deadline that starts to count only now. Each
+        # reading counts once, so that a loop that never reads the clock does not spin.
+        seen: float | None = self._seen.__dict__.pop("now", None)
         if timeout is None:
             condition.wait()
             return
         with self._changed:
-            if timeout <= 0:
+            deadline = (self._now if seen is None else seen) + timeout
+            if deadline <= self._now:
                 return
-            waiter = (self._now + timeout, next(self._sequence), condition)
+            waiter = (deadline, next(self._sequence), condition)
             heapq.heappush(self._waiters, waiter)
             self._changed.notify_all()
         try:
@@ -108,7 +118,7 @@ class ManualClock:
         Raises:
             ValueError: ``seconds`` is negative; time does not go back.
         """
-        if seconds < 0:
+        if not seconds >= 0:
             raise ValueError(f"cannot advance by {seconds} s: a clock does not go back")
         target = self._now + seconds
         while True:

@@ -7,8 +7,10 @@ somebody scrapes. prometheus-client is imported at the first scrape, not before.
 from __future__ import annotations
 
 import bisect
+import inspect
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
@@ -65,6 +67,10 @@ class LocalHistogram:
         merged.total = self.total + other.total
         return merged
 
+    def copy(self) -> LocalHistogram:
+        """The counts as they are now."""
+        return self.plus(LocalHistogram(self.bounds))
+
     def cumulative(self) -> list[tuple[str, float]]:
         """Prometheus' cumulative buckets."""
         names = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
@@ -96,7 +102,7 @@ class Metrics:
         """
         self._registry = registry
         self._lock = threading.Lock()
-        self._families: dict[str, Any] = {}
+        self._families: dict[str, tuple[tuple[str, ...], Any]] = {}
         self._sources: dict[int, Source] = {}
         self._retired: dict[tuple[Family, tuple[str, ...]], float | LocalHistogram] = {}
         self._next_id = 0
@@ -113,26 +119,36 @@ class Metrics:
     def add_source(self, source: Source) -> Callable[[], None]:
         """Ask ``source`` for its samples at each scrape.
 
+        A bound method does not keep its object alive: what was never stopped ends with it.
+
         Returns:
             A function that ends it: what was counted so far stays in the totals, gauges go.
         """
         with self._lock:
             self._next_id += 1
             key = self._next_id
-            self._sources[key] = source
+            self._sources[key] = _weak(source)
         return lambda: self._retire(key)
 
     def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-        """The prometheus-client counter ``name``, the same for all who ask."""
+        """The prometheus-client counter ``name``, the same for all who ask.
+
+        Raises:
+            ValueError: ``name`` is in use for another type or with other labels.
+        """
         from prometheus_client import Counter
 
-        return self._family(name, lambda registry: Counter(name, text, labels, registry=registry))
+        return self._family(
+            name, labels, Counter, lambda registry: Counter(name, text, labels, registry=registry)
+        )
 
     def gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
-        """The prometheus-client gauge ``name``, the same for all who ask."""
+        """The prometheus-client gauge ``name``, as :meth:`counter`."""
         from prometheus_client import Gauge
 
-        return self._family(name, lambda registry: Gauge(name, text, labels, registry=registry))
+        return self._family(
+            name, labels, Gauge, lambda registry: Gauge(name, text, labels, registry=registry)
+        )
 
     def histogram(
         self, name: str, text: str, labels: Sequence[str] = (), *, buckets: Sequence[float]
@@ -142,6 +158,8 @@ class Metrics:
 
         return self._family(
             name,
+            labels,
+            Histogram,
             lambda registry: Histogram(name, text, labels, buckets=buckets, registry=registry),
         )
 
@@ -151,7 +169,7 @@ class Metrics:
 
         return generate_latest(self.registry).decode()
 
-    def value(self, name: str, **labels: str) -> float | None:
+    def value(self, name: str, /, **labels: str) -> float | None:
         """The present value of one series, None when there is none; for tests and debugging."""
         value: float | None = self.registry.get_sample_value(name, labels)
         return value
@@ -193,11 +211,13 @@ class Metrics:
         return totals
 
     def _retire(self, key: int) -> None:
+        source = self._sources.get(key)
+        if source is None:
+            return
+        samples = [sample for sample in source() if sample.family.type != "gauge"]
+        # In one step, or a scrape in between would see a counter fall.
         with self._lock:
-            source = self._sources.pop(key, None)
-        if source is not None:
-            samples = [sample for sample in source() if sample.family.type != "gauge"]
-            with self._lock:
+            if self._sources.pop(key, None) is not None:
                 _add(self._retired, samples)
 
     def _get_registry(self) -> CollectorRegistry:
@@ -210,12 +230,36 @@ class Metrics:
             self._registry.register(_Collector(self))
         return self._registry
 
-    def _family(self, name: str, make: Callable[[CollectorRegistry], _M]) -> _M:
+    def _family(
+        self,
+        name: str,
+        labels: Sequence[str],
+        instrument: type[_M],
+        make: Callable[[CollectorRegistry], _M],
+    ) -> _M:
         with self._lock:
-            family: _M | None = self._families.get(name)
-            if family is None:
-                family = self._families[name] = make(self._get_registry())
-            return family
+            known = self._families.get(name)
+            if known is None:
+                known = self._families[name] = (tuple(labels), make(self._get_registry()))
+        known_labels, family = known
+        if not isinstance(family, instrument) or known_labels != tuple(labels):
+            raise ValueError(
+                f"metric {name!r} is in use as a {type(family).__name__.lower()} with labels "
+                f"{list(known_labels)}: ask for it so, or choose another name"
+            )
+        return family
+
+
+def _weak(source: Source) -> Source:
+    if not inspect.ismethod(source):
+        return source
+    method = weakref.WeakMethod(source)
+
+    def samples() -> Iterable[Sample]:
+        bound = method()
+        return () if bound is None else bound()
+
+    return samples
 
 
 class _Collector:

@@ -22,6 +22,9 @@ K = TypeVar("K", bound=Hashable)
 
 _READY, _WAITING, _PARKED, _GONE = range(4)
 
+_SLACK = 64
+"""How many stale items a heap may hold beyond two for each key before it is swept."""
+
 
 class QueueItem(NamedTuple, Generic[K]):
     """A key as it is handed out."""
@@ -38,11 +41,11 @@ class QueueItem(NamedTuple, Generic[K]):
 class _Entry(Generic[K]):
     __slots__ = ("key", "place", "priority", "ready_at", "reasons", "since", "ticket")
 
-    def __init__(self, key: K, priority: int, ticket: int) -> None:
+    def __init__(self, key: K, priority: int) -> None:
         self.key = key
         self.place = _GONE
         self.priority = priority
-        self.ticket = ticket
+        self.ticket = 0
         self.ready_at = 0.0
         self.since = 0.0
         self.reasons: list[Any] = []
@@ -87,12 +90,16 @@ class QueueState(Generic[K]):
     ) -> None:
         """Queue ``key``, or merge with its present entry.
 
+        A ``ticket`` counts only without ``delay``: a key that waited lines up when its time comes.
         A merge keeps the higher priority, the earlier time and the earlier explicit ticket; an
         entry whose priority rises goes to the end of its new line.
         """
+        if self._waiting:
+            # First those whose time came before: they were ready before this key.
+            self._wake_due(now)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(key, priority, ticket or 0)
+            entry = self._entries[key] = _Entry(key, priority)
             if delay > 0:
                 self._put_waiting(entry, now + delay)
             else:
@@ -118,13 +125,10 @@ class QueueState(Generic[K]):
             self._wake_due(now)
         ready = self._ready
         while ready:
-            negative_priority, ticket, entry = heapq.heappop(ready)
-            if (
-                entry.place != _READY
-                or entry.ticket != ticket
-                or entry.priority != -negative_priority
-            ):
+            item = heapq.heappop(ready)
+            if not _is_next_ready(*item):
                 continue
+            entry = item[2]
             entry.place = _GONE
             del self._entries[entry.key]
             self._count(entry.priority, -1)
@@ -146,9 +150,8 @@ class QueueState(Generic[K]):
         """When the first waiting key becomes ready, None when no key waits."""
         waiting = self._waiting
         while waiting:
-            ready_at, _, entry = waiting[0]
-            if entry.place == _WAITING and entry.ready_at == ready_at:
-                return ready_at
+            if _is_next_waiting(*waiting[0]):
+                return waiting[0][0]
             heapq.heappop(waiting)
         return None
 
@@ -157,12 +160,7 @@ class QueueState(Generic[K]):
         self._wake_due(now)
         ready = self._ready
         while ready:
-            negative_priority, ticket, entry = ready[0]
-            if (
-                entry.place == _READY
-                and entry.ticket == ticket
-                and entry.priority == -negative_priority
-            ):
+            if _is_next_ready(*ready[0]):
                 return True
             heapq.heappop(ready)
         return False
@@ -172,8 +170,9 @@ class QueueState(Generic[K]):
         self._wake_due(now)
         return sum(self.depth.values())
 
-    def drop_waiting(self) -> None:
+    def drop_waiting(self, now: float) -> None:
         """Forget the keys whose time has not come."""
+        self._wake_due(now)
         for key in [k for k, entry in self._entries.items() if entry.place == _WAITING]:
             self._entries.pop(key).place = _GONE
         self._waiting.clear()
@@ -208,12 +207,18 @@ class QueueState(Generic[K]):
 
     def _push_ready(self, entry: _Entry[K]) -> None:
         entry.place = _READY
+        if len(self._ready) > 2 * len(self._entries) + _SLACK:
+            self._ready = [item for item in self._ready if _is_next_ready(*item)]
+            heapq.heapify(self._ready)
         heapq.heappush(self._ready, (-entry.priority, entry.ticket, entry))
 
     def _put_waiting(self, entry: _Entry[K], ready_at: float) -> None:
         entry.place = _WAITING
         entry.ready_at = ready_at
         self.waiting_count += 1
+        if len(self._waiting) > 2 * len(self._entries) + _SLACK:
+            self._waiting = [item for item in self._waiting if _is_next_waiting(*item)]
+            heapq.heapify(self._waiting)
         heapq.heappush(self._waiting, (ready_at, next(self._tickets), entry))
 
     def _merge_ready(self, entry: _Entry[K], priority: int, ticket: int | None) -> None:
@@ -248,3 +253,11 @@ class QueueState(Generic[K]):
             # The first reason says how it began, the last ones where it stands.
             del reasons[1 if self._max_reasons > 1 else 0]
         reasons.append(reason)
+
+
+def _is_next_ready(negative_priority: int, ticket: int, entry: _Entry[Any]) -> bool:
+    return entry.place == _READY and entry.ticket == ticket and entry.priority == -negative_priority
+
+
+def _is_next_waiting(ready_at: float, _: int, entry: _Entry[Any]) -> bool:
+    return entry.place == _WAITING and entry.ready_at == ready_at

@@ -78,7 +78,7 @@ class ItemExponential:
         jitter: float = 0.1,
         rng: random.Random | None = None,
     ) -> None:
-        if base <= 0 or maximum < base or jitter < 0:
+        if not (0 < base <= maximum and jitter >= 0):
             raise ValueError(
                 f"base={base}, maximum={maximum}, jitter={jitter}: use 0 < base <= maximum "
                 "and jitter >= 0"
@@ -112,7 +112,7 @@ class ItemFastSlow:
     """``fast`` seconds for the first ``attempts`` failures of an item, ``slow`` from then on."""
 
     def __init__(self, *, fast: float, slow: float, attempts: int) -> None:
-        if fast < 0 or slow < fast or attempts < 0:
+        if not (0 <= fast <= slow and attempts >= 0):
             raise ValueError(
                 f"fast={fast}, slow={slow}, attempts={attempts}: use 0 <= fast <= slow "
                 "and attempts >= 0"
@@ -148,7 +148,7 @@ class TokenBucket:
     def __init__(
         self, *, rate: float = 10.0, burst: int = 100, clock: Clock = system_clock
     ) -> None:
-        if rate <= 0 or burst < 1:
+        if not (rate > 0 and burst >= 1):
             raise ValueError(f"rate={rate}, burst={burst}: use rate > 0 and burst >= 1")
         self._rate = rate
         self._burst = float(burst)
@@ -206,7 +206,7 @@ class WithMaxWait:
     """Another limiter's delays, but never longer than ``maximum`` seconds."""
 
     def __init__(self, limiter: RateLimiter, *, maximum: float) -> None:
-        if maximum < 0:
+        if not maximum >= 0:
             raise ValueError(f"maximum={maximum}: use at least 0 seconds")
         self._limiter = limiter
         self._maximum = maximum

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -12,6 +13,34 @@ from appsdk_operator.runtime._clock import Clock, system_clock
 __all__ = ["StopSignal"]
 
 _log = logging.getLogger("appsdk_operator.runtime")
+
+
+class _Latch(threading.Condition):
+    """A condition for one waiter that remembers a notification which comes before the wait.
+
+    A plain condition loses the notification of a signal handler that runs in the waiting thread
+    between its last look at the flag and its falling asleep.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(threading.RLock())
+        # A bare lock: its release is one step, which a signal handler cannot catch half-way.
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.release()
+        try:
+            return self._gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        finally:
+            self.acquire()
+
+    def notify(self, n: int = 1) -> None:  # noqa: ARG002 - there is one waiter
+        with contextlib.suppress(RuntimeError):  # open already
+            self._gate.release()
+
+    def notify_all(self) -> None:
+        self.notify()
 
 
 @final
@@ -32,9 +61,10 @@ class StopSignal:
         """A signal whose waits use ``clock``."""
         self._clock = clock
         # Re-entrant, because a Python signal handler may call set() in the very thread that is
-        # inside wait().
-        self._condition = threading.Condition(threading.RLock())
+        # inside any of these methods.
+        self._lock = threading.RLock()
         self._is_set = False
+        self._latches: set[_Latch] = set()
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._next_id = 0
         self._detach: Callable[[], None] = lambda: None
@@ -48,31 +78,39 @@ class StopSignal:
 
         A callback that raises is logged and keeps no other from running.
         """
-        with self._condition:
+        with self._lock:
             if self._is_set:
                 return
             self._is_set = True
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
-            self._condition.notify_all()
+            latches = list(self._latches)
+        for latch in latches:
+            latch.notify_all()
         self._detach()
         for callback in callbacks:
             _run(callback)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the stop for at most ``timeout`` seconds; True when it was asked for."""
-        with self._condition:
-            if timeout is None:
-                while not self._is_set:
-                    self._clock.wait(self._condition)
-                return True
-            deadline = self._clock.monotonic() + timeout
-            while not self._is_set:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    return False
-                self._clock.wait(self._condition, left)
+        if self.is_set():
             return True
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        latch = _Latch()
+        # First listed, then looked: whenever set() comes, it is seen by one of the two.
+        with self._lock:
+            self._latches.add(latch)
+        try:
+            with latch:
+                while not self.is_set():
+                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._clock.wait(latch, left)
+            return True
+        finally:
+            with self._lock:
+                self._latches.discard(latch)
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` when the stop is asked for, at once when it was already.
@@ -82,11 +120,12 @@ class StopSignal:
         Returns:
             A function that takes the callback back; calling it later or twice is harmless.
         """
-        with self._condition:
-            if not self._is_set:
-                self._next_id += 1
-                key = self._next_id
-                self._callbacks[key] = callback
+        with self._lock:
+            self._next_id += 1
+            key = self._next_id
+            self._callbacks[key] = callback
+            # Looked at after it is listed: a signal handler may have set it just before.
+            if not self._is_set or self._callbacks.pop(key, None) is None:
                 return lambda: self._forget(key)
         _run(callback)
         return lambda: None
@@ -100,7 +139,7 @@ class StopSignal:
         return child
 
     def _forget(self, key: int) -> None:
-        with self._condition:
+        with self._lock:
             self._callbacks.pop(key, None)
 
 

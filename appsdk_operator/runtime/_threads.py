@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar, final
 
-__all__ = ["LoopThread", "ThreadGroup", "as_blocking"]
+__all__ = ["LoopThread", "ThreadGroup", "settle"]
 
 _log = logging.getLogger("appsdk_operator.runtime")
 T = TypeVar("T")
+_bound = threading.local()
 
 
 @final
@@ -39,24 +41,31 @@ class ThreadGroup:
                 _log.exception("thread %s failed", thread.name)
 
         thread = threading.Thread(target=run, name=f"{self._name}/{name}", daemon=False)
+        # Listed once it runs, in one step: a thread that was never started cannot be joined.
         with self._lock:
-            self._threads = [t for t in self._threads if t.is_alive() or t.ident is None]
+            thread.start()
+            self._threads = [t for t in self._threads if t.is_alive()]
             self._threads.append(thread)
-        thread.start()
         return thread
 
     def join(self, timeout: float | None = None) -> list[str]:
-        """Wait for all of them, at most ``timeout`` seconds each.
+        """Wait for all of them, those that they start meanwhile included.
+
+        Args:
+            timeout: the longest wait for each of them in seconds; default: no limit.
 
         Returns:
             The names of those that still run; empty when all have ended.
         """
-        with self._lock:
-            threads = list(self._threads)
-        for thread in threads:
-            if thread is not threading.current_thread():
+        joined = [threading.current_thread()]
+        while True:
+            with self._lock:
+                threads = [t for t in self._threads if t not in joined]
+            if not threads:
+                return [t.name for t in joined[1:] if t.is_alive()]
+            for thread in threads:
                 thread.join(timeout)
-        return [t.name for t in threads if t.is_alive() and t is not threading.current_thread()]
+            joined += threads
 
 
 @final
@@ -72,24 +81,41 @@ class LoopThread:
         self._group = ThreadGroup(name)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._is_closed = False
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run ``coroutine`` on the loop; returns its result or raises its error.
 
         Raises:
-            RuntimeError: the loop was closed.
+            RuntimeError: the loop was closed, or the caller runs on it already.
+            concurrent.futures.CancelledError: the loop was closed while the coroutine ran.
         """
         with self._lock:
             if self._is_closed:
                 coroutine.close()
                 raise RuntimeError("the event loop of this controller was closed: it has stopped")
+            if self._thread is threading.current_thread():
+                coroutine.close()
+                raise RuntimeError(
+                    "the event loop's own thread cannot wait for a coroutine: await it instead"
+                )
             loop = self._loop
             if loop is None:
                 loop = self._loop = asyncio.new_event_loop()
-                self._group.start("loop", lambda: _run_loop(loop))
+                self._thread = self._group.start("loop", lambda: _run_loop(loop))
             future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         return future.result()
+
+    @contextlib.contextmanager
+    def bound(self) -> Iterator[None]:
+        """Let :func:`settle` use this loop in the calling thread."""
+        before = getattr(_bound, "loop", None)
+        _bound.loop = self
+        try:
+            yield
+        finally:
+            _bound.loop = before
 
     def close(self) -> None:
         """Cancel what still runs, stop the loop and join its thread; twice is harmless."""
@@ -111,27 +137,24 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         if pending:
             loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         asyncio.set_event_loop(None)
         loop.close()
 
 
-def as_blocking(function: Callable[..., Any], loop: LoopThread) -> Callable[..., Any]:
-    """``function`` itself, or for an ``async def`` one that runs it on ``loop`` and waits.
+def settle(outcome: Any) -> Any:
+    """``outcome`` itself; if it is awaitable, what comes of it.
 
-    A plain function that returns an awaitable (a wrapped or partial coroutine function) is
-    awaited too.
+    It is awaited on the :class:`LoopThread` that this thread is bound to, or outside of any on a
+    loop of its own, as when a test calls a watcher directly.
     """
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        if inspect.iscoroutine(result):
-            return loop.run(result)
-        if inspect.isawaitable(result):
-            return loop.run(_wait_for(result))
-        return result
-
-    return call
+    if outcome is None or not inspect.isawaitable(outcome):
+        return outcome
+    loop: LoopThread | None = getattr(_bound, "loop", None)
+    # A coroutine as it is, so that a closed loop can close it instead of leaving it unawaited.
+    coroutine = outcome if inspect.iscoroutine(outcome) else _wait_for(outcome)
+    return asyncio.run(coroutine) if loop is None else loop.run(coroutine)
 
 
 async def _wait_for(awaitable: Any) -> Any:

@@ -96,27 +96,30 @@ class WorkQueue(Generic[K]):
             raise ValueError(f"max_reasons={max_reasons}: keep at least 1")
         self.rate_limiter: RateLimiter = rate_limiter or ItemExponential()
         self._clock = clock
-        self._condition = threading.Condition(threading.Lock())
+        lock = threading.Lock()
+        self._condition = threading.Condition(lock)
+        # Apart, so that the notification for a key can only reach somebody who takes it.
+        self._became_idle = threading.Condition(lock)
         self._state: QueueState[K] = QueueState(max_reasons=max_reasons)
         self._is_shut_down = False
         self._is_draining = False
         self._sleepers = 0
-        self._idle_watchers = 0
         # Only one sleeper waits for the next due time; the others wait to be notified.
         self._timed_until: float | None = None
         self._retries = 0
         self._queue_time = LocalHistogram(_SECONDS)
         self._work_time = LocalHistogram(_SECONDS)
         self._labels = (name, controller or name)
+        self._priorities = {0: "0"}
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
 
-    def ticket(self) -> int:
-        """A position in line to be used by a later :meth:`add`: order of tickets is order of work.
+    def tickets(self, count: int) -> list[int]:
+        """Positions in line for later :meth:`add` calls: order of tickets is order of work.
 
         For callers that keep something in order beside the queue.
         """
         with self._condition:
-            return self._state.ticket()
+            return [self._state.ticket() for _ in range(count)]
 
     def add(
         self,
@@ -133,7 +136,8 @@ class WorkQueue(Generic[K]):
             key: what needs work.
             priority: higher goes first; of two adds of a key the higher counts.
             after: seconds before which it must not be handed out; of two adds the earlier counts.
-            ticket: a position from :meth:`ticket`; default: the end of the line.
+            ticket: a position from :meth:`tickets`; default, and always with ``after``: the end
+                of the line.
             reason: why, for logs and debug pages; turned into text only when shown.
 
         After :meth:`shut_down` the call does nothing.
@@ -145,20 +149,26 @@ class WorkQueue(Generic[K]):
             if after > 0:
                 self._retries += 1
             self._state.add(key, now, priority=priority, delay=after, ticket=ticket, reason=reason)
-            self._wake(1)
+            self._pass_on(now)
 
-    def add_all(self, keys: Iterable[K], *, priority: int = 0, reason: Any = None) -> None:
-        """Queue many keys at the cost of one."""
+    def add_all(
+        self, keys: Iterable[K], *, priority: int = 0, tickets: Iterable[int] | None = None
+    ) -> None:
+        """Queue many keys at the cost of one: each at its ticket, or at the end of the line."""
+        # Outside the lock: an iterable may run its owner's code, and fail in the middle.
+        pairs: list[tuple[K, int | None]] = (
+            [(key, None) for key in keys]
+            if tickets is None
+            else list(zip(keys, tickets, strict=True))
+        )
         with self._condition:
             if self._is_shut_down:
                 return
             now = self._clock.monotonic()
             add = self._state.add
-            count = 0
-            for key in keys:
-                add(key, now, priority=priority, reason=reason)
-                count += 1
-            self._wake(count)
+            for key, ticket in pairs:
+                add(key, now, priority=priority, ticket=ticket)
+            self._pass_on(now)
 
     def add_rate_limited(
         self, key: K, *, priority: int = 0, after: float | None = None, reason: Any = None
@@ -188,14 +198,17 @@ class WorkQueue(Generic[K]):
         Call :meth:`done` when the work is over, however it went.
         """
         with self._condition:
-            while True:
-                now = self._clock.monotonic()
-                item = self._hand_out(now)
-                if item is not None:
-                    return item
-                if self._is_shut_down and (not self._is_draining or self._is_idle()):
-                    return None
-                self._sleep(now)
+            try:
+                while True:
+                    now = self._clock.monotonic()
+                    item = self._hand_out(now)
+                    if item is not None:
+                        return item
+                    if self._is_shut_down and (not self._is_draining or self._is_idle(now)):
+                        return None
+                    self._sleep(now)
+            finally:
+                self._pass_on(self._clock.monotonic())
 
     def try_get(self) -> QueueItem[K] | None:
         """The next key if one is ready, without waiting."""
@@ -211,10 +224,16 @@ class WorkQueue(Generic[K]):
                 _log.warning("done(%r) without get(): ignored", key)
                 return
             self._work_time.observe(now - since)
+            is_idle = self._is_idle(now)
+            if is_idle:
+                self._became_idle.notify_all()
             if self._is_shut_down:
                 self._condition.notify_all()
             else:
-                self._wake(1)
+                self._pass_on(now)
+            is_over = self._is_shut_down and is_idle
+        if is_over:
+            self._retire()
 
     def shut_down(self, *, drain: bool = False) -> None:
         """Refuse new keys and let :meth:`get` return None. Calling it again is harmless.
@@ -227,28 +246,27 @@ class WorkQueue(Generic[K]):
             if not self._is_shut_down:
                 self._is_shut_down = True
                 self._is_draining = drain
-                self._state.drop_waiting()
+                self._state.drop_waiting(self._clock.monotonic())
             if not drain:
                 self._is_draining = False
                 self._state.drop_all()
+            is_over = self._is_idle(self._clock.monotonic())
+            if is_over:
+                self._became_idle.notify_all()
             self._condition.notify_all()
-        self._retire()
+        # What is still worked on still counts; then the last done() retires the metrics.
+        if is_over:
+            self._retire()
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until nothing is ready or being worked on; False after ``timeout`` seconds."""
         with self._condition:
             deadline = None if timeout is None else self._clock.monotonic() + timeout
-            while not self._is_idle():
+            while not self._is_idle(self._clock.monotonic()):
                 left = None if deadline is None else deadline - self._clock.monotonic()
                 if left is not None and left <= 0:
                     return False
-                self._sleepers += 1
-                self._idle_watchers += 1
-                try:
-                    self._clock.wait(self._condition, left)
-                finally:
-                    self._sleepers -= 1
-                    self._idle_watchers -= 1
+                self._clock.wait(self._became_idle, left)
             return True
 
     def __len__(self) -> int:
@@ -260,6 +278,7 @@ class WorkQueue(Generic[K]):
     def waiting(self) -> int:
         """How many keys wait for their time."""
         with self._condition:
+            self._state.has_ready(self._clock.monotonic())
             return self._state.waiting_count
 
     @property
@@ -272,16 +291,19 @@ class WorkQueue(Generic[K]):
         """Every queued key with place, priority, seconds to go and reasons, for debug pages."""
         with self._condition:
             now = self._clock.monotonic()
-            return [
-                {
-                    "key": key,
-                    "place": place,
-                    "priority": priority,
-                    "due_in": max(0.0, due - now) if due else 0.0,
-                    "reasons": [str(reason) for reason in reasons],
-                }
-                for key, place, priority, due, reasons in self._state.snapshot()
-            ]
+            self._state.has_ready(now)
+            entries = list(self._state.snapshot())
+        # Outside the lock: the text of a reason is made by its owner's code.
+        return [
+            {
+                "key": key,
+                "place": place,
+                "priority": priority,
+                "due_in": max(0.0, due - now) if place == "waiting" else 0.0,
+                "reasons": [str(reason) for reason in reasons],
+            }
+            for key, place, priority, due, reasons in entries
+        ]
 
     def _hand_out(self, now: float) -> QueueItem[K] | None:
         item = self._state.pop(now)
@@ -289,8 +311,8 @@ class WorkQueue(Generic[K]):
             self._queue_time.observe(item.waited)
         return item
 
-    def _is_idle(self) -> bool:
-        return not self._state.locked and not self._state.ready_count(self._clock.monotonic())
+    def _is_idle(self, now: float) -> bool:
+        return not self._state.locked and not self._state.ready_count(now)
 
     def _sleep(self, now: float) -> None:
         due = self._state.next_due()
@@ -304,36 +326,42 @@ class WorkQueue(Generic[K]):
             self._sleepers -= 1
             if timed and self._timed_until == due:
                 self._timed_until = None
-                # Whoever goes to work hands the watch for the next due time to another sleeper.
-                if self._sleepers and self._state.next_due() is not None:
-                    self._condition.notify()
 
-    def _wake(self, count: int) -> None:
+    def _pass_on(self, now: float) -> None:
+        """Wake a sleeper if there is more to hand out, or a due time that nobody watches.
+
+        Whoever leaves :meth:`get` calls it too: one notification stands for any number of keys,
+        and the one who watched for the next due time is gone. Each wakes the next until none is
+        ready.
+        """
         if not self._sleepers:
             return
-        due = self._state.next_due()
-        if self._idle_watchers or (
+        state = self._state
+        due = state.next_due()
+        if (
             due is not None and (self._timed_until is None or due < self._timed_until)
-        ):
-            self._condition.notify_all()
-        else:
-            self._condition.notify(count)
+        ) or state.has_ready(now):
+            self._condition.notify()
 
     def _samples(self) -> list[Sample]:
         with self._condition:
             now = self._clock.monotonic()
             labels = self._labels
+            self._state.has_ready(now)
             running = [now - since for since in self._state.locked.values()]
-            depth: dict[str, int] = {"0": 0}
+            for priority in self._state.depth:
+                if priority not in self._priorities and len(self._priorities) < _MAX_PRIORITIES:
+                    self._priorities[priority] = str(priority)
+            depth = dict.fromkeys(self._priorities.values(), 0)
             for priority, count in self._state.depth.items():
-                name = str(priority) if len(depth) < _MAX_PRIORITIES else _TOO_MANY
+                name = self._priorities.get(priority, _TOO_MANY)
                 depth[name] = depth.get(name, 0) + count
             return [
                 *(Sample(_DEPTH, (*labels, name), count) for name, count in depth.items()),
                 Sample(_ADDS, labels, self._state.adds),
                 Sample(_RETRIES, labels, self._retries),
-                Sample(_QUEUE_TIME, labels, self._queue_time.plus(LocalHistogram(_SECONDS))),
-                Sample(_WORK_TIME, labels, self._work_time.plus(LocalHistogram(_SECONDS))),
+                Sample(_QUEUE_TIME, labels, self._queue_time.copy()),
+                Sample(_WORK_TIME, labels, self._work_time.copy()),
                 Sample(_UNFINISHED, labels, sum(running)),
                 Sample(_LONGEST, labels, max(running, default=0.0)),
             ]

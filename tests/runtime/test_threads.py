@@ -1,0 +1,277 @@
+"""Threads that are owned and joined, and the event loop for ``async def`` callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.runtime import LoopThread, ThreadGroup, settle
+
+
+def test_threads_are_named_after_their_group_and_are_no_daemons() -> None:
+    group, seen = ThreadGroup("demo"), []
+    thread = group.start("worker-1", lambda: seen.append(threading.current_thread().name))
+    assert group.join() == []
+    assert seen == ["demo/worker-1"]
+    assert not thread.daemon
+
+
+def test_what_a_thread_raises_is_logged_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    group = ThreadGroup("demo")
+
+    def fail() -> None:
+        raise RuntimeError("broken worker")
+
+    with caplog.at_level(logging.ERROR):
+        group.start("w", fail)
+        group.join()
+    assert "thread demo/w failed" in caplog.text
+    assert "broken worker" in caplog.text
+
+
+def test_join_names_the_threads_that_still_run() -> None:
+    group, end = ThreadGroup("demo"), threading.Event()
+    group.start("stuck", end.wait)  # type: ignore[arg-type]
+    group.start("quick", lambda: None)
+    assert group.join(timeout=0.01) == ["demo/stuck"]
+    end.set()
+    assert group.join() == []
+
+
+def test_join_waits_for_threads_that_are_started_meanwhile() -> None:
+    group, seen = ThreadGroup("demo"), []
+
+    def first() -> None:
+        group.start("second", second)
+        seen.append("first")
+
+    def second() -> None:
+        group.start("third", lambda: seen.append("third"))
+
+    group.start("first", first)
+    assert group.join() == []
+    assert sorted(seen) == ["first", "third"]
+
+
+def test_a_thread_may_join_its_own_group() -> None:
+    group, results = ThreadGroup("demo"), []
+    group.start("self", lambda: results.append(group.join()))
+    group.join()
+    assert results == [[]]
+
+
+def test_a_long_lived_group_does_not_grow_with_the_threads_it_had() -> None:
+    group = ThreadGroup("demo")
+    for n in range(20):
+        group.start(str(n), lambda: None).join()
+    assert len(group._threads) == 1
+
+
+def test_a_thread_that_cannot_be_started_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = ThreadGroup("demo")
+
+    def fail(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            group.start("x", lambda: None)
+    assert group.join() == []
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    loop = LoopThread("demo")
+    yield loop
+    loop.close()
+
+
+async def double(n: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * n
+
+
+def test_a_loop_starts_no_thread_before_its_first_use(loop: LoopThread) -> None:
+    assert "demo/loop" not in [t.name for t in threading.enumerate()]
+    loop.run(double(1))
+    assert "demo/loop" in [t.name for t in threading.enumerate()]
+
+
+def test_run_returns_the_result_or_raises_the_error(loop: LoopThread) -> None:
+    async def fail() -> None:
+        raise ValueError("broken coroutine")
+
+    assert loop.run(double(4)) == 8
+    with pytest.raises(ValueError, match="broken coroutine"):
+        loop.run(fail())
+    assert loop.run(double(5)) == 10
+
+
+def test_coroutines_of_several_threads_share_one_loop(loop: LoopThread) -> None:
+    async def where() -> tuple[int, str]:
+        return id(asyncio.get_running_loop()), threading.current_thread().name
+
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(loop.run(where()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(results)) == 1
+    assert results[0][1] == "demo/loop"
+
+
+def test_context_variables_of_the_caller_are_seen_in_the_coroutine(loop: LoopThread) -> None:
+    request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="none")
+
+    async def read() -> str:
+        return request.get()
+
+    loop.run(double(1))
+    token = request.set("reconcile-7")
+    try:
+        assert loop.run(read()) == "reconcile-7"
+    finally:
+        request.reset(token)
+
+
+def test_close_cancels_what_runs_and_lets_it_clean_up() -> None:
+    loop, started, cleaned = LoopThread("demo"), threading.Event(), []
+
+    async def forever() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(1)
+
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            loop.run(forever())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    started.wait()
+    loop.close()
+    thread.join()
+    assert [type(error) for error in errors] == [concurrent.futures.CancelledError]
+    assert cleaned == [1]
+
+
+def test_close_joins_the_threads_of_the_loops_executor() -> None:
+    loop = LoopThread("demo")
+    before = set(threading.enumerate())
+
+    async def use_a_thread() -> str:
+        return await asyncio.to_thread(lambda: threading.current_thread().name)
+
+    assert loop.run(use_a_thread()).startswith("asyncio")
+    loop.close()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_closed_loop_says_so_and_leaves_no_coroutine_behind() -> None:
+    loop = LoopThread("demo")
+    loop.run(double(1))
+    loop.close()
+    loop.close()
+    with pytest.raises(RuntimeError, match="was closed: it has stopped"):
+        loop.run(double(1))
+    unused = LoopThread("unused")
+    unused.close()
+    with pytest.raises(RuntimeError, match="was closed"):
+        unused.run(double(1))
+
+
+def test_running_from_the_loops_own_thread_is_an_error_and_no_deadlock(loop: LoopThread) -> None:
+    async def wrong() -> int:
+        return loop.run(double(1))
+
+    with pytest.raises(RuntimeError, match="await it instead"):
+        loop.run(wrong())
+
+
+class Later:
+    """Awaitable, but no coroutine."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __await__(self) -> Generator[Any, None, int]:
+        return double(self.n).__await__()
+
+
+def test_what_is_not_awaitable_settles_to_itself_and_starts_no_loop(loop: LoopThread) -> None:
+    with loop.bound():
+        assert settle(None) is None
+        assert settle(5) == 5
+        assert settle(double) is double
+    assert loop._loop is None
+
+
+def test_awaitables_settle_on_the_loop_that_the_thread_is_bound_to(loop: LoopThread) -> None:
+    async def where() -> str:
+        return threading.current_thread().name
+
+    with loop.bound():
+        assert settle(where()) == "demo/loop"
+        assert settle(double(3)) == 6
+        assert settle(Later(6)) == 12
+
+
+def test_outside_of_any_loop_awaitables_settle_on_one_of_their_own() -> None:
+    async def where() -> str:
+        return threading.current_thread().name
+
+    assert settle(where()) == threading.current_thread().name
+    assert settle(Later(2)) == 4
+
+
+def test_a_binding_is_the_threads_own_and_ends_with_its_block(loop: LoopThread) -> None:
+    async def where() -> str:
+        return threading.current_thread().name
+
+    other = LoopThread("other")
+    with loop.bound():
+        with other.bound():
+            assert settle(where()) == "other/loop"
+        assert settle(where()) == "demo/loop"
+        results: list[str] = []
+        thread = threading.Thread(target=lambda: results.append(settle(where())), name="free")
+        thread.start()
+        thread.join()
+        assert results == ["free"]
+    other.close()
+    assert settle(where()) == threading.current_thread().name
+
+
+def test_errors_of_awaitables_reach_the_caller(loop: LoopThread) -> None:
+    async def fail() -> None:
+        raise KeyError("async")
+
+    with loop.bound(), pytest.raises(KeyError, match="async"):
+        settle(fail())
+
+
+def test_settling_on_a_closed_loop_leaves_no_coroutine_behind() -> None:
+    loop = LoopThread("demo")
+    loop.close()
+    coroutine = double(1)
+    with loop.bound(), pytest.raises(RuntimeError, match="was closed"):
+        settle(coroutine)
+    # Closed, or this would be a warning, and with that an error.
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
