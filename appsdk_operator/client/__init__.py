@@ -1,9 +1,51 @@
-"""Talk to an API server."""
+"""Talk to an API server: verbs on kinds, watches that cannot die silently, one tree of errors.
+
+A :class:`ClientConfig` says where the server is and who we are; :meth:`ClientConfig.load` finds the
+one this process is meant to use. A :class:`Client` sends requests with it:
+
+    config = ClientConfig.load()
+    with Client(config) as client:
+        for pod in client.list(POD, namespace="default", label_selector={"app": "web"}):
+            client.delete(POD, pod.name, namespace=pod.namespace, uid=pod.uid)
+
+Objects leave as :class:`~appsdk_operator.resource.Object` or
+:class:`~appsdk_operator.resource.MutableObject` and come back as ``Object``. A watch comes as a
+:class:`WatchStream`, which hands out the raw lines of the events in batches; an informer feeds on
+it. Wrappers change what a client does: :class:`NamespacedClient`, :class:`FieldOwnerClient`,
+:class:`DryRunClient`, :class:`InterceptedClient`.
+
+Guarantees:
+    * No call waits without limit. Connections, handshakes and answers have time-outs, a watch that
+      falls silent raises :class:`WatchSilent`, and a set stop signal or :meth:`Client.close` wakes
+      whoever waits.
+    * A request is sent again only where that cannot do harm: reads; what the server said it did
+      not do (429, 503 with ``Retry-After``, 401 once, with fresh credentials); what never left
+      this machine; and, after a lost connection, writes that cannot hit another state than they
+      were meant for (an update with a resource version, a delete with a precondition, an apply).
+    * Tokens, keys and certificates that rotate on disk are picked up.
+    * TLS is verified unless ``unsafe_skip_tls_verify`` is set. Secrets and bodies are in no log
+      and no repr. What is read is bounded.
+
+Caveats:
+    * A write that raises a :class:`TransportError` with ``sent`` may have been carried out.
+    * The system's name resolver cannot be interrupted; it has time-outs of its own.
+    * ``kubernetes`` is imported when a kubeconfig is read, and never otherwise.
+
+Errors:
+    :class:`ClientError` is the root. :class:`ApiError` and its subclasses are answers, named for
+    their reason; :class:`TransportError` and its subclasses mean that there was none;
+    :class:`ConfigError` means that the configuration or the credentials cannot be used.
+"""
 
 from appsdk_operator.client._client import Client as Client
 from appsdk_operator.client._config import ClientConfig as ClientConfig
 from appsdk_operator.client._config import Impersonation as Impersonation
 from appsdk_operator.client._credentials import Credentials as Credentials
+from appsdk_operator.client._discovery import APIResource as APIResource
+from appsdk_operator.client._discovery import Discovery as Discovery
+from appsdk_operator.client._discovery import NoSuchKind as NoSuchKind
+from appsdk_operator.client._discovery import ServerVersion as ServerVersion
+from appsdk_operator.client._dry_run import DryRunClient as DryRunClient
 from appsdk_operator.client._errors import AlreadyExists as AlreadyExists
 from appsdk_operator.client._errors import ApiError as ApiError
 from appsdk_operator.client._errors import BadRequest as BadRequest
@@ -27,6 +69,12 @@ from appsdk_operator.client._errors import TooManyRequests as TooManyRequests
 from appsdk_operator.client._errors import Unauthorized as Unauthorized
 from appsdk_operator.client._errors import UnsupportedMediaType as UnsupportedMediaType
 from appsdk_operator.client._errors import error_from_status as error_from_status
+from appsdk_operator.client._field_owner import FieldOwnerClient as FieldOwnerClient
+from appsdk_operator.client._interceptor import Hooks as Hooks
+from appsdk_operator.client._interceptor import InterceptedClient as InterceptedClient
+from appsdk_operator.client._models import from_model as from_model
+from appsdk_operator.client._models import to_model as to_model
+from appsdk_operator.client._namespaced import NamespacedClient as NamespacedClient
 from appsdk_operator.client._options import FieldValidation as FieldValidation
 from appsdk_operator.client._options import Propagation as Propagation
 from appsdk_operator.client._options import Selector as Selector
@@ -34,6 +82,12 @@ from appsdk_operator.client._patches import JsonPatch as JsonPatch
 from appsdk_operator.client._patches import MergePatch as MergePatch
 from appsdk_operator.client._patches import Patch as Patch
 from appsdk_operator.client._patches import StrategicMergePatch as StrategicMergePatch
+from appsdk_operator.client._protocols import ClientLike as ClientLike
+from appsdk_operator.client._protocols import ListWatcher as ListWatcher
+from appsdk_operator.client._protocols import Reader as Reader
+from appsdk_operator.client._protocols import SubresourceLike as SubresourceLike
+from appsdk_operator.client._protocols import Writer as Writer
+from appsdk_operator.client._request import Request as Request
 from appsdk_operator.client._subresource import SubresourceClient as SubresourceClient
 from appsdk_operator.client._transport_errors import BadResponse as BadResponse
 from appsdk_operator.client._transport_errors import ConfigError as ConfigError
@@ -47,3 +101,73 @@ from appsdk_operator.client._transport_errors import TLSFailed as TLSFailed
 from appsdk_operator.client._transport_errors import TransportError as TransportError
 from appsdk_operator.client._transport_errors import WatchSilent as WatchSilent
 from appsdk_operator.client._watch import WatchStream as WatchStream
+from appsdk_operator.client._wrapper import ClientWrapper as ClientWrapper
+
+__all__ = [
+    "APIResource",
+    "AlreadyExists",
+    "ApiError",
+    "BadRequest",
+    "BadResponse",
+    "Cause",
+    "Client",
+    "ClientConfig",
+    "ClientError",
+    "ClientLike",
+    "ClientWrapper",
+    "ConfigError",
+    "Conflict",
+    "ConnectFailed",
+    "ConnectionLost",
+    "Credentials",
+    "Discovery",
+    "DryRunClient",
+    "Expired",
+    "FieldOwnerClient",
+    "FieldValidation",
+    "Forbidden",
+    "Gone",
+    "Hooks",
+    "Impersonation",
+    "InterceptedClient",
+    "InternalError",
+    "Invalid",
+    "JsonPatch",
+    "ListWatcher",
+    "MergePatch",
+    "MethodNotAllowed",
+    "NamespacedClient",
+    "NoSuchKind",
+    "NotAcceptable",
+    "NotFound",
+    "Patch",
+    "Propagation",
+    "ProxyFailed",
+    "ReadTimeout",
+    "Reader",
+    "Request",
+    "RequestEntityTooLarge",
+    "RequestStopped",
+    "ResponseTooLarge",
+    "Selector",
+    "ServerError",
+    "ServerTimeout",
+    "ServerVersion",
+    "ServiceUnavailable",
+    "StrategicMergePatch",
+    "SubresourceClient",
+    "SubresourceLike",
+    "TLSFailed",
+    "Timeout",
+    "TooManyRequests",
+    "TransportError",
+    "Unauthorized",
+    "UnsupportedMediaType",
+    "WatchSilent",
+    "WatchStream",
+    "Writer",
+    "a",
+    "error_from_status",
+    "from_model",
+    "to_model",
+]

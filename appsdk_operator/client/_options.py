@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from appsdk_operator.client._request import query_of
-from appsdk_operator.resource import encode_json
+from appsdk_operator.resource import Kind, encode_json
+from appsdk_operator.runtime import StopSignal
 
 __all__ = [
     "ApplyOptions",
@@ -15,8 +16,14 @@ __all__ = [
     "DeleteOptions",
     "FieldValidation",
     "ListOptions",
+    "ListPageOptions",
+    "PatchOptions",
     "Propagation",
+    "SelectOptions",
     "Selector",
+    "SubresourceApplyOptions",
+    "SubresourceCreateOptions",
+    "SubresourceUpdateOptions",
     "WatchOptions",
     "WriteOptions",
     "delete_body",
@@ -34,34 +41,45 @@ Selector = str | Mapping[str, str] | None
 
 
 class WriteOptions(TypedDict, total=False):
-    """The options of create, update and patch."""
+    """The options of create and update."""
 
     dry_run: bool
     field_manager: str
     field_validation: FieldValidation | None
 
 
-class ApplyOptions(TypedDict, total=False):
-    """The options of apply, but for the field manager."""
+class PatchOptions(WriteOptions, total=False):
+    """The options of patch."""
+
+    namespace: str
+
+
+class ApplyOptions(WriteOptions, total=False):
+    """The options of apply."""
 
     force: bool
-    dry_run: bool
-    field_validation: FieldValidation | None
 
 
-class DeleteCollectionOptions(TypedDict, total=False):
-    """The options of delete_collection, but for the namespace."""
+class SelectOptions(TypedDict, total=False):
+    """Which objects of a kind."""
 
+    namespace: str
     label_selector: Selector
     field_selector: Selector
+
+
+class DeleteCollectionOptions(SelectOptions, total=False):
+    """The options of delete_collection."""
+
     propagation: Propagation | None
     grace_period: float | None
     dry_run: bool
 
 
 class DeleteOptions(TypedDict, total=False):
-    """The options of delete, but for the namespace."""
+    """The options of delete."""
 
+    namespace: str
     uid: str
     resource_version: str
     propagation: Propagation | None
@@ -69,23 +87,50 @@ class DeleteOptions(TypedDict, total=False):
     dry_run: bool
 
 
-class ListOptions(TypedDict, total=False):
-    """The options of list, but for the namespace."""
+class ListOptions(SelectOptions, total=False):
+    """The options of list."""
 
-    label_selector: Selector
-    field_selector: Selector
     limit: int
 
 
-class WatchOptions(TypedDict, total=False):
-    """The options of watch, but for the namespace."""
+class ListPageOptions(ListOptions, total=False):
+    """The options of list_page."""
 
-    label_selector: Selector
-    field_selector: Selector
+    continue_token: str
+    resource_version: str | None
+    resource_version_match: str | None
+    retry: bool
+    stop: StopSignal | None
+
+
+class WatchOptions(SelectOptions, total=False):
+    """The options of watch."""
+
     resource_version: str | None
     timeout: float | None
     bookmarks: bool
     send_initial_events: bool
+    silence_limit: float | None
+    stop: StopSignal | None
+
+
+class SubresourceUpdateOptions(WriteOptions, total=False):
+    """The options of a subresource's update."""
+
+    parent: Kind | None
+
+
+class SubresourceCreateOptions(SubresourceUpdateOptions, total=False):
+    """The options of a subresource's create."""
+
+    name: str
+    namespace: str
+
+
+class SubresourceApplyOptions(SubresourceUpdateOptions, total=False):
+    """The options of a subresource's apply."""
+
+    force: bool
 
 
 def write_query(

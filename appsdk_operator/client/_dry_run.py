@@ -1,0 +1,83 @@
+"""A client that changes nothing."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from appsdk_operator.client._options import (
+    ApplyOptions,
+    DeleteCollectionOptions,
+    DeleteOptions,
+    PatchOptions,
+    SubresourceApplyOptions,
+    SubresourceCreateOptions,
+    SubresourceUpdateOptions,
+    WriteOptions,
+)
+from appsdk_operator.client._patches import Patch
+from appsdk_operator.client._protocols import SubresourceLike
+from appsdk_operator.client._wrapper import ClientWrapper, SubresourceWrapper
+from appsdk_operator.resource import Kind, MutableObject, Object
+
+__all__ = ["DryRunClient"]
+
+_Obj = Object | MutableObject
+
+
+class DryRunClient(ClientWrapper):
+    """Every write is a dry run: the server validates, defaults and answers, but stores nothing.
+
+    Reads and watches are real.
+    """
+
+    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+        """As :meth:`Client.create` with ``dry_run``."""
+        options["dry_run"] = True
+        return self.inner.create(obj, **options)
+
+    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+        """As :meth:`Client.update` with ``dry_run``."""
+        options["dry_run"] = True
+        return self.inner.update(obj, **options)
+
+    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+        """As :meth:`Client.patch` with ``dry_run``."""
+        options["dry_run"] = True
+        return self.inner.patch(kind, name, patch, **options)
+
+    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+        """As :meth:`Client.apply` with ``dry_run``."""
+        options["dry_run"] = True
+        return self.inner.apply(obj, **options)
+
+    def delete(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Object | None:
+        """As :meth:`Client.delete` with ``dry_run``."""
+        options["dry_run"] = True
+        return self.inner.delete(kind, name, **options)
+
+    def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
+        """As :meth:`Client.delete_collection` with ``dry_run``."""
+        options["dry_run"] = True
+        self.inner.delete_collection(kind, **options)
+
+    def subresource(self, name: str) -> SubresourceLike:
+        """A subresource whose writes are dry runs as well."""
+        return _DryRunSubresource(self.inner.subresource(name))
+
+
+class _DryRunSubresource(SubresourceWrapper):
+    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+        options["dry_run"] = True
+        return self.inner.create(obj, **options)
+
+    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+        options["dry_run"] = True
+        return self.inner.update(obj, **options)
+
+    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+        options["dry_run"] = True
+        return self.inner.patch(kind, name, patch, **options)
+
+    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+        options["dry_run"] = True
+        return self.inner.apply(obj, **options)

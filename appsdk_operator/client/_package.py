@@ -1,0 +1,13 @@
+"""The parts of the ``kubernetes`` package that are used, imported when they are and untyped."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["package"]
+
+
+def package(module: str) -> Any:
+    """A module of the package, for example ``config.kube_config``."""
+    return importlib.import_module(f"kubernetes.{module}")

@@ -1,0 +1,235 @@
+"""The verbs as Protocols: ask for the narrowest that does, and anything that fits can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+from appsdk_operator.client._options import FieldValidation, Propagation, Selector
+from appsdk_operator.client._patches import Patch
+from appsdk_operator.client._watch import WatchStream
+from appsdk_operator.resource import Kind, ListPage, MutableObject, Object
+from appsdk_operator.runtime import StopSignal
+
+__all__ = ["ClientLike", "ListWatcher", "Reader", "SubresourceLike", "Writer"]
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Reads objects: a client, or a cache. Semantics as :class:`Client`."""
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        """One object."""
+        ...
+
+    def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        limit: int = 500,
+    ) -> Iterator[Object]:
+        """The objects of a kind."""
+        ...
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """Changes objects. Semantics as :class:`Client`."""
+
+    def create(
+        self,
+        obj: Object | MutableObject,
+        *,
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object:
+        """Make an object."""
+        ...
+
+    def update(
+        self,
+        obj: Object | MutableObject,
+        *,
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object:
+        """Replace an object."""
+        ...
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object:
+        """Change parts of an object."""
+        ...
+
+    def apply(
+        self,
+        obj: Object | MutableObject,
+        *,
+        field_manager: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+        field_validation: FieldValidation | None = None,
+    ) -> Object:
+        """Server-side apply."""
+        ...
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation | None = None,
+        grace_period: float | None = None,
+        dry_run: bool = False,
+    ) -> Object | None:
+        """Delete an object."""
+        ...
+
+    def delete_collection(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        propagation: Propagation | None = None,
+        grace_period: float | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete the objects of a kind."""
+        ...
+
+
+@runtime_checkable
+class ListWatcher(Protocol):
+    """Lists page by page and watches: what an informer needs. Semantics as :class:`Client`."""
+
+    def list_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        retry: bool = True,
+        stop: StopSignal | None = None,
+    ) -> ListPage:
+        """One page of a list."""
+        ...
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        silence_limit: float | None = None,
+        stop: StopSignal | None = None,
+    ) -> WatchStream:
+        """Open a watch."""
+        ...
+
+
+class SubresourceLike(Protocol):
+    """The verbs on one subresource. Semantics as :class:`SubresourceClient`."""
+
+    @property
+    def name(self) -> str:
+        """The subresource, for example ``status``."""
+        ...
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        """Read it."""
+        ...
+
+    def create(
+        self,
+        obj: Object | MutableObject,
+        *,
+        parent: Kind | None = None,
+        name: str = "",
+        namespace: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object:
+        """Post to it."""
+        ...
+
+    def update(
+        self,
+        obj: Object | MutableObject,
+        *,
+        parent: Kind | None = None,
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object:
+        """Replace it."""
+        ...
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object:
+        """Change parts of it."""
+        ...
+
+    def apply(
+        self,
+        obj: Object | MutableObject,
+        *,
+        field_manager: str = "",
+        parent: Kind | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        field_validation: FieldValidation | None = None,
+    ) -> Object:
+        """Server-side apply to it."""
+        ...
+
+
+class ClientLike(Reader, Writer, ListWatcher, Protocol):
+    """Everything a controller does with a client: :class:`Client`, its wrappers, and your fakes."""
+
+    @property
+    def status(self) -> SubresourceLike:
+        """The subresource ``status``."""
+        ...
+
+    def subresource(self, name: str) -> SubresourceLike:
+        """Any subresource."""
+        ...

@@ -1,0 +1,215 @@
+"""The verbs that read."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from appsdk_operator.client import _calls
+from appsdk_operator.client._errors import Expired
+from appsdk_operator.client._options import Selector
+from appsdk_operator.client._request import query_of, selector_text
+from appsdk_operator.client._watch import WatchStream, silence_limit_of
+from appsdk_operator.resource import Kind, ListPage, Object, decode_list
+from appsdk_operator.runtime import StopSignal
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._transport import Transport
+
+__all__ = ["Reads"]
+
+
+class Reads:
+    """The half of :class:`Client` that changes nothing."""
+
+    _transport: Transport
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        """One object.
+
+        Args:
+            kind: what it is.
+            name: its name.
+            namespace: its namespace; leave empty for cluster-scoped kinds.
+
+        Raises:
+            NotFound: there is none.
+        """
+        request = _calls.request(
+            kind, "GET", "get", namespace=namespace, name=name, repeatable=True
+        )
+        return Object.from_json(kind, self._transport.send(request).body)
+
+    def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        limit: int = 500,
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        allow_inconsistent: bool = False,
+        stop: StopSignal | None = None,
+    ) -> Iterator[Object]:
+        """The objects of a kind, fetched page by page while they are iterated.
+
+        What comes is one state of the cluster, that of the first page. Servers keep it for some
+        minutes only: when the iteration takes longer, it raises :class:`Expired` and the caller
+        lists anew; with ``allow_inconsistent`` it goes on with the present state of the rest
+        instead, so that objects that changed meanwhile may be missed or be newer than the others.
+
+        Args:
+            kind: what to list.
+            namespace: where; default: everywhere.
+            label_selector: as text or as a mapping of labels to values.
+            field_selector: the same for fields.
+            limit: objects per request, 0 for all in one; default 500.
+            resource_version: the state to list, see :meth:`list_page`.
+            resource_version_match: how it is meant.
+            allow_inconsistent: go on when the state of the first page is no longer kept.
+            stop: ends the iteration with :class:`RequestStopped` when set.
+
+        Raises:
+            Expired: the state of the first page is no longer kept.
+        """
+        token = ""
+        while True:
+            try:
+                page = self.list_page(
+                    kind,
+                    namespace=namespace,
+                    label_selector=label_selector,
+                    field_selector=field_selector,
+                    limit=limit,
+                    continue_token=token,
+                    resource_version=None if token else resource_version,
+                    resource_version_match=None if token else resource_version_match,
+                    stop=stop,
+                )
+            except Expired as error:
+                if not (allow_inconsistent and token and error.continue_token):
+                    raise
+                token = error.continue_token
+                continue
+            yield from page.items
+            token = page.continue_token
+            if not token:
+                return
+
+    def list_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        retry: bool = True,
+        stop: StopSignal | None = None,
+    ) -> ListPage:
+        """One page of a list.
+
+        Args:
+            kind: what to list.
+            namespace: where; default: everywhere.
+            label_selector: as text or as a mapping of labels to values.
+            field_selector: the same for fields.
+            limit: the most objects to take, 0 for all; default 500. Servers ignore it for
+                ``resource_version="0"`` when they answer from memory.
+            continue_token: the token of the page before; empty for the first page.
+            resource_version: ``"0"`` for any state the server has in memory, another for one that
+                is not older; default: the present state.
+            resource_version_match: ``"Exact"`` or ``"NotOlderThan"``; default: the server's.
+            retry: wait for failures that pass; False for callers with a backoff of their own.
+            stop: raises :class:`RequestStopped` when set.
+
+        Raises:
+            Expired: the token, or the resource version, is too old.
+        """
+        request = _calls.request(
+            kind,
+            "GET",
+            "list",
+            namespace=namespace,
+            query=query_of(
+                labelSelector=selector_text(label_selector),
+                fieldSelector=selector_text(field_selector),
+                limit=limit or None,
+                **{"continue": continue_token},
+                resourceVersion=resource_version,
+                resourceVersionMatch=resource_version_match,
+            ),
+            repeatable=True,
+            retry=retry,
+        )
+        return decode_list(kind, self._transport.send(request, stop=stop).body)
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        silence_limit: float | None = None,
+        stop: StopSignal | None = None,
+    ) -> WatchStream:
+        """Open a watch. It is not tried again: who watches has to resume anyway.
+
+        Args:
+            kind: what to watch.
+            namespace: where; default: everywhere.
+            label_selector: as text or as a mapping of labels to values.
+            field_selector: the same for fields.
+            resource_version: the state after which events are wanted, usually that of a list;
+                default: the present objects first, as ADDED events, then what happens.
+            timeout: the seconds after which the server is to end the watch; default: 300 to 600 at
+                random, as in client-go, so that watches do not all end at once.
+            bookmarks: have the server send its resource version about once a minute.
+            send_initial_events: have the present objects sent first, in one consistent state, with
+                a bookmark at its end (Kubernetes 1.32 on; others answer 422).
+            silence_limit: the seconds without a byte after which the connection counts as dead;
+                default: 90 with bookmarks, but never more than 5 s after ``timeout``.
+            stop: closes the stream when set, and raises :class:`RequestStopped` while it opens.
+
+        Raises:
+            Expired: the resource version is too old: list anew.
+        """
+        if timeout is None:
+            timeout = random.uniform(300.0, 600.0)
+        limit = silence_limit_of(timeout, silence_limit, bookmarks=bookmarks)
+        request = _calls.request(
+            kind,
+            "GET",
+            "watch",
+            namespace=namespace,
+            query=query_of(
+                watch=True,
+                labelSelector=selector_text(label_selector),
+                fieldSelector=selector_text(field_selector),
+                resourceVersion=resource_version,
+                resourceVersionMatch="NotOlderThan" if send_initial_events else None,
+                sendInitialEvents=send_initial_events,
+                allowWatchBookmarks=bookmarks,
+                timeoutSeconds=math.ceil(timeout),
+            ),
+            repeatable=True,
+            retry=False,
+        )
+        opened = self._transport.open(request, stop=stop)
+        stream = WatchStream(kind, request, opened, silence_limit=limit)
+        stream.close_when(self._transport.stop)
+        if stop is not None:
+            stream.close_when(stop)
+        return stream

@@ -1,0 +1,118 @@
+"""A client around another one that passes everything on: wrappers change what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Unpack
+
+from appsdk_operator.client._options import (
+    ApplyOptions,
+    DeleteCollectionOptions,
+    DeleteOptions,
+    ListOptions,
+    ListPageOptions,
+    PatchOptions,
+    SubresourceApplyOptions,
+    SubresourceCreateOptions,
+    SubresourceUpdateOptions,
+    WatchOptions,
+    WriteOptions,
+)
+from appsdk_operator.client._patches import Patch
+from appsdk_operator.client._protocols import ClientLike, SubresourceLike
+from appsdk_operator.client._watch import WatchStream
+from appsdk_operator.resource import Kind, ListPage, MutableObject, Object
+
+__all__ = ["ClientWrapper", "SubresourceWrapper"]
+
+_Obj = Object | MutableObject
+
+
+class ClientWrapper:
+    """Passes every verb on to ``inner``; subclass it and override what should differ."""
+
+    def __init__(self, inner: ClientLike) -> None:
+        self.inner = inner
+        """The client that does the work."""
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        """See :meth:`Client.get`."""
+        return self.inner.get(kind, name, namespace=namespace)
+
+    def list(self, kind: Kind, **options: Unpack[ListOptions]) -> Iterator[Object]:
+        """See :meth:`Client.list`."""
+        return self.inner.list(kind, **options)
+
+    def list_page(self, kind: Kind, **options: Unpack[ListPageOptions]) -> ListPage:
+        """See :meth:`Client.list_page`."""
+        return self.inner.list_page(kind, **options)
+
+    def watch(self, kind: Kind, **options: Unpack[WatchOptions]) -> WatchStream:
+        """See :meth:`Client.watch`."""
+        return self.inner.watch(kind, **options)
+
+    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+        """See :meth:`Client.create`."""
+        return self.inner.create(obj, **options)
+
+    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+        """See :meth:`Client.update`."""
+        return self.inner.update(obj, **options)
+
+    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+        """See :meth:`Client.patch`."""
+        return self.inner.patch(kind, name, patch, **options)
+
+    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+        """See :meth:`Client.apply`."""
+        return self.inner.apply(obj, **options)
+
+    def delete(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Object | None:
+        """See :meth:`Client.delete`."""
+        return self.inner.delete(kind, name, **options)
+
+    def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
+        """See :meth:`Client.delete_collection`."""
+        self.inner.delete_collection(kind, **options)
+
+    @property
+    def status(self) -> SubresourceLike:
+        """The client for ``status``, wrapped the same way."""
+        return self.subresource("status")
+
+    def subresource(self, name: str) -> SubresourceLike:
+        """The client for a subresource, wrapped the same way."""
+        return self.inner.subresource(name)
+
+
+class SubresourceWrapper:
+    """Passes every verb on a subresource on to ``inner``."""
+
+    def __init__(self, inner: SubresourceLike) -> None:
+        self.inner = inner
+        """The client that does the work."""
+
+    @property
+    def name(self) -> str:
+        """The subresource, for example ``status``."""
+        return self.inner.name
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        """See :meth:`SubresourceClient.get`."""
+        return self.inner.get(kind, name, namespace=namespace)
+
+    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+        """See :meth:`SubresourceClient.create`."""
+        return self.inner.create(obj, **options)
+
+    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+        """See :meth:`SubresourceClient.update`."""
+        return self.inner.update(obj, **options)
+
+    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+        """See :meth:`SubresourceClient.patch`."""
+        return self.inner.patch(kind, name, patch, **options)
+
+    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+        """See :meth:`SubresourceClient.apply`."""
+        return self.inner.apply(obj, **options)
