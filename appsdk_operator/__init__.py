@@ -1,1 +1,157 @@
-""""""
+"""A kit for writing Kubernetes operators.
+
+Everything a program usually needs is here; each name is documented where it lives. The rooms, from
+the ground up: :mod:`~appsdk_operator.runtime` (clock, stop signal, work queue, metrics),
+:mod:`~appsdk_operator.resource` (what an object is), :mod:`~appsdk_operator.client` (talk to an API
+server), :mod:`~appsdk_operator.cache` (keep a local copy), :mod:`~appsdk_operator.watchers` (react
+to what happens), :mod:`~appsdk_operator.manager` (run it all), and
+:mod:`~appsdk_operator.testing` (an API server to test on).
+
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from appsdk_operator._version import __version__
+
+if TYPE_CHECKING:
+    from appsdk_operator.cache import Cache as Cache
+    from appsdk_operator.cache import Event as Event
+    from appsdk_operator.cache import EventHandler as EventHandler
+    from appsdk_operator.cache import Health as Health
+    from appsdk_operator.cache import Informer as Informer
+    from appsdk_operator.cache import NotCachedError as NotCachedError
+    from appsdk_operator.cache import Overflow as Overflow
+    from appsdk_operator.cache import ResourceAction as ResourceAction
+    from appsdk_operator.cache import drop_managed_fields as drop_managed_fields
+    from appsdk_operator.client import AlreadyExists as AlreadyExists
+    from appsdk_operator.client import ApiError as ApiError
+    from appsdk_operator.client import Client as Client
+    from appsdk_operator.client import ClientConfig as ClientConfig
+    from appsdk_operator.client import ClientError as ClientError
+    from appsdk_operator.client import Conflict as Conflict
+    from appsdk_operator.client import Expired as Expired
+    from appsdk_operator.client import Forbidden as Forbidden
+    from appsdk_operator.client import Invalid as Invalid
+    from appsdk_operator.client import JsonPatch as JsonPatch
+    from appsdk_operator.client import MergePatch as MergePatch
+    from appsdk_operator.client import NotFound as NotFound
+    from appsdk_operator.client import StrategicMergePatch as StrategicMergePatch
+    from appsdk_operator.client import TransportError as TransportError
+    from appsdk_operator.manager import Operator as Operator
+    from appsdk_operator.resource import DecodeError as DecodeError
+    from appsdk_operator.resource import EncodeError as EncodeError
+    from appsdk_operator.resource import FieldSelector as FieldSelector
+    from appsdk_operator.resource import Kind as Kind
+    from appsdk_operator.resource import LabelSelector as LabelSelector
+    from appsdk_operator.resource import MutableObject as MutableObject
+    from appsdk_operator.resource import Object as Object
+    from appsdk_operator.resource import ObjectKey as ObjectKey
+    from appsdk_operator.resource import ReadOnlyError as ReadOnlyError
+    from appsdk_operator.resource import Scope as Scope
+    from appsdk_operator.resource import kinds as kinds
+    from appsdk_operator.runtime import Clock as Clock
+    from appsdk_operator.runtime import ManualClock as ManualClock
+    from appsdk_operator.runtime import Metrics as Metrics
+    from appsdk_operator.runtime import StopSignal as StopSignal
+    from appsdk_operator.runtime import WorkQueue as WorkQueue
+    from appsdk_operator.watchers import ConstantBackoff as ConstantBackoff
+    from appsdk_operator.watchers import ExponentialBackoff as ExponentialBackoff
+    from appsdk_operator.watchers import FinalizerError as FinalizerError
+    from appsdk_operator.watchers import InformerController as InformerController
+    from appsdk_operator.watchers import KubernetesInformer as KubernetesInformer
+    from appsdk_operator.watchers import ListMap as ListMap
+    from appsdk_operator.watchers import OpinionatedWatcher as OpinionatedWatcher
+    from appsdk_operator.watchers import ResourceWatcher as ResourceWatcher
+    from appsdk_operator.watchers import RetryDequeuePolicy as RetryDequeuePolicy
+    from appsdk_operator.watchers import RetryPolicy as RetryPolicy
+    from appsdk_operator.watchers import SimpleWatcher as SimpleWatcher
+    from appsdk_operator.watchers import TenacityRetry as TenacityRetry
+    from appsdk_operator.watchers import WatcherCall as WatcherCall
+    from appsdk_operator.watchers import keep_all_retries as keep_all_retries
+    from appsdk_operator.watchers import never_retry as never_retry
+    from appsdk_operator.watchers import (
+        opinionated_retry_dequeue_policy as opinionated_retry_dequeue_policy,
+    )
+
+_ROOMS = {
+    "cache": (
+        "Cache",
+        "Event",
+        "EventHandler",
+        "Health",
+        "Informer",
+        "NotCachedError",
+        "Overflow",
+        "ResourceAction",
+        "drop_managed_fields",
+    ),
+    "client": (
+        "AlreadyExists",
+        "ApiError",
+        "Client",
+        "ClientConfig",
+        "ClientError",
+        "Conflict",
+        "Expired",
+        "Forbidden",
+        "Invalid",
+        "JsonPatch",
+        "MergePatch",
+        "NotFound",
+        "StrategicMergePatch",
+        "TransportError",
+    ),
+    "manager": ("Operator",),
+    "resource": (
+        "DecodeError",
+        "EncodeError",
+        "FieldSelector",
+        "Kind",
+        "LabelSelector",
+        "MutableObject",
+        "Object",
+        "ObjectKey",
+        "ReadOnlyError",
+        "Scope",
+    ),
+    "runtime": ("Clock", "ManualClock", "Metrics", "StopSignal", "WorkQueue"),
+    "watchers": (
+        "ConstantBackoff",
+        "ExponentialBackoff",
+        "FinalizerError",
+        "InformerController",
+        "KubernetesInformer",
+        "ListMap",
+        "OpinionatedWatcher",
+        "ResourceWatcher",
+        "RetryDequeuePolicy",
+        "RetryPolicy",
+        "SimpleWatcher",
+        "TenacityRetry",
+        "WatcherCall",
+        "keep_all_retries",
+        "never_retry",
+        "opinionated_retry_dequeue_policy",
+    ),
+}
+_HOMES = {name: f"appsdk_operator.{room}" for room, names in _ROOMS.items() for name in names}
+
+__all__ = ["__version__", "kinds", *_HOMES]  # noqa: PLE0604 - strings, all of them
+
+
+def __getattr__(name: str) -> Any:
+    if name == "kinds":
+        return importlib.import_module("appsdk_operator.resource.kinds")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -31,6 +31,9 @@ from appsdk_operator.resource._object import Object as Object
 from appsdk_operator.resource._object import ObjectKey as ObjectKey
 from appsdk_operator.resource._object import OwnerReference as OwnerReference
 from appsdk_operator.resource._object import parse_time as parse_time
+from appsdk_operator.resource._selectors import FieldSelector as FieldSelector
+from appsdk_operator.resource._selectors import LabelSelector as LabelSelector
+from appsdk_operator.resource._selectors import SelectorError as SelectorError
 from appsdk_operator.resource._wire import ListPage as ListPage
 from appsdk_operator.resource._wire import WatchEvent as WatchEvent
 from appsdk_operator.resource._wire import WatchEventType as WatchEventType
@@ -42,7 +45,9 @@ from appsdk_operator.resource._yaml import load_yaml as load_yaml
 __all__ = [
     "DecodeError",
     "EncodeError",
+    "FieldSelector",
     "Kind",
+    "LabelSelector",
     "ListPage",
     "MutableObject",
     "Object",
@@ -50,6 +55,7 @@ __all__ = [
     "OwnerReference",
     "ReadOnlyError",
     "Scope",
+    "SelectorError",
     "WatchEvent",
     "WatchEventType",
     "WrongKindError",

@@ -1,1 +1,5 @@
-""""""
+"""Test operators without a cluster: a Kubernetes API server in the process, on a real socket."""
+
+from appsdk_operator.testing._server import APIServer as APIServer
+
+__all__ = ["APIServer"]

@@ -1,0 +1,397 @@
+"""Informers by kind, shared by everybody who reads or watches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import attrs
+
+from appsdk_operator.cache._delivery import Overflow
+from appsdk_operator.cache._events import BatchHandler, EventHandler
+from appsdk_operator.cache._informer import Health, Informer, Registration, Transform
+from appsdk_operator.cache._reflector import ListWatchClient
+from appsdk_operator.cache._store import IndexFunction
+from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    default_metrics,
+    system_clock,
+)
+
+__all__ = ["Cache", "CacheOptions", "NotCachedError"]
+
+_log = logging.getLogger("appsdk_operator.cache")
+
+# The class below has a method called list.
+Objects: TypeAlias = list[Object]
+Informers: TypeAlias = list[Informer]
+
+
+class NotCachedError(LookupError):
+    """A kind, or a namespace of it, was read that the cache does not hold."""
+
+
+def _no_names(_: object, __: object, value: Sequence[str]) -> None:
+    if isinstance(value, str) or not all(value):
+        raise ValueError(
+            f"namespaces={value!r}: give a list of names, or none at all for all namespaces"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class CacheOptions:
+    """What to keep of one kind."""
+
+    namespaces: Sequence[str] | None = attrs.field(
+        default=None, validator=attrs.validators.optional(_no_names)
+    )
+    """The namespaces to follow; default: those of the cache; empty: all."""
+    label_selector: LabelSelector | str | None = None
+    """Which objects; default: all."""
+    field_selector: FieldSelector | str | None = None
+    """Which objects; default: all."""
+    transform: Transform | None = None
+    """What to make of each object before it is kept; default: the cache's own."""
+    indexes: Mapping[str, IndexFunction] = attrs.field(factory=dict)
+    """Index functions by name."""
+    resync: float = 0.0
+    """Seconds after which handlers are shown every object once more; default 0: never."""
+
+
+class _Kept:
+    """One kind's informers, by namespace, and the handlers that each of them is to have."""
+
+    def __init__(self, kind: Kind, options: CacheOptions) -> None:
+        self.kind = kind
+        self.options = options
+        self.informers: dict[str, tuple[Informer, StopSignal]] = {}
+        self.handlers: list[tuple[EventHandler | BatchHandler, dict[str, Any]]] = []
+        self.registrations: dict[int, list[Registration]] = {}
+
+
+@final
+class Cache:
+    """Local copies of kinds, each with one informer a namespace however many want it.
+
+    Reading a kind that has no informer is an error that says so, unless the cache was made with
+    ``lazy=True``: what a program holds in memory should be written down in it. Typed and untyped
+    kinds are views of one copy. Thread-safe.
+
+    >>> from appsdk_operator.resource import kinds
+    >>> cache = Cache(client=None)  # doctest: +SKIP
+    >>> cache.add(kinds.core.v1.ConfigMap)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        client: ListWatchClient,
+        *,
+        namespaces: Sequence[str] = (),
+        transform: Transform | None = None,
+        lazy: bool = False,
+        sync_timeout: float = 120.0,
+        on_error: Callable[[Exception], None] | None = None,
+        clock: Clock = system_clock,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """A cache without kinds.
+
+        Args:
+            client: lists and watches.
+            namespaces: the namespaces to follow; default: all.
+            transform: what to make of each object before it is kept; default: nothing.
+            lazy: whether a read of an unknown kind adds it, and waits for its first sync.
+            sync_timeout: seconds that a lazy read waits; default 120.
+            on_error: told of every informer's problems; default: they are logged.
+            clock: what it waits on.
+            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+        """
+        _no_names(None, None, namespaces)
+        if sync_timeout <= 0:
+            raise ValueError(f"sync_timeout={sync_timeout}: use more than 0 seconds")
+        self._client = client
+        self._namespaces = tuple(dict.fromkeys(namespaces))
+        self._transform = transform
+        self._is_lazy = lazy
+        self._sync_timeout = sync_timeout
+        self._on_error = on_error
+        self._clock = clock
+        self._metrics = metrics or default_metrics()
+        self._lock = threading.RLock()
+        self._kept: dict[Kind, _Kept] = {}
+        self._threads = ThreadGroup("cache")
+        self._stop: StopSignal | None = None
+        self._has_run = False
+
+    # Which kinds.
+
+    def add(self, kind: Kind, options: CacheOptions | None = None) -> None:
+        """Keep ``kind``; while the cache runs its informers start at once.
+
+        Raises:
+            ValueError: it is kept already, with other options, or namespaces were given for a
+                cluster-scoped kind.
+        """
+        options = options or CacheOptions()
+        if options.namespaces and not kind.is_namespaced:
+            raise ValueError(f"{kind} is cluster-scoped: leave its namespaces out")
+        with self._lock:
+            kept = self._kept.get(kind)
+            if kept is not None:
+                if kept.options != options:
+                    raise ValueError(
+                        f"{kind} is kept already, with other options: remove it first, or add what "
+                        "you need to the first call"
+                    )
+                return
+            kept = self._kept[kind] = _Kept(kind, options)
+            for namespace in self._namespaces_of(kept):
+                self._start(kept, namespace)
+
+    def remove(self, kind: Kind) -> None:
+        """Stop the informers of ``kind`` and forget it; an unknown one: nothing."""
+        with self._lock:
+            kept = self._kept.pop(kind, None)
+            if kept is not None:
+                for _, stop in kept.informers.values():
+                    stop.set()
+
+    def set_namespaces(self, namespaces: Sequence[str]) -> None:
+        """Follow these namespaces from now on; empty: all.
+
+        Objects of namespaces that are not followed any more are gone from reads at once; handlers
+        are not told of their going, because nobody deleted them.
+        """
+        _no_names(None, None, namespaces)
+        with self._lock:
+            self._namespaces = tuple(dict.fromkeys(namespaces))
+            for kept in self._kept.values():
+                wanted = self._namespaces_of(kept)
+                for namespace in [n for n in kept.informers if n not in wanted]:
+                    informer, stop = kept.informers.pop(namespace)
+                    stop.set()
+                    for registrations in kept.registrations.values():
+                        registrations[:] = [r for r in registrations if r.informer is not informer]
+                for namespace in wanted:
+                    if namespace not in kept.informers:
+                        self._start(kept, namespace)
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        """The kinds that are kept."""
+        with self._lock:
+            return list(self._kept)
+
+    def informers(self, kind: Kind) -> Sequence[Informer]:
+        """The informers of ``kind``, one for each namespace that is followed.
+
+        Raises:
+            NotCachedError: ``kind`` is not kept.
+        """
+        with self._lock:
+            return [informer for informer, _ in self._get(kind).informers.values()]
+
+    def add_event_handler(
+        self,
+        kind: Kind,
+        handler: EventHandler | BatchHandler,
+        *,
+        resync: float | None = None,
+        max_pending: int = 10_000,
+        overflow: Overflow = Overflow.COALESCE,
+    ) -> Callable[[], bool]:
+        """Tell ``handler`` of the objects of ``kind``, in namespaces that are added later too.
+
+        See :meth:`Informer.add_event_handler` for the arguments.
+
+        Returns:
+            A function that says whether the handler has handled every object that was there.
+
+        Raises:
+            NotCachedError: ``kind`` is not kept.
+        """
+        options = {"resync": resync, "max_pending": max_pending, "overflow": overflow}
+        with self._lock:
+            kept = self._get(kind)
+            kept.handlers.append((handler, options))
+            registrations = kept.registrations[len(kept.handlers) - 1] = [
+                informer.add_event_handler(handler, **options)  # type: ignore[arg-type]
+                for informer, _ in kept.informers.values()
+            ]
+        return lambda: all(registration.has_synced for registration in registrations)
+
+    # Reading.
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object | None:
+        """The object of that name, None when there is none.
+
+        Raises:
+            NotCachedError: ``kind``, or ``namespace`` of it, is not kept.
+            TimeoutError: a lazy read did not sync in time.
+        """
+        for informer in self._readable(kind, namespace or None):
+            obj = informer.store.get(name, namespace)
+            if obj is not None:
+                return obj.viewed_as(kind)
+        return None
+
+    def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        label_selector: LabelSelector | str | None = None,
+    ) -> Objects:
+        """The objects in ``namespace`` (default: in all that are followed), in no order.
+
+        Raises:
+            NotCachedError: ``kind``, or ``namespace`` of it, is not kept.
+            TimeoutError: a lazy read did not sync in time.
+        """
+        return [
+            obj.viewed_as(kind)
+            for informer in self._readable(kind, namespace)
+            for obj in informer.store.list(namespace=namespace, label_selector=label_selector)
+        ]
+
+    def by_index(self, kind: Kind, index: str, value: str) -> Objects:
+        """The objects that ``index`` has under ``value``.
+
+        Raises:
+            NotCachedError: ``kind`` is not kept.
+            KeyError: there is no such index.
+        """
+        return [
+            obj.viewed_as(kind)
+            for informer in self._readable(kind, None)
+            for obj in informer.store.by_index(index, value)
+        ]
+
+    # How it stands.
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every informer's local copy was complete at least once."""
+        return all(informer.has_synced for informer in self._all())
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        for informer in self._all():
+            left = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
+            if not informer.wait_for_sync(stop, left):
+                return False
+        return True
+
+    def health(self) -> Health:
+        """Whether every informer has synced and follows the server, and if not why."""
+        healths = [informer.health() for informer in self._all()]
+        bad = [health.text for health in healths if not health.is_ready]
+        return Health(not bad, "; ".join(bad) or f"cache: {len(healths)} informers ok")
+
+    # Running.
+
+    def run(self, stop: StopSignal) -> None:
+        """Run the informers until ``stop`` is set.
+
+        Raises:
+            RuntimeError: it was run before.
+        """
+        own = stop.child()
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError("the cache was run before: make a new one")
+            self._has_run = True
+            self._stop = own
+            for kept in self._kept.values():
+                for namespace in list(kept.informers):
+                    self._run(kept, namespace)
+        try:
+            own.wait()
+        finally:
+            own.set()
+            with self._lock:
+                self._stop = None
+            self._threads.join()
+
+    def _start(self, kept: _Kept, namespace: str) -> None:
+        options = kept.options
+        informer = Informer(
+            kept.kind,
+            self._client,
+            namespace=namespace,
+            label_selector=options.label_selector,
+            field_selector=options.field_selector,
+            transform=options.transform or self._transform,
+            indexes=options.indexes,
+            resync=options.resync,
+            on_error=self._on_error,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+        kept.informers[namespace] = (informer, StopSignal(clock=self._clock))
+        for number, (handler, handler_options) in enumerate(kept.handlers):
+            registration = informer.add_event_handler(handler, **handler_options)
+            kept.registrations[number].append(registration)
+        self._run(kept, namespace)
+
+    def _run(self, kept: _Kept, namespace: str) -> None:
+        if self._stop is not None:
+            informer, _ = kept.informers[namespace]
+            own = self._stop.child()
+            kept.informers[namespace] = (informer, own)
+            self._threads.start(f"{kept.kind}/{namespace}", lambda: informer.run(own))
+
+    def _namespaces_of(self, kept: _Kept) -> tuple[str, ...]:
+        if not kept.kind.is_namespaced:
+            return ("",)
+        own = kept.options.namespaces
+        return tuple(self._namespaces if own is None else dict.fromkeys(own)) or ("",)
+
+    def _all(self) -> Informers:
+        with self._lock:
+            return [i for kept in self._kept.values() for i, _ in kept.informers.values()]
+
+    def _get(self, kind: Kind) -> _Kept:
+        kept = self._kept.get(kind)
+        if kept is None:
+            known = ", ".join(sorted(str(k) for k in self._kept)) or "none"
+            raise NotCachedError(
+                f"{kind} has no informer in this cache (it keeps: {known}): call "
+                "cache.add(kind) first, or make the cache with lazy=True"
+            )
+        return kept
+
+    def _readable(self, kind: Kind, namespace: str | None) -> Iterable[Informer]:
+        with self._lock:
+            is_new = kind not in self._kept
+            if is_new and self._is_lazy:
+                self.add(kind)
+            kept = self._get(kind)
+            informers = {name: informer for name, (informer, _) in kept.informers.items()}
+        if is_new:
+            self._wait_for_lazy(informers.values())
+        if namespace is None or "" in informers:
+            return informers.values()
+        if namespace not in informers:
+            raise NotCachedError(
+                f"{kind} is cached in {', '.join(sorted(informers))} only, not in namespace "
+                f"{namespace!r}: add it with set_namespaces, or read through the client"
+            )
+        return (informers[namespace],)
+
+    def _wait_for_lazy(self, informers: Iterable[Informer]) -> None:
+        stop = self._stop
+        for informer in informers:
+            if stop is None or not informer.wait_for_sync(stop, self._sync_timeout):
+                raise TimeoutError(
+                    f"{informer.health().text}; waited {self._sync_timeout:g} s"
+                    if stop is not None
+                    else f"the cache does not run, so {informer.kind} cannot be read: run it first"
+                )

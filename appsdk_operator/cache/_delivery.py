@@ -1,0 +1,396 @@
+"""From informers to handlers: events in order for each object, side by side for different ones."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+import random
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol, final
+
+from appsdk_operator.cache._events import Event, ResourceAction
+from appsdk_operator.cache._pending import PendingEvents
+from appsdk_operator.resource import Object
+from appsdk_operator.runtime import (
+    Clock,
+    Family,
+    Metrics,
+    Sample,
+    StopSignal,
+    ThreadGroup,
+    WorkQueue,
+    system_clock,
+)
+
+__all__ = ["Delivery", "DeliveryKey", "EventSource", "Handle", "Overflow"]
+
+_log = logging.getLogger("appsdk_operator.cache")
+
+_EVENTS = Family(
+    "informer_events_total", "counter", "Events handed over by informers.", ("event_type", "kind")
+)
+_PENDING = Family(
+    "informer_pending_events", "gauge", "Events that wait for a handler.", ("controller",)
+)
+_MERGED = Family(
+    "informer_merged_events_total",
+    "counter",
+    "Events merged into another one of the same object, because too many were waiting.",
+    ("controller",),
+)
+_ACTIONS = tuple(ResourceAction)
+
+
+class Overflow(enum.Enum):
+    """What happens to new events when too many wait for a slow handler."""
+
+    COALESCE = "coalesce"
+    """Merge them, object by object, into the newest state. Nothing waits; intermediate states of an
+    object, and objects that came and went meanwhile, are not seen."""
+    BLOCK = "block"
+    """Make the informer wait. Every event is seen; the local copy falls behind the server, and the
+    server may end a watch that is read too slowly."""
+
+
+class DeliveryKey(NamedTuple):
+    """One object of one source: what never runs twice at once."""
+
+    source: EventSource
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.source.kind} {place}"
+
+
+class Handle(Protocol):
+    """What a :class:`Delivery` calls; must not raise."""
+
+    def __call__(self, key: DeliveryKey, event: Event | None) -> float | None:
+        """Handle ``event``, or what became due meanwhile when it is None.
+
+        Returns:
+            In how many seconds to be called again with None, unless an event comes first; None:
+            not before the next event.
+        """
+        ...
+
+
+@final
+class EventSource:
+    """One informer's way into a :class:`Delivery`; give it to the informer as a handler.
+
+    It is a :class:`BatchHandler` for this package's informers and an :class:`EventHandler` for any
+    other. Thread-safe.
+    """
+
+    def __init__(self, delivery: Delivery, kind: str) -> None:
+        self.kind = kind
+        """The name under which its events are counted and its handlers found."""
+        self._delivery = delivery
+        self.counts = dict.fromkeys(_ACTIONS, 0)
+        self.initial_left = 0
+        self.is_initial_ended = False
+        self.is_removed = False
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every object that was there at the start has been handled."""
+        return self.is_initial_ended and not self.initial_left
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Take over events, in order."""
+        self._delivery.put(self, events)
+
+    def on_initial_list_end(self) -> None:
+        """The objects that were there at the start have all been handed over."""
+        self._delivery.end_initial_list(self)
+
+    def wait_for_room(self) -> None:
+        """Wait, with :attr:`Overflow.BLOCK`, until fewer events wait than allowed."""
+        self._delivery.wait_for_room()
+
+    def resync_every(self, seconds: float, replay: Callable[[], None]) -> None:
+        """Call ``replay`` in a worker each ``seconds``, give or take a tenth."""
+        self._delivery.resync_every(self, seconds, replay)
+
+    def on_add(self, obj: Object, *, is_initial: bool = False) -> None:
+        """As :meth:`EventHandler.on_add`."""
+        self.wait_for_room()
+        self.on_events((Event(ResourceAction.CREATE, obj, None, is_initial),))
+
+    def on_update(self, old: Object, new: Object) -> None:
+        """As :meth:`EventHandler.on_update`."""
+        self.wait_for_room()
+        if old is new:
+            self.on_events((Event(ResourceAction.RESYNC, new),))
+        else:
+            self.on_events((Event(ResourceAction.UPDATE, new, old),))
+
+    def on_delete(self, obj: Object, *, is_final_state_unknown: bool = False) -> None:
+        """As :meth:`EventHandler.on_delete`."""
+        self.wait_for_room()
+        self.on_events((Event(ResourceAction.DELETE, obj, None, False, is_final_state_unknown),))
+
+
+@final
+class Delivery:
+    """Workers that hand events to one function.
+
+    Guarantees:
+        * The events of one object come in order, and never two at once.
+        * With one worker all events come in the order in which they arrived.
+        * What waits is bounded, as the :class:`Overflow` says.
+
+    Thread-safe.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handle: Handle,
+        *,
+        workers: int = 1,
+        max_pending: int = 10_000,
+        overflow: Overflow = Overflow.COALESCE,
+        worker_context: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+        clock: Clock = system_clock,
+        metrics: Metrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Workers that are not running yet.
+
+        Args:
+            name: names threads and labels metrics.
+            handle: what is called with each event.
+            workers: how many threads; default 1.
+            max_pending: how many events may wait before ``overflow`` applies; default 10,000.
+            overflow: what happens then; default: coalesce.
+            worker_context: entered by each worker for as long as it works.
+            clock: what it waits on.
+            metrics: where it publishes; default: nowhere.
+            rng: the source of jitter, for repeatable tests.
+        """
+        if workers < 1:
+            raise ValueError(f"workers={workers}: at least 1 is needed to handle anything")
+        if max_pending < 1:
+            raise ValueError(f"max_pending={max_pending}: use at least 1")
+        self._name = name
+        self._handle = handle
+        self._workers = workers
+        self._max_pending = max_pending
+        self._overflow = overflow
+        self._worker_context = worker_context
+        self._clock = clock
+        self._metrics = metrics
+        self._threads = ThreadGroup(name)
+        self._queue: WorkQueue[DeliveryKey] = WorkQueue(name, clock=clock, metrics=metrics)
+        self._condition = threading.Condition(threading.Lock())
+        bound = max_pending if overflow is Overflow.COALESCE else sys.maxsize
+        self._pending: PendingEvents[DeliveryKey] = PendingEvents(
+            bound, on_dropped=self._on_dropped
+        )
+        self._sources: list[EventSource] = []
+        self._resyncs: dict[DeliveryKey, tuple[float, Callable[[], None]]] = {}
+        self._random = rng or random.Random()
+        self._blocked = 0
+        self._sync_waiters = 0
+        self._is_stopped = False
+        self._retire = metrics.add_source(self._samples) if metrics else lambda: None
+
+    def source(self, kind: str) -> EventSource:
+        """A way in for one informer, its events counted under ``kind``."""
+        source = EventSource(self, kind)
+        with self._condition:
+            self._sources.append(source)
+        return source
+
+    def remove(self, source: EventSource) -> None:
+        """Forget a source and the events of its that wait; what is being handled goes on."""
+        with self._condition:
+            if source in self._sources:
+                self._sources.remove(source)
+            source.is_removed = True
+            self._resyncs.pop(DeliveryKey(source, "", ""), None)
+            self._pending.drop(lambda key: key.source is source)
+            self._condition.notify_all()
+
+    def put(self, source: EventSource, events: Sequence[Event]) -> None:
+        """Queue events; never waits."""
+        tickets = self._queue.tickets(len(events))
+        ready: list[DeliveryKey] = []
+        ready_tickets: list[int] = []
+        with self._condition:
+            if self._is_stopped or source.is_removed:
+                return
+            for ticket, event in zip(tickets, events, strict=True):
+                obj = event.object
+                source.counts[event.action] += 1
+                if event.is_initial:
+                    source.initial_left += 1
+                key = DeliveryKey(source, obj.namespace, obj.name)
+                if self._pending.put(key, ticket, event):
+                    ready.append(key)
+                    ready_tickets.append(ticket)
+        if ready:
+            self._queue.add_all(ready, tickets=ready_tickets)
+
+    def wait_for_room(self) -> None:
+        """Wait, with :attr:`Overflow.BLOCK`, until fewer than ``max_pending`` events wait.
+
+        An informer asks before it hands over what one read brought, and without a lock, so the
+        bound may be passed by that much.
+        """
+        if self._overflow is not Overflow.BLOCK:
+            return
+        with self._condition:
+            while self._pending.count >= self._max_pending and not self._is_stopped:
+                self._blocked += 1
+                try:
+                    self._clock.wait(self._condition)
+                finally:
+                    self._blocked -= 1
+
+    def resync_every(self, source: EventSource, seconds: float, replay: Callable[[], None]) -> None:
+        """Call ``replay`` in a worker each ``seconds``, give or take a tenth, until removed."""
+        key = DeliveryKey(source, "", "")  # no object has an empty name
+        self._resyncs[key] = (seconds, replay)
+        self._queue.add(key, after=self._jittered(seconds))
+
+    def end_initial_list(self, source: EventSource) -> None:
+        """Every initial event of ``source`` was put."""
+        with self._condition:
+            source.is_initial_ended = True
+            self._condition.notify_all()
+
+    def wake(self, key: DeliveryKey) -> None:
+        """Call the handler for ``key`` soon, as if its time had come."""
+        self._queue.add(key)
+
+    def start(self) -> None:
+        """Start the workers."""
+        for number in range(self._workers):
+            self._threads.start(f"worker-{number}", self._work)
+
+    def stop(self) -> None:
+        """Drop what waits and let the workers end after what they do now; twice is harmless."""
+        with self._condition:
+            self._is_stopped = True
+            self._condition.notify_all()
+        self._queue.shut_down()
+        self._retire()
+
+    def join(self, timeout: float | None = None) -> list[str]:
+        """Wait for the workers to end; the names of those that still run."""
+        return self._threads.join(timeout)
+
+    def step(self) -> bool:
+        """Handle one event in the calling thread, for tests; False when there is nothing to do."""
+        item = self._queue.try_get()
+        if item is None:
+            return False
+        with self._worker_context():
+            self._turn(item.key)
+        return True
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until every event has been handled; False after ``timeout`` seconds."""
+        return self._queue.wait_idle(timeout)
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait until every source has synced; False when stopped or after ``timeout`` seconds."""
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        detach = stop.on_set(self._notify)
+        try:
+            with self._condition:
+                self._sync_waiters += 1
+                try:
+                    while not all(source.has_synced for source in self._sources):
+                        left = None if deadline is None else deadline - self._clock.monotonic()
+                        if self._is_stopped or stop.is_set() or (left is not None and left <= 0):
+                            return False
+                        self._clock.wait(self._condition, left)
+                    return True
+                finally:
+                    self._sync_waiters -= 1
+        finally:
+            detach()
+
+    @property
+    def pending(self) -> int:
+        """How many events wait."""
+        return self._pending.count
+
+    def next_due(self) -> float | None:
+        """The monotonic time of the next call with None, for tests that move a clock."""
+        return self._queue.next_due
+
+    def _work(self) -> None:
+        with self._worker_context():
+            while (item := self._queue.get()) is not None:
+                self._turn(item.key)
+
+    def _turn(self, key: DeliveryKey) -> None:
+        if not key.name:
+            self._resync(key)
+            return
+        with self._condition:
+            event = self._pending.take(key)
+            if self._blocked:
+                self._condition.notify_all()
+        delay: float | None = None
+        try:
+            delay = self._handle(key, event)
+        except Exception:
+            _log.exception("handling %s failed outside of the user's code", key)
+        finally:
+            with self._condition:
+                if event is not None and event.is_initial:
+                    key.source.initial_left -= 1
+                    if self._sync_waiters and not key.source.initial_left:
+                        self._condition.notify_all()
+                ticket = self._pending.next_ticket(key)
+            if ticket is not None:
+                self._queue.add(key, ticket=ticket)
+            elif delay is not None:
+                self._queue.add(key, after=delay)
+            self._queue.done(key)
+
+    def _resync(self, key: DeliveryKey) -> None:
+        resync = self._resyncs.get(key)
+        try:
+            if resync is not None:
+                seconds, replay = resync
+                replay()
+                self._queue.add(key, after=self._jittered(seconds))
+        finally:
+            self._queue.done(key)
+
+    def _jittered(self, seconds: float) -> float:
+        # Many informers that were started together should not all resync in the same second.
+        return seconds * self._random.uniform(0.9, 1.1)
+
+    def _on_dropped(self, key: DeliveryKey, event: Event) -> None:
+        if event.is_initial:
+            key.source.initial_left -= 1
+
+    def _notify(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def _samples(self) -> list[Sample]:
+        with self._condition:
+            return [
+                *(
+                    Sample(_EVENTS, (action.value, source.kind), source.counts[action])
+                    for source in self._sources
+                    for action in _ACTIONS
+                ),
+                Sample(_PENDING, (self._name,), self._pending.count),
+                Sample(_MERGED, (self._name,), self._pending.merged_count),
+            ]

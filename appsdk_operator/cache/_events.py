@@ -1,0 +1,88 @@
+"""What an informer tells those who listen."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Protocol, final, runtime_checkable
+
+import msgspec
+
+from appsdk_operator.resource import Object, ObjectKey
+
+__all__ = ["BatchHandler", "Event", "EventHandler", "ResourceAction"]
+
+
+class ResourceAction(enum.Enum):
+    """What happened to an object."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    RESYNC = "RESYNC"
+    """Nothing happened: the local copy is shown again, so that what was missed can be mended."""
+
+
+@final
+class Event(msgspec.Struct, frozen=True, gc=False, eq=False, weakref=False):
+    """Something that happened to one object.
+
+    Frozen and safe to share between threads.
+    """
+
+    action: ResourceAction
+    object: Object
+    """The object now; for a deletion its last known state."""
+    old: Object | None = None
+    """The object before an update; None for every other action."""
+    is_initial: bool = False
+    """Whether the object was there when the handler began to listen."""
+    is_final_state_unknown: bool = False
+    """Whether a deletion was not seen but found out by a list, so that the object may be stale."""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name of the object."""
+        return self.object.key
+
+    def __repr__(self) -> str:
+        extra = " initial" if self.is_initial else ""
+        extra += " final-state-unknown" if self.is_final_state_unknown else ""
+        return f"<{self.action.value} {self.object!r}{extra}>"
+
+
+@runtime_checkable
+class EventHandler(Protocol):
+    """One method for each thing that can happen to an object.
+
+    An informer calls them one at a time, in the order in which things happened, in a thread that
+    belongs to the handler. What they raise is reported and goes no further.
+    """
+
+    def on_add(self, obj: Object, *, is_initial: bool) -> None:
+        """``obj`` appeared, or was there when the handler began to listen (``is_initial``)."""
+        ...
+
+    def on_update(self, old: Object, new: Object) -> None:
+        """The object changed; at a resync ``old is new``."""
+        ...
+
+    def on_delete(self, obj: Object, *, is_final_state_unknown: bool) -> None:
+        """The object is gone; ``obj`` is its last known state."""
+        ...
+
+
+@runtime_checkable
+class BatchHandler(Protocol):
+    """For handlers that queue: gets all events of one read at once, in the informer's own thread.
+
+    It must not block and must not run user code.
+    """
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Take over events, in order."""
+        ...
+
+    def on_initial_list_end(self) -> None:
+        """The objects that were there at the start have all been handed over."""
+        ...

@@ -1,0 +1,496 @@
+"""Keep a local copy of one kind and tell handlers what happens to its objects."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, final
+
+import attrs
+
+from appsdk_operator.cache._delivery import Delivery, DeliveryKey, EventSource, Overflow
+from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
+from appsdk_operator.cache._informer_metrics import InformerMetrics
+from appsdk_operator.cache._reflector import ListWatchClient, Reflector
+from appsdk_operator.cache._store import IndexFunction, Store
+from appsdk_operator.cache._watch_state import (
+    Begin,
+    Changes,
+    Finish,
+    Problem,
+    Step,
+    Upsert,
+    WatchState,
+)
+from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
+
+__all__ = ["Health", "Informer", "Registration", "Transform"]
+
+_log = logging.getLogger("appsdk_operator.cache")
+
+Transform: TypeAlias = Callable[[Object], Object]
+"""Makes of each object what is to be kept, before it reaches the store; must be idempotent."""
+
+ErrorHandler: TypeAlias = Callable[[Exception], None]
+
+_GRACE = 10.0
+
+
+@attrs.frozen
+class Health:
+    """Whether an informer can be relied on, and why not."""
+
+    is_ready: bool
+    text: str
+
+
+@final
+class Registration:
+    """A handler's place at an informer. Thread-safe."""
+
+    def __init__(
+        self,
+        informer: Informer,
+        sink: BatchHandler,
+        own_delivery: Delivery | None,
+        *,
+        remove: Callable[[Registration], None],
+        replay: Callable[[Registration], None],
+    ) -> None:
+        self.informer = informer
+        self._do_remove = remove
+        self._do_replay = replay
+        self.sink = sink
+        self.own_delivery = own_delivery
+        self.is_started = False
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has handled every object that was there when it was added."""
+        synced = getattr(self.sink, "has_synced", None)
+        return self.informer.has_synced if synced is None else bool(synced)
+
+    def remove(self) -> None:
+        """Stop handing events to the handler; twice is harmless."""
+        self._do_remove(self)
+
+    def replay(self) -> None:
+        """Show the handler every object once more, as :attr:`ResourceAction.RESYNC`."""
+        self._do_replay(self)
+
+
+class Informer:
+    """A local copy of the objects of one kind, and those who want to know of changes.
+
+    Guarantees:
+        * The store is updated before handlers run: they never see less than the event in hand.
+        * Handlers see the events of one object in order; a handler added late gets the present
+          objects first, without gap or double.
+        * Objects deleted while nobody watched come as deletions flagged "final state unknown"; an
+          object deleted and made anew comes as a deletion and an addition.
+        * Errors never stop it: they are handed to ``on_error``, counted by cause, kept in
+          :attr:`last_error`, and :meth:`health` says what to do.
+
+    Thread-safe. :meth:`run` blocks; an InformerController or a Manager runs it in a thread.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        client: ListWatchClient,
+        *,
+        namespace: str = "",
+        label_selector: LabelSelector | str | None = None,
+        field_selector: FieldSelector | str | None = None,
+        transform: Transform | None = None,
+        indexes: Mapping[str, IndexFunction] | None = None,
+        resync: float = 0.0,
+        page_size: int = 500,
+        stream_first_sync: bool = True,
+        watch_timeout: tuple[float, float] = (300.0, 600.0),
+        on_error: ErrorHandler | None = None,
+        clock: Clock = system_clock,
+        metrics: Metrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """An informer that does nothing until it is run.
+
+        Args:
+            kind: what to follow.
+            client: lists and watches.
+            namespace: the one to follow; default: all.
+            label_selector: which objects; default: all.
+            field_selector: which objects; default: all.
+            transform: runs before the store, for example
+                :func:`~appsdk_operator.cache.drop_managed_fields`.
+            indexes: functions by index name.
+            resync: seconds after which handlers are shown every object once more, unless they were
+                added with another; default 0: never.
+            page_size: objects a page when listing; default 500, as in client-go; 0: all at once.
+            stream_first_sync: ask for the present objects as a stream where the server can
+                (KEP-3157); default: yes.
+            watch_timeout: bounds in seconds between which the length of each watch is drawn;
+                default 5 to 10 minutes, as in client-go.
+            on_error: told of every problem, in the informer's thread; default: logs a warning.
+            clock: what it waits on.
+            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            rng: the source of jitter, for repeatable tests.
+
+        Raises:
+            ValueError: an option is out of bounds, or a namespace was given for a cluster-scoped
+                kind.
+            SelectorError: a selector cannot be parsed.
+        """
+        if namespace and not kind.is_namespaced:
+            raise ValueError(f"{kind} is cluster-scoped: leave namespace={namespace!r} out")
+        if page_size < 0:
+            raise ValueError(f"page_size={page_size}: use 0 for all at once, or more")
+        low, high = watch_timeout
+        if not 1 <= low <= high:
+            raise ValueError(f"watch_timeout={watch_timeout}: use 1 <= low <= high seconds")
+        self.kind = kind
+        self.namespace = namespace
+        self.resync = _checked_resync(resync)
+        self.label_selector = (
+            LabelSelector.parse(label_selector)
+            if isinstance(label_selector, str)
+            else label_selector
+        )
+        self.field_selector = (
+            FieldSelector.parse(field_selector)
+            if isinstance(field_selector, str)
+            else field_selector
+        )
+        self._store = Store(kind, indexes=indexes)
+        self._client = client
+        self._transform = transform
+        self._on_error = on_error
+        self._clock = clock
+        self._metrics = metrics or default_metrics()
+        self._state = WatchState(
+            page_size=page_size,
+            stream_first_sync=stream_first_sync,
+            watch_timeout=watch_timeout,
+            rng=rng,
+        )
+        # Held while news is applied and handed over, so that a handler that is added meanwhile
+        # gets each object exactly once. Readers of the store do not need it.
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
+        self._registrations: list[Registration] = []
+        self._has_synced = False
+        self._has_run = False
+        self._has_stopped = False
+        self._last_error: Exception | None = None
+        self._failing_since: float | None = None
+        self._numbers = InformerMetrics(self, self._metrics)
+
+    # What it knows.
+
+    @property
+    def store(self) -> Store:
+        """The local copy, for reading; complete once :attr:`has_synced`."""
+        return self._store
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the local copy was complete at least once, all pages included."""
+        return self._has_synced
+
+    @property
+    def last_error(self) -> Exception | None:
+        """The newest problem; None if there was none so far."""
+        return self._last_error
+
+    @property
+    def resource_version(self) -> str:
+        """The server's version that the local copy has reached; ``""`` before the first sync."""
+        return self._state.resource_version
+
+    def health(self) -> Health:
+        """Whether the local copy is complete and follows the server.
+
+        A problem of less than 10 seconds does not count: watches end and are resumed all the time.
+        """
+        since = self._failing_since
+        what = f"informer of {self.kind}" + (f" in {self.namespace}" if self.namespace else "")
+        if self._has_stopped:
+            return Health(False, f"{what}: stopped")
+        if not self._has_synced:
+            cause = f": {self._last_error}" if self._last_error else ""
+            started = "" if self._has_run else " (it was not started)"
+            return Health(False, f"{what}: not synced yet{started}{cause}")
+        if since is not None and (age := self._clock.monotonic() - since) > _GRACE:
+            return Health(
+                False, f"{what}: out of touch with the server for {age:.0f} s: {self._last_error}"
+            )
+        return Health(True, f"{what}: ok, {len(self._store)} objects")
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait until the local copy is complete; False when stopped or after ``timeout`` s."""
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        detach = stop.on_set(self._wake)
+        try:
+            with self._condition:
+                while not self._has_synced:
+                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    if self._has_stopped or stop.is_set() or (left is not None and left <= 0):
+                        return False
+                    self._clock.wait(self._condition, left)
+                return True
+        finally:
+            detach()
+
+    # Who wants to know.
+
+    def add_event_handler(
+        self,
+        handler: EventHandler | BatchHandler,
+        *,
+        resync: float | None = None,
+        max_pending: int = 10_000,
+        overflow: Overflow = Overflow.COALESCE,
+    ) -> Registration:
+        """Tell ``handler`` of every object that is there and of all that happens from now on.
+
+        Args:
+            handler: an :class:`EventHandler`, called in a thread of its own, or a
+                :class:`BatchHandler`, called in the informer's thread, which must not block.
+            resync: seconds, give or take a tenth, after which the handler is shown every object
+                once more, from the local copy; 0: never; default: the informer's own.
+            max_pending: how many events may wait for an EventHandler before ``overflow`` applies;
+                default 10,000.
+            overflow: what happens then; default: coalesce, object by object.
+
+        Raises:
+            TypeError: ``handler`` has neither form.
+            ValueError: ``resync`` is negative.
+            RuntimeError: the informer has stopped.
+        """
+        resync = _checked_resync(self.resync if resync is None else resync)
+        own: Delivery | None = None
+        sink: BatchHandler
+        if isinstance(handler, BatchHandler):
+            sink = handler
+        elif isinstance(handler, EventHandler):
+            own = Delivery(
+                f"informer/{self.kind}",
+                _Calls(handler, self._report),
+                max_pending=max_pending,
+                overflow=overflow,
+                clock=self._clock,
+            )
+            sink = own.source(str(self.kind))
+        else:
+            raise TypeError(
+                f"{type(handler).__name__} handles no events: give it on_add, on_update and "
+                "on_delete, or on_events and on_initial_list_end"
+            )
+        registration = Registration(self, sink, own, remove=self._remove, replay=self._replay)
+        with self._lock:
+            if self._has_stopped:
+                raise RuntimeError(
+                    f"the informer of {self.kind} has stopped: add handlers before, or make a new "
+                    "informer"
+                )
+            self._registrations.append(registration)
+            if self._has_run:
+                self._start(registration)
+            present = self._store.list()
+            if present:
+                sink.on_events([Event(ResourceAction.CREATE, o, None, True) for o in present])
+            if self._has_synced:
+                sink.on_initial_list_end()
+        if resync and isinstance(sink, EventSource):
+            sink.resync_every(resync, registration.replay)
+        return registration
+
+    # Running.
+
+    def run(self, stop: StopSignal) -> None:
+        """Follow the server until ``stop`` is set; returns when its threads have ended.
+
+        Raises:
+            RuntimeError: it was run before; make a new informer.
+        """
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError(
+                    f"the informer of {self.kind} was run before: an informer runs once, make a "
+                    "new one"
+                )
+            self._has_run = True
+            for registration in self._registrations:
+                self._start(registration)
+        self._numbers.publish()
+        # A handler that blocks the informer must not keep it from stopping.
+        detach = stop.on_set(self._stop_deliveries)
+        try:
+            Reflector(
+                self._client,
+                self.kind,
+                namespace=self.namespace,
+                label_selector=str(self.label_selector) if self.label_selector else None,
+                field_selector=str(self.field_selector) if self.field_selector else None,
+                state=self._state,
+                apply=self._apply,
+                clock=self._clock,
+            ).run(stop)
+        finally:
+            detach()
+            with self._lock:
+                self._has_stopped = True
+                registrations = list(self._registrations)
+                self._condition.notify_all()
+            self._stop_deliveries()
+            for registration in registrations:
+                if registration.own_delivery is not None:
+                    registration.own_delivery.join()
+            self._numbers.retire()
+
+    def _start(self, registration: Registration) -> None:
+        if registration.own_delivery is not None and not registration.is_started:
+            registration.is_started = True
+            registration.own_delivery.start()
+
+    def _stop_deliveries(self) -> None:
+        # Without the lock: the informer's thread may hold it while it waits for room.
+        for registration in list(self._registrations):
+            if registration.own_delivery is not None:
+                registration.own_delivery.stop()
+
+    def _remove(self, registration: Registration) -> None:
+        own = registration.own_delivery
+        if own is not None:
+            own.stop()
+        with self._lock:
+            if registration in self._registrations:
+                self._registrations.remove(registration)
+        if own is not None:
+            own.join()
+
+    def _replay(self, registration: Registration) -> None:
+        with self._lock:
+            if registration in self._registrations:
+                registration.sink.on_events(
+                    [Event(ResourceAction.RESYNC, obj) for obj in self._store.list()]
+                )
+
+    def _wake(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    # Applying what the watch state machine says, in the informer's thread.
+
+    def _apply(self, steps: Sequence[Step]) -> None:
+        # User code (transforms, error handlers) and waiting come before and after the lock.
+        if self._transform is not None:
+            steps = [self._transformed(step, self._transform) for step in steps]
+        for registration in list(self._registrations):
+            if isinstance(registration.sink, EventSource):
+                registration.sink.wait_for_room()
+        problems = [step for step in steps if isinstance(step, Problem)]
+        with self._lock:
+            for step in steps:
+                if isinstance(step, Changes):
+                    self._hand_over(self._store.change(step.events))
+                elif isinstance(step, Upsert):
+                    is_initial = not self._has_synced
+                    self._hand_over(self._store.upsert(step.objects, is_initial=is_initial))
+                elif isinstance(step, Begin):
+                    self._store.begin_list()
+                elif isinstance(step, Finish):
+                    self._hand_over(self._store.finish_list())
+                    self._finished()
+            if not problems:
+                self._failing_since = None
+            elif self._failing_since is None:
+                self._failing_since = self._clock.monotonic()
+        for problem in problems:
+            self._problem(problem.error)
+
+    def _hand_over(self, events: list[Event]) -> None:
+        if events:
+            for registration in self._registrations:
+                registration.sink.on_events(events)
+
+    def _finished(self) -> None:
+        self._numbers.lists += 1
+        if not self._has_synced:
+            self._has_synced = True
+            for registration in self._registrations:
+                registration.sink.on_initial_list_end()
+            self._condition.notify_all()
+
+    def _transformed(self, step: Step, transform: Transform) -> Step:
+        if isinstance(step, Upsert):
+            return Upsert([self._kept(obj, transform) for obj in step.objects])
+        if isinstance(step, Changes):
+            return Changes(
+                [
+                    e._replace(object=self._kept(e.object, transform))
+                    for e in step.events
+                    if e.object
+                ]
+            )
+        return step
+
+    def _kept(self, obj: Object, transform: Transform) -> Object:
+        try:
+            made = transform(obj)
+            if (made.namespace, made.name, made.uid) != (obj.namespace, obj.name, obj.uid):
+                raise ValueError(
+                    f"the transform made {made!r} of {obj!r}: it must keep namespace, name and uid"
+                )
+        except Exception as error:
+            # Kept as it came: to lose the object would be worse, and nobody would notice.
+            self._problem(error)
+            return obj
+        return made
+
+    def _problem(self, error: Exception) -> None:
+        self._numbers.problem(error)
+        self._last_error = error
+        self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if self._on_error is None:
+            _log.warning("informer of %s: %s", self.kind, error, extra={"kind": str(self.kind)})
+            return
+        try:
+            self._on_error(error)
+        except Exception:
+            _log.exception("on_error of the informer of %s failed", self.kind)
+
+
+class _Calls:
+    """Calls an :class:`EventHandler`; what it raises is reported and goes no further."""
+
+    def __init__(self, handler: EventHandler, report: ErrorHandler) -> None:
+        self._handler = handler
+        self._report = report
+
+    def __call__(self, key: DeliveryKey, event: Event | None) -> None:
+        del key
+        if event is None:
+            return
+        try:
+            if event.action is ResourceAction.CREATE:
+                self._handler.on_add(event.object, is_initial=event.is_initial)
+            elif event.action is ResourceAction.DELETE:
+                self._handler.on_delete(
+                    event.object, is_final_state_unknown=event.is_final_state_unknown
+                )
+            else:
+                self._handler.on_update(event.old or event.object, event.object)
+        except Exception as error:
+            self._report(error)
+
+
+def _checked_resync(resync: float) -> float:
+    if resync < 0:
+        raise ValueError(f"resync={resync}: use 0 for never, or seconds")
+    return resync

@@ -1,0 +1,113 @@
+"""Events that wait for their turn, in order, object by object; bounded by merging."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar, final
+
+from appsdk_operator.cache._events import Event, ResourceAction
+
+__all__ = ["PendingEvents", "merged"]
+
+K = TypeVar("K", bound=Hashable)
+
+_CREATE, _UPDATE, _DELETE, _RESYNC = (
+    ResourceAction.CREATE,
+    ResourceAction.UPDATE,
+    ResourceAction.DELETE,
+    ResourceAction.RESYNC,
+)
+
+
+def merged(before: Event, event: Event) -> Event | None:
+    """Two events in a row as one; None when together they are nothing.
+
+    Only for events of one object (one uid) of which the first was not delivered yet.
+    """
+    if event.action is _RESYNC:
+        return before
+    if event.action is _DELETE:
+        return None if before.action is _CREATE else event
+    if before.action is _CREATE:
+        return Event(_CREATE, event.object, None, before.is_initial)
+    return Event(_UPDATE, event.object, before.old or before.object)
+
+
+@final
+class PendingEvents(Generic[K]):
+    """Events by key, each with its ticket. Not thread-safe.
+
+    While at most ``bound`` events wait, all are kept. Beyond that a new event is merged with the
+    last one of its object, so that memory is bounded by the objects instead of the events.
+    """
+
+    def __init__(self, bound: int, *, on_dropped: Callable[[K, Event], None]) -> None:
+        """Nothing pending.
+
+        Args:
+            bound: how many events may wait before merging begins.
+            on_dropped: told of an event that will never be delivered, because it became part of
+                another one or of nothing.
+        """
+        self._bound = bound
+        self._on_dropped = on_dropped
+        self._by_key: dict[K, deque[tuple[int, Event]]] = {}
+        self.count = 0
+        self.merged_count = 0
+
+    def put(self, key: K, ticket: int, event: Event) -> bool:
+        """Add an event; whether ``key`` has something pending now that it had not before."""
+        waiting = self._by_key.get(key)
+        if waiting is None:
+            self._by_key[key] = deque(((ticket, event),))
+            self.count += 1
+            return True
+        if event.action is _RESYNC:
+            # What waits is as new as the resync.
+            return False
+        if self.count >= self._bound and self._merge(key, waiting, event):
+            return False
+        waiting.append((ticket, event))
+        self.count += 1
+        return False
+
+    def take(self, key: K) -> Event | None:
+        """The oldest event of ``key``, None when nothing is pending."""
+        waiting = self._by_key.get(key)
+        if waiting is None:
+            return None
+        _, event = waiting.popleft()
+        self.count -= 1
+        if not waiting:
+            del self._by_key[key]
+        return event
+
+    def next_ticket(self, key: K) -> int | None:
+        """The ticket of the oldest event of ``key``, None when nothing is pending."""
+        waiting = self._by_key.get(key)
+        return waiting[0][0] if waiting else None
+
+    def drop(self, matches: Callable[[K], bool]) -> None:
+        """Forget the events of the keys that match."""
+        for key in [key for key in self._by_key if matches(key)]:
+            waiting = self._by_key.pop(key)
+            self.count -= len(waiting)
+            for _, event in waiting:
+                self._on_dropped(key, event)
+
+    def _merge(self, key: K, waiting: deque[tuple[int, Event]], event: Event) -> bool:
+        ticket, before = waiting[-1]
+        if before.object.uid != event.object.uid or before.action is _DELETE:
+            return False
+        both = merged(before, event)
+        self.merged_count += 1
+        if both is None:
+            waiting.pop()
+            self.count -= 1
+            self._on_dropped(key, before)
+            if not waiting:
+                del self._by_key[key]
+        else:
+            waiting[-1] = (ticket, both)
+        return True

@@ -1,0 +1,175 @@
+"""The thin shell around the watch state machine: does the requests, feeds back the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Protocol, Self, final
+
+from appsdk_operator.cache._watch_state import List, Problem, Step, Wait, Watch, WatchState
+from appsdk_operator.client import ClientError
+from appsdk_operator.resource import (
+    DecodeError,
+    Kind,
+    ListPage,
+    WatchEvent,
+    WrongKindError,
+    decode_watch_event,
+)
+from appsdk_operator.runtime import Clock, StopSignal
+
+__all__ = ["EventStream", "ListWatchClient", "Reflector"]
+
+
+class EventStream(Protocol):
+    """An open watch: the complete lines of each read, until the stream ends."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+    def __iter__(self) -> Iterator[list[bytes]]: ...
+
+
+class ListWatchClient(Protocol):
+    """What an informer needs of a client."""
+
+    def list_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = ...,
+        label_selector: str | None = ...,
+        field_selector: str | None = ...,
+        limit: int = ...,
+        continue_token: str = ...,
+        retry: bool = ...,
+        stop: StopSignal | None = ...,
+    ) -> ListPage:
+        """One page of a consistent list."""
+        ...
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = ...,
+        label_selector: str | None = ...,
+        field_selector: str | None = ...,
+        resource_version: str = ...,
+        timeout: float = ...,
+        send_initial_events: bool = ...,
+        stop: StopSignal | None = ...,
+    ) -> EventStream:
+        """Open a watch with bookmarks; a set ``stop`` ends it promptly."""
+        ...
+
+
+@final
+class Reflector:
+    """Follows one kind until it is stopped."""
+
+    def __init__(
+        self,
+        client: ListWatchClient,
+        kind: Kind,
+        *,
+        namespace: str,
+        label_selector: str | None,
+        field_selector: str | None,
+        state: WatchState,
+        apply: Callable[[Sequence[Step]], None],
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._state = state
+        self._apply = apply
+        self._clock = clock
+
+    def run(self, stop: StopSignal) -> None:
+        """Follow until ``stop`` is set; errors are steps, never raised."""
+        while not stop.is_set():
+            command = self._state.next()
+            if isinstance(command, Wait):
+                stop.wait(command.seconds)
+            elif isinstance(command, List):
+                self._list(command, stop)
+            else:
+                self._watch(command, stop)
+
+    def _list(self, command: List, stop: StopSignal) -> None:
+        try:
+            page = self._client.list_page(
+                self._kind,
+                namespace=self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                limit=command.limit,
+                continue_token=command.continue_token,
+                retry=False,  # the state machine backs off, and says so
+                stop=stop,
+            )
+        except (ClientError, DecodeError) as error:
+            if not stop.is_set():
+                self._apply(self._state.list_failed(error, self._clock.monotonic()))
+        else:
+            self._apply(self._state.page(page))
+
+    def _watch(self, command: Watch, stop: StopSignal) -> None:
+        state, clock = self._state, self._clock
+        try:
+            stream = self._client.watch(
+                self._kind,
+                namespace=self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                resource_version=command.resource_version,
+                timeout=command.timeout,
+                send_initial_events=command.initial_events,
+                stop=stop,
+            )
+        except ClientError as error:
+            if not stop.is_set():
+                self._apply(state.watch_failed(error, clock.monotonic()))
+            return
+        failure: Exception | None = None
+        with stream:
+            self._apply(state.watch_opened(clock.monotonic()))
+            try:
+                for lines in stream:
+                    self._lines(lines)
+                    if not state.is_watching:
+                        break
+            except ClientError as error:
+                failure = error
+        if not stop.is_set():
+            self._apply(state.watch_ended(clock.monotonic(), failure))
+
+    def _lines(self, lines: Sequence[bytes]) -> None:
+        kind = self._kind
+        events: list[WatchEvent] = []
+        problems: list[Step] = []
+        garbage: DecodeError | None = None
+        for line in lines:
+            try:
+                events.append(decode_watch_event(kind, line))
+            except WrongKindError as error:
+                problems.append(Problem(error, "watch"))
+            except DecodeError as error:
+                garbage = error
+                break
+        now = self._clock.monotonic()
+        steps = self._state.events(events, now) if events else []
+        if garbage is not None and self._state.is_watching:
+            steps += self._state.garbage(garbage, now)
+        self._apply([*steps, *problems] if problems else steps)

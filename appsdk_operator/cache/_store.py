@@ -1,0 +1,343 @@
+"""The local copy of one kind: objects by namespace and name, and indexes over them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias, final
+
+from appsdk_operator.cache._events import Event, ResourceAction
+from appsdk_operator.resource import (
+    Kind,
+    LabelSelector,
+    Object,
+    ObjectKey,
+    WatchEvent,
+    WatchEventType,
+)
+
+__all__ = ["IndexFunction", "Lister", "Store"]
+
+# The classes below have a method called list.
+Objects: TypeAlias = list[Object]
+Events: TypeAlias = list[Event]
+
+_log = logging.getLogger("appsdk_operator.cache")
+
+IndexFunction: TypeAlias = Callable[[Object], Iterable[str]]
+"""The values under which an object is found in an index; a pure function of the object."""
+
+_NOTHING: frozenset[str] = frozenset()
+_CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, ResourceAction.DELETE
+
+
+class Lister(Protocol):
+    """Read access to a local copy. Thread-safe; what it returns is a snapshot."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the objects."""
+        ...
+
+    def get(self, name: str, namespace: str = "") -> Object | None:
+        """The object of that name, None when there is none."""
+        ...
+
+    def list(
+        self,
+        *,
+        namespace: str | None = None,
+        label_selector: LabelSelector | str | None = None,
+    ) -> Objects:
+        """The objects in ``namespace`` (default: in all) that the selector matches, in no order."""
+        ...
+
+    def by_index(self, index: str, value: str) -> Objects:
+        """The objects that ``index`` has under ``value``.
+
+        Raises:
+            KeyError: there is no such index; the text names those that there are.
+        """
+        ...
+
+
+class _Index:
+    __slots__ = ("function", "name", "objects", "values")
+
+    def __init__(self, name: str, function: IndexFunction) -> None:
+        self.name = name
+        self.function = function
+        self.objects: dict[str, dict[ObjectKey, Object]] = {}
+        self.values: dict[ObjectKey, tuple[str, ...]] = {}
+
+    def values_of(self, obj: Object) -> tuple[str, ...]:
+        """User code: called without a lock."""
+        try:
+            return tuple(dict.fromkeys(self.function(obj)))
+        except Exception:
+            # One odd object must not keep the kind from syncing.
+            _log.exception("index %r failed for %r: the object is left out of it", self.name, obj)
+            return ()
+
+    def put(self, obj: Object, values: tuple[str, ...]) -> None:
+        key = obj.key
+        for value in self.values.get(key, ()):
+            if value not in values:
+                self._drop(value, key)
+        for value in values:
+            self.objects.setdefault(value, {})[key] = obj
+        if values:
+            self.values[key] = values
+        else:
+            self.values.pop(key, None)
+
+    def remove(self, key: ObjectKey) -> None:
+        for value in self.values.pop(key, ()):
+            self._drop(value, key)
+
+    def _drop(self, value: str, key: ObjectKey) -> None:
+        objects = self.objects[value]
+        del objects[key]
+        if not objects:
+            del self.objects[value]
+
+
+@final
+class Store:
+    """Objects of one kind, and what changes when the server's news is applied.
+
+    Reading is thread-safe and never waits for user code; writing is the informer's, one thread at
+    a time.
+    """
+
+    def __init__(self, kind: Kind, *, indexes: Mapping[str, IndexFunction] | None = None) -> None:
+        """An empty store with ``indexes`` by name."""
+        self.kind = kind
+        self._lock = threading.Lock()
+        self._namespaces: dict[str, dict[str, Object]] = {}
+        self._count = 0
+        self._bytes = 0
+        self._indexes: dict[str, _Index] = {}
+        # What a running list has named so far. A first list into an empty store needs no such
+        # record, and most lists are that.
+        self._seen: dict[str, set[str]] | None = None
+        self._values: dict[tuple[str, int], tuple[str, ...]] = {}
+        for name, function in (indexes or {}).items():
+            self.add_index(name, function)
+
+    # Reading.
+
+    def get(self, name: str, namespace: str = "") -> Object | None:
+        """The object of that name, None when there is none."""
+        objects = self._namespaces.get(namespace)
+        return None if objects is None else objects.get(name)
+
+    def list(
+        self,
+        *,
+        namespace: str | None = None,
+        label_selector: LabelSelector | str | None = None,
+    ) -> Objects:
+        """The objects in ``namespace`` (default: in all) that the selector matches, in no order."""
+        with self._lock:
+            if namespace is not None:
+                found = list(self._namespaces.get(namespace, {}).values())
+            else:
+                found = [obj for objects in self._namespaces.values() for obj in objects.values()]
+        return _selected(found, label_selector)
+
+    def by_index(self, index: str, value: str) -> Objects:
+        """The objects that ``index`` has under ``value``.
+
+        Raises:
+            KeyError: there is no such index.
+        """
+        with self._lock:
+            return list(self._index(index).objects.get(value, {}).values())
+
+    def index_values(self, index: str) -> Sequence[str]:
+        """The values under which ``index`` has objects."""
+        with self._lock:
+            return list(self._index(index).objects)
+
+    def namespaces(self) -> Sequence[str]:
+        """The namespaces that have objects."""
+        with self._lock:
+            return list(self._namespaces)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(self.list())
+
+    @property
+    def json_bytes(self) -> int:
+        """How many bytes of JSON it holds."""
+        return self._bytes
+
+    def add_index(self, name: str, function: IndexFunction) -> None:
+        """Index the objects that are there and all that come.
+
+        Raises:
+            ValueError: there is an index of that name.
+        """
+        index = _Index(name, function)
+        computed: dict[ObjectKey, tuple[Object, tuple[str, ...]]] = {}
+        while True:
+            # Computed without the lock, so what changed meanwhile has to be computed again.
+            for obj in self.list():
+                known = computed.get(obj.key)
+                if known is None or known[0] is not obj:
+                    computed[obj.key] = (obj, index.values_of(obj))
+            with self._lock:
+                if name in self._indexes:
+                    raise ValueError(
+                        f"{self.kind} has an index {name!r} already: use it, or choose another name"
+                    )
+                present = [obj for space in self._namespaces.values() for obj in space.values()]
+                found = [computed.get(obj.key) for obj in present]
+                if all(f and f[0] is obj for f, obj in zip(found, present, strict=True)):
+                    for known in found:
+                        if known is not None:
+                            index.put(*known)
+                    self._indexes[name] = index
+                    return
+
+    # Writing, by one thread.
+
+    def begin_list(self) -> None:
+        """A complete list begins."""
+        self._seen = {} if self._count else None
+
+    def upsert(self, objects: Sequence[Object], *, is_initial: bool) -> Events:
+        """Objects that a list named; returns what changed."""
+        events: Events = []
+        values = self._index_values(objects) if self._indexes else {}
+        with self._lock:
+            self._values = values
+            for obj in objects:
+                if self._seen is not None:
+                    self._seen.setdefault(obj.namespace, set()).add(obj.name)
+                old = self.get(obj.name, obj.namespace)
+                if old is None:
+                    self._put(obj)
+                    events.append(Event(_CREATE, obj, None, is_initial))
+                elif old.uid != obj.uid:
+                    self._put(obj, old)
+                    events.append(Event(_DELETE, old, None, False, True))
+                    events.append(Event(_CREATE, obj, None, is_initial))
+                elif old.resource_version != obj.resource_version or not obj.resource_version:
+                    self._put(obj, old)
+                    events.append(Event(_UPDATE, obj, old))
+        return events
+
+    def finish_list(self) -> Events:
+        """The list is complete: objects that it did not name are gone; returns their deletions."""
+        seen, self._seen = self._seen, None
+        if seen is None:
+            return []
+        events: Events = []
+        with self._lock:
+            for namespace, objects in list(self._namespaces.items()):
+                named = seen.get(namespace, _NOTHING)
+                for name in [name for name in objects if name not in named]:
+                    obj = objects[name]
+                    self._remove(obj)
+                    events.append(Event(_DELETE, obj, None, False, True))
+        return events
+
+    def change(self, changes: Sequence[WatchEvent]) -> Events:
+        """Changes that a watch brought; returns what they mean, nothing for what is not new."""
+        events: Events = []
+        indexed = [c.object for c in changes if c.object is not None] if self._indexes else ()
+        values = self._index_values(indexed)
+        with self._lock:
+            self._values = values
+            for change in changes:
+                obj = change.object
+                if obj is None:
+                    continue
+                old = self.get(obj.name, obj.namespace)
+                if change.type is WatchEventType.DELETED:
+                    self._deleted(obj, old, events)
+                else:
+                    self._changed(obj, old, events)
+        return events
+
+    def _changed(self, obj: Object, old: Object | None, events: Events) -> None:
+        if self._seen is not None:
+            self._seen.setdefault(obj.namespace, set()).add(obj.name)
+        if old is None:
+            self._put(obj)
+            events.append(Event(_CREATE, obj))
+        elif not _is_newer(old, obj):
+            self._put(obj, old)
+            if old.uid != obj.uid:
+                events.append(Event(_DELETE, old, None, False, True))
+                events.append(Event(_CREATE, obj))
+            elif old.resource_version != obj.resource_version or not obj.resource_version:
+                events.append(Event(_UPDATE, obj, old))
+
+    def _deleted(self, obj: Object, old: Object | None, events: Events) -> None:
+        if self._seen is not None and obj.namespace in self._seen:
+            self._seen[obj.namespace].discard(obj.name)
+        if old is None or _is_newer(old, obj):
+            return
+        self._remove(old)
+        # A deletion tells the final state, unless it is of another object of the same name.
+        if old.uid != obj.uid:
+            events.append(Event(_DELETE, old, None, False, True))
+        else:
+            events.append(Event(_DELETE, obj))
+
+    def _put(self, obj: Object, old: Object | None = None) -> None:
+        objects = self._namespaces.get(obj.namespace)
+        if objects is None:
+            objects = self._namespaces[obj.namespace] = {}
+        objects[obj.name] = obj
+        self._bytes += len(obj.raw)
+        if old is None:
+            self._count += 1
+        else:
+            self._bytes -= len(old.raw)
+        for index in self._indexes.values():
+            known = self._values.get((index.name, id(obj)))
+            # An index that was added this moment was not there when the values were computed.
+            index.put(obj, index.values_of(obj) if known is None else known)
+
+    def _index_values(self, objects: Iterable[Object]) -> dict[tuple[str, int], tuple[str, ...]]:
+        indexes = list(self._indexes.values())
+        return {(i.name, id(obj)): i.values_of(obj) for obj in objects for i in indexes}
+
+    def _remove(self, obj: Object) -> None:
+        objects = self._namespaces[obj.namespace]
+        del objects[obj.name]
+        if not objects:
+            del self._namespaces[obj.namespace]
+        self._count -= 1
+        self._bytes -= len(obj.raw)
+        for index in self._indexes.values():
+            index.remove(obj.key)
+
+    def _index(self, name: str) -> _Index:
+        index = self._indexes.get(name)
+        if index is None:
+            known = ", ".join(sorted(self._indexes)) or "none"
+            raise KeyError(f"{self.kind} has no index {name!r}; it has: {known}")
+        return index
+
+
+def _selected(found: list[Object], selector: LabelSelector | str | None) -> Objects:
+    if selector is None:
+        return found
+    if isinstance(selector, str):
+        selector = LabelSelector.parse(selector)
+    return [obj for obj in found if selector.matches(obj.labels)]
+
+
+def _is_newer(stored: Object, obj: Object) -> bool:
+    """Whether what is stored is newer than ``obj``; unknown where versions are not numbers."""
+    mine, other = stored.resource_version, obj.resource_version
+    return mine.isdigit() and other.isdigit() and int(mine) > int(other)

@@ -1,0 +1,422 @@
+"""How a local copy follows the server: list, watch, resume, recover. A state machine without I/O.
+
+The reflector asks :meth:`WatchState.next` what to request, does it, and feeds what came back; the
+answer is a list of steps to apply to the store. Nothing here reads a socket, a clock or a lock, so
+every path is tested with scripted input.
+
+::
+
+    STREAM --initial events end--> WATCH --410, error event, garbage--> LIST
+      |                              ^  |                                |
+      +--refused, broken, too old----|--+--closed, reset, silent: resume |
+                  v                  |                                   |
+                 LIST ---last page---+-----------------------------------+
+
+The rules are those of client-go's reflector, but for three: lists are consistent and paged, a
+garbage line or a version that goes back leads to a new list, and watches that end at once back off.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Sequence
+from typing import TypeAlias, final
+
+import attrs
+
+from appsdk_operator.client import (
+    ApiError,
+    Gone,
+    TransportError,
+    WatchSilent,
+    error_from_status,
+)
+from appsdk_operator.resource import (
+    DecodeError,
+    ListPage,
+    Object,
+    WatchEvent,
+    WatchEventType,
+)
+
+__all__ = [
+    "Backoff",
+    "Begin",
+    "Changes",
+    "Command",
+    "Finish",
+    "List",
+    "Problem",
+    "Step",
+    "Upsert",
+    "Wait",
+    "Watch",
+    "WatchState",
+]
+
+_SHORT_WATCH = 1.0
+_MAX_SHORT_WATCHES = 5
+
+
+@attrs.frozen
+class List:
+    """Request one page."""
+
+    limit: int
+    continue_token: str
+
+
+@attrs.frozen
+class Watch:
+    """Open a watch."""
+
+    resource_version: str
+    timeout: float
+    """Seconds after which the server is asked to end it."""
+    initial_events: bool
+    """Whether the watch is to begin with the present objects (KEP-3157)."""
+
+
+@attrs.frozen
+class Wait:
+    """Do nothing for a while."""
+
+    seconds: float
+
+
+Command: TypeAlias = List | Watch | Wait
+
+
+@attrs.frozen
+class Begin:
+    """A complete list begins; what was applied since the last :class:`Begin` may be incomplete."""
+
+
+@attrs.frozen
+class Upsert:
+    """These objects exist, as part of a complete list."""
+
+    objects: Sequence[Object]
+
+
+@attrs.frozen
+class Finish:
+    """The complete list ended: what it did not name is gone."""
+
+    resource_version: str
+
+
+@attrs.frozen
+class Changes:
+    """Objects were added, changed or deleted, in this order."""
+
+    events: list[WatchEvent]
+
+
+@attrs.frozen
+class Problem:
+    """Something went wrong; the machine goes on by itself."""
+
+    error: Exception
+    doing: str
+    """``"list"`` or ``"watch"``."""
+
+
+Step: TypeAlias = Begin | Upsert | Finish | Changes | Problem
+
+
+class _Phase(enum.Enum):
+    STREAM = "stream"
+    LIST = "list"
+    WATCH = "watch"
+
+
+@final
+class Backoff:
+    """Delays of ``initial``, twice that, … up to ``maximum`` seconds, each made up to twice as long
+    at random; starts anew after ``reset_after`` seconds without a failure.
+
+    The numbers are client-go's: 0.8 s, 30 s, 120 s.
+    """
+
+    def __init__(
+        self,
+        *,
+        initial: float = 0.8,
+        maximum: float = 30.0,
+        reset_after: float = 120.0,
+        rng: random.Random | None = None,
+    ) -> None:
+        if not 0 < initial <= maximum or reset_after < 0:
+            raise ValueError(
+                f"initial={initial}, maximum={maximum}, reset_after={reset_after}: "
+                "use 0 < initial <= maximum and reset_after >= 0"
+            )
+        self._initial = initial
+        self._maximum = maximum
+        self._reset_after = reset_after
+        self._random = rng or random.Random()
+        self._next = initial
+        self._last_failure: float | None = None
+
+    def delay(self, now: float) -> float:
+        """Seconds to wait after one more failure at ``now``."""
+        if self._last_failure is not None and now - self._last_failure > self._reset_after:
+            self._next = self._initial
+        self._last_failure = now
+        delay = min(self._maximum, self._next * (1.0 + self._random.random()))
+        self._next = min(self._maximum, self._next * 2.0)
+        return delay
+
+
+@final
+class WatchState:
+    """Where the local copy of one kind stands, and what to do next. Not thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        page_size: int = 500,
+        stream_first_sync: bool = True,
+        watch_timeout: tuple[float, float] = (300.0, 600.0),
+        backoff: Backoff | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._page_size = page_size
+        self._watch_timeout = watch_timeout
+        self._random = rng or random.Random()
+        self._backoff = backoff or Backoff(rng=self._random)
+        self._may_stream = stream_first_sync
+        self._phase = _Phase.STREAM if stream_first_sync else _Phase.LIST
+        self._delay = 0.0
+        self.resource_version = ""
+        """Where the next watch begins."""
+        self.is_watching = False
+        """Whether a watch is open and has not failed."""
+        self._continue = ""
+        self._limit = page_size
+        self._restarts = 0
+        self._list_version = ""
+        self._opened_at = 0.0
+        self._got_something = False
+        self._short_watches = 0
+
+    def next(self) -> Command:
+        """What to do now."""
+        if self._delay > 0:
+            delay, self._delay = self._delay, 0.0
+            return Wait(delay)
+        if self._phase is _Phase.LIST:
+            return List(self._limit, self._continue)
+        low, high = self._watch_timeout
+        streaming = self._phase is _Phase.STREAM
+        return Watch(
+            "" if streaming else self.resource_version, self._random.uniform(low, high), streaming
+        )
+
+    # What lists answer.
+
+    def page(self, page: ListPage) -> list[Step]:
+        """A page came."""
+        steps: list[Step] = []
+        if not self._continue:
+            steps.append(Begin())
+            self._list_version = page.resource_version
+        steps.append(Upsert(page.items))
+        self._continue = page.continue_token
+        if not self._continue:
+            self.resource_version = self._list_version
+            self._phase = _Phase.WATCH
+            self._begin_list()
+            steps.append(Finish(self.resource_version))
+        return steps
+
+    def list_failed(self, error: Exception, now: float) -> list[Step]:
+        """A page did not come."""
+        if isinstance(error, Gone) and self._continue:
+            # The snapshot that the token belongs to was compacted away. Once more page by page,
+            # and if the pages take longer than history lasts, all at once.
+            restarts = self._restarts + 1
+            self._begin_list()
+            self._restarts = restarts
+            self._limit = self._page_size if restarts < 2 else 0
+        else:
+            restarts, limit = self._restarts, self._limit
+            self._begin_list()
+            self._restarts, self._limit = restarts, limit
+            self._back_off(error, now)
+        return [Problem(error, "list")]
+
+    # What watches answer.
+
+    def watch_opened(self, now: float) -> list[Step]:
+        """The server accepted the watch."""
+        self.is_watching = True
+        self._opened_at = now
+        self._got_something = False
+        return [Begin()] if self._phase is _Phase.STREAM else []
+
+    def events(self, events: Sequence[WatchEvent], now: float) -> list[Step]:
+        """Events came; once :attr:`is_watching` is False the rest of the stream is not wanted."""
+        self._got_something = True
+        steps: list[Step] = []
+        for event in events:
+            if self._phase is _Phase.STREAM:
+                self._initial_event(event, steps, now)
+            else:
+                self._event(event, steps, now)
+            if not self.is_watching:
+                break
+        return steps
+
+    def garbage(self, error: DecodeError, now: float) -> list[Step]:
+        """A line of the stream could not be read: what it said is lost, so list again."""
+        self._relist(now, delay=True)
+        return [Problem(error, "watch")]
+
+    def watch_ended(self, now: float, error: Exception | None = None) -> list[Step]:
+        """The stream ended: cleanly, or with ``error``."""
+        was_open, self.is_watching = self.is_watching, False
+        if self._phase is _Phase.LIST:
+            return []
+        if self._phase is _Phase.STREAM:
+            # The initial events did not all come; a list needs less of the connection.
+            self._phase = _Phase.LIST
+            self._begin_list()
+            self._back_off(error, now)
+            return [Problem(error or ConnectionResetError("the stream ended early"), "watch")]
+        if error is None:
+            is_short = was_open and not self._got_something and now - self._opened_at < _SHORT_WATCH
+            if not is_short:
+                self._short_watches = 0
+                return []
+            self._short_watches += 1
+            problem = ShortWatchError(
+                f"the server ended {self._short_watches} watches in a row within {_SHORT_WATCH} s "
+                "and without an event: is a proxy in between, or is the server overloaded?"
+            )
+            if self._short_watches >= _MAX_SHORT_WATCHES:
+                self._short_watches = 0
+                self._relist(now, delay=True)
+            else:
+                self._back_off(problem, now)
+            return [Problem(problem, "watch")]
+        if not isinstance(error, WatchSilent):
+            # A silent connection has cost minutes already; resume at once.
+            self._back_off(error, now)
+        return [Problem(error, "watch")]
+
+    def watch_failed(self, error: Exception, now: float) -> list[Step]:
+        """The server did not accept the watch."""
+        self.is_watching = False
+        if self._phase is _Phase.STREAM:
+            self._phase = _Phase.LIST
+            self._begin_list()
+            if isinstance(error, ApiError) and error.status in _CANNOT_STREAM:
+                # An older server: not a problem, it has lists.
+                self._may_stream = False
+                return []
+            self._back_off(error, now)
+        elif isinstance(error, Gone):
+            self._relist(now, delay=True)
+        elif isinstance(error, ApiError) and (
+            error.status == 404 or error.has_cause("ResourceVersionTooLarge")
+        ):
+            # The kind is not served (any more), or the server's history is shorter than ours, as
+            # after a restore: only a list can tell what there is.
+            self._relist(now, delay=True)
+        else:
+            self._back_off(error, now)
+        return [Problem(error, "watch")]
+
+    def _initial_event(self, event: WatchEvent, steps: list[Step], now: float) -> None:
+        if event.type is WatchEventType.BOOKMARK:
+            if event.initial_events_end:
+                self.resource_version = event.resource_version
+                self._phase = _Phase.WATCH
+                steps.append(Finish(self.resource_version))
+            else:
+                # Only a server that does not know streamed lists sends others before that one.
+                self._may_stream = False
+                self._relist(now, delay=False)
+        elif event.type is WatchEventType.ERROR:
+            steps.append(Problem(_error_of(event), "watch"))
+            self._relist(now, delay=True)
+        elif event.object is not None:
+            if event.type is WatchEventType.DELETED:
+                _add_change(steps, event)
+            else:
+                steps.append(Upsert((event.object,)))
+
+    def _event(self, event: WatchEvent, steps: list[Step], now: float) -> None:
+        if event.type is WatchEventType.BOOKMARK:
+            if not _is_older(event.resource_version, self.resource_version):
+                self.resource_version = event.resource_version
+        elif event.type is WatchEventType.ERROR:
+            steps.append(Problem(_error_of(event), "watch"))
+            self._relist(now, delay=True)
+        elif event.object is not None:
+            version = event.object.resource_version
+            if _is_older(version, self.resource_version):
+                steps.append(
+                    Problem(
+                        VersionWentBackError(
+                            f"{event.object!r} came after version {self.resource_version}: the "
+                            "server's history was replaced or replayed; listing again"
+                        ),
+                        "watch",
+                    )
+                )
+                self._relist(now, delay=True)
+            elif version != self.resource_version or not version:
+                self.resource_version = version
+                _add_change(steps, event)
+
+    def _relist(self, now: float, *, delay: bool) -> None:
+        self.is_watching = False
+        self._phase = _Phase.STREAM if self._may_stream else _Phase.LIST
+        self._begin_list()
+        if delay:
+            self._back_off(None, now)
+
+    def _begin_list(self) -> None:
+        self._continue = ""
+        self._limit = self._page_size
+        self._restarts = 0
+        self._list_version = ""
+
+    def _back_off(self, error: Exception | None, now: float) -> None:
+        asked = getattr(error, "retry_after", None) if error is not None else None
+        self._delay = max(self._backoff.delay(now), asked or 0.0)
+
+
+# Invalid options, unknown options, and what proxies make of them.
+_CANNOT_STREAM = frozenset({400, 405, 415, 422, 501})
+
+
+class ShortWatchError(TransportError):
+    """The server ends watches as soon as they are opened."""
+
+
+class VersionWentBackError(Exception):
+    """A watch delivered an object older than what it had delivered before."""
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Whether one resource version is before another; those that are not numbers never are."""
+    if version.isdigit() and than.isdigit():
+        return int(version) < int(than)
+    return False
+
+
+def _add_change(steps: list[Step], event: WatchEvent) -> None:
+    last = steps[-1] if steps else None
+    if isinstance(last, Changes):
+        last.events.append(event)
+    else:
+        steps.append(Changes([event]))
+
+
+def _error_of(event: WatchEvent) -> ApiError:
+    return error_from_status(event.status or {})

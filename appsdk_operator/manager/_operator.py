@@ -1,0 +1,146 @@
+"""Controllers that start, fail and stop together."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Protocol, final, runtime_checkable
+
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+
+__all__ = ["Operator", "OperatorController"]
+
+_log = logging.getLogger("appsdk_operator.manager")
+
+
+@runtime_checkable
+class OperatorController(Protocol):
+    """Anything an :class:`Operator` can run."""
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Block until ``stop`` is set, or until it failed and raises."""
+        ...
+
+
+@final
+class Operator:
+    """Runs controllers side by side.
+
+    The first one that fails stops all others; a stop is not a failure. Thread-safe.
+
+    >>> from appsdk_operator.runtime import StopSignal
+    >>> stop = StopSignal()
+    >>> stop.set()
+    >>> Operator().run(stop)
+    """
+
+    def __init__(self, *, stop_timeout: float = 60.0, clock: Clock = system_clock) -> None:
+        """An operator without controllers.
+
+        Args:
+            stop_timeout: seconds to wait at a stop for controllers to end; default 60.
+            clock: what it waits on.
+        """
+        if stop_timeout < 0:
+            raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
+        self._stop_timeout = stop_timeout
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._controllers: list[OperatorController] = []
+        self._has_run = False
+
+    def add_controller(self, controller: OperatorController) -> None:
+        """Run ``controller`` with the others.
+
+        Raises:
+            TypeError: it has no ``run``.
+            RuntimeError: the operator runs already, and would never start it.
+        """
+        if not isinstance(controller, OperatorController):
+            raise TypeError(f"controller={controller!r} is not a controller: it needs run(stop)")
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError(
+                    "the operator runs already and starts no further controllers: add it before "
+                    "run, or run it in a second operator"
+                )
+            self._controllers.append(controller)
+
+    def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
+        """Run all controllers until ``stop`` is set or one of them fails; waits for all to end.
+
+        Args:
+            stop: ends the run; default: only a signal or a failure does.
+            handle_signals: stop on SIGINT and SIGTERM; a second one ends the process at once.
+                Works in the main thread only.
+
+        Raises:
+            Exception: what a controller raised, after all others have stopped.
+            ExceptionGroup: several controllers failed.
+            TimeoutError: controllers still run ``stop_timeout`` seconds after the stop; as the
+                only error or one of the group.
+            RuntimeError: it was run before.
+        """
+        own = stop.child() if stop is not None else StopSignal(clock=self._clock)
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError("the operator was run before: make a new one")
+            self._has_run = True
+            controllers = list(self._controllers)
+        failures: list[Exception] = []
+        threads = ThreadGroup("operator")
+
+        def run(controller: OperatorController) -> None:
+            try:
+                controller.run(own)
+                if not own.is_set():
+                    _log.warning("controller %r ended although nobody stopped it", controller)
+            except Exception as error:
+                with self._lock:
+                    failures.append(error)
+                _log.error("controller %r failed, the operator stops: %s", controller, error)
+                own.set()
+
+        with _signals(own) if handle_signals else contextlib.nullcontext():
+            try:
+                for number, controller in enumerate(controllers):
+                    name = getattr(controller, "name", type(controller).__name__)
+                    threads.start(f"{number}-{name}", functools.partial(run, controller))
+                own.wait()
+            finally:
+                own.set()
+                running = threads.join(self._stop_timeout)
+        with self._lock:
+            errors = list(failures)
+        if running:
+            errors.append(
+                TimeoutError(
+                    f"still running {self._stop_timeout:g} s after the stop: {', '.join(running)}"
+                )
+            )
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup("controllers failed", errors)
+
+
+@contextlib.contextmanager
+def _signals(stop: StopSignal) -> Iterator[None]:
+    def handle(number: int, _: object) -> None:
+        if stop.is_set():
+            _log.warning("second signal %s: ending at once", signal.Signals(number).name)
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        _log.info("signal %s: stopping", signal.Signals(number).name)
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

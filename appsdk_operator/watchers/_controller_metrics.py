@@ -1,0 +1,120 @@
+"""An InformerController's numbers, read when somebody scrapes.
+
+Names and labels are those of grafana-app-sdk, so that its dashboards work.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import final
+
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.runtime import Family, LocalHistogram, Metrics, Sample
+
+__all__ = ["ControllerMetrics"]
+
+_LABELS = ("event_type", "kind")
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_DURATION = Family(
+    "watcher_process_duration_seconds", "histogram", "Time a watcher took for a call.", _LABELS
+)
+_ERRORS = Family("watcher_errors_total", "counter", "Calls of watchers that failed.", _LABELS)
+_GIVEN_UP = Family(
+    "watcher_given_up_total", "counter", "Failed calls that will not be retried.", _LABELS
+)
+_ONGOING = Family("ongoing_reconcile_processes", "gauge", "Calls that run now.", ("kind",))
+_ENQUEUED = Family("retry_processor_enqueued_total", "counter", "Retries planned.", _LABELS)
+_EXECUTED = Family("retry_processor_executions_total", "counter", "Retries made.", _LABELS)
+_PENDING = Family("retry_processor_pending_total", "gauge", "Retries that wait.", ())
+_WAITED = Family(
+    "retry_processor_queue_wait_duration_seconds",
+    "histogram",
+    "Time from the moment a retry was due to the moment it was made.",
+    _LABELS,
+)
+_ACTIONS = tuple(ResourceAction)
+
+
+class _Series:
+    __slots__ = ("duration", "enqueued", "errors", "executed", "given_up", "waited")
+
+    def __init__(self) -> None:
+        self.duration = LocalHistogram(_BUCKETS)
+        self.waited = LocalHistogram(_BUCKETS)
+        self.errors = self.given_up = self.enqueued = self.executed = 0
+
+
+@final
+class ControllerMetrics:
+    """Counts for one controller. Thread-safe."""
+
+    def __init__(self, metrics: Metrics, pending: Callable[[], int]) -> None:
+        self._metrics = metrics
+        self._pending = pending
+        self._lock = threading.Lock()
+        self._series: dict[str, dict[ResourceAction, _Series]] = {}
+        self._ongoing: dict[str, int] = {}
+        self._retire: Callable[[], None] = lambda: None
+
+    def publish(self) -> None:
+        """Show the numbers from now on."""
+        self._retire = self._metrics.add_source(self._samples)
+
+    def retire(self) -> None:
+        """Keep the totals, end the rest."""
+        self._retire()
+
+    def add_kind(self, kind: str) -> None:
+        """Make every series of ``kind``, at 0."""
+        with self._lock:
+            if kind not in self._series:
+                self._series[kind] = {action: _Series() for action in _ACTIONS}
+                self._ongoing[kind] = 0
+
+    def begin(self, kind: str) -> None:
+        """A call begins."""
+        with self._lock:
+            self._ongoing[kind] += 1
+
+    def end(self, kind: str, action: ResourceAction, seconds: float, *, has_failed: bool) -> None:
+        """A call has ended."""
+        with self._lock:
+            self._ongoing[kind] -= 1
+            series = self._series[kind][action]
+            series.duration.observe(seconds)
+            series.errors += has_failed
+
+    def retry_planned(self, kind: str, action: ResourceAction) -> None:
+        """A failed call will be tried again."""
+        with self._lock:
+            self._series[kind][action].enqueued += 1
+
+    def gave_up(self, kind: str, action: ResourceAction) -> None:
+        """A failed call will not be tried again."""
+        with self._lock:
+            self._series[kind][action].given_up += 1
+
+    def retry_made(self, kind: str, action: ResourceAction, late: float) -> None:
+        """A retry begins, ``late`` seconds after it was due."""
+        with self._lock:
+            series = self._series[kind][action]
+            series.executed += 1
+            series.waited.observe(late)
+
+    def _samples(self) -> list[Sample]:
+        samples = [Sample(_PENDING, (), self._pending())]
+        with self._lock:
+            samples += [Sample(_ONGOING, (kind,), count) for kind, count in self._ongoing.items()]
+            for kind, by_action in self._series.items():
+                for action, series in by_action.items():
+                    labels = (action.value, kind)
+                    samples += (
+                        Sample(_DURATION, labels, series.duration.copy()),
+                        Sample(_ERRORS, labels, series.errors),
+                        Sample(_GIVEN_UP, labels, series.given_up),
+                        Sample(_ENQUEUED, labels, series.enqueued),
+                        Sample(_EXECUTED, labels, series.executed),
+                        Sample(_WAITED, labels, series.waited.copy()),
+                    )
+        return samples

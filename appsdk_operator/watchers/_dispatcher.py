@@ -1,0 +1,298 @@
+"""Calls watchers for one event after another, and again for what failed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, final
+
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
+from appsdk_operator.resource import Object
+from appsdk_operator.runtime import Clock, settle
+from appsdk_operator.watchers._calls import Entry, OwedCall, WatcherCall
+from appsdk_operator.watchers._controller_metrics import ControllerMetrics
+from appsdk_operator.watchers._list_map import ListMap
+from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy
+from appsdk_operator.watchers._watcher import ResourceWatcher
+
+__all__ = ["Dispatcher", "ErrorHandler"]
+
+_log = logging.getLogger("appsdk_operator.watchers")
+
+ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
+"""Told of every failed call, before the retry policy is asked."""
+
+_CREATE, _UPDATE, _DELETE, _RESYNC = (
+    ResourceAction.CREATE,
+    ResourceAction.UPDATE,
+    ResourceAction.DELETE,
+    ResourceAction.RESYNC,
+)
+
+
+@final
+class Dispatcher:
+    """The watchers of a controller, and the calls that they are owed.
+
+    :meth:`handle` is never called twice at once for one key; everything else is thread-safe.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        retry_policy: RetryPolicy,
+        dequeue_policy: RetryDequeuePolicy | None,
+        error_handler: ErrorHandler,
+        metrics: ControllerMetrics,
+        clock: Clock,
+    ) -> None:
+        self._name = name
+        self._retry_policy = retry_policy
+        self._dequeue_policy = dequeue_policy
+        self._error_handler = error_handler
+        self._metrics = metrics
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._watchers: ListMap[str, Entry] = ListMap()
+        self._owed: dict[DeliveryKey, list[OwedCall]] = {}
+
+    def add(
+        self,
+        watcher: ResourceWatcher,
+        kind: str,
+        present: Callable[[], Iterable[tuple[EventSource, Object]]],
+    ) -> list[DeliveryKey]:
+        """Add a watcher that is owed a first call for each object that is ``present``.
+
+        Returns:
+            The keys of those objects: their turn has come.
+        """
+        entry = Entry(watcher, kind)
+        self._metrics.add_kind(kind)
+        with self._lock:
+            # An event is handled with the watchers before or after this block, so together with
+            # the objects in the store the new watcher misses none.
+            self._watchers.add_item(kind, entry)
+            return [self._owe_first_call(entry, source, obj) for source, obj in present()]
+
+    def remove(self, watcher: ResourceWatcher | None, kind: str) -> None:
+        """Remove the first entry of ``watcher``, or with None all of ``kind``, and their calls."""
+        entries = self._watchers.items(kind)
+        if watcher is not None:
+            entries = tuple(entry for entry in entries if entry.watcher is watcher)[:1]
+        with self._lock:
+            for entry in entries:
+                entry.is_removed = True
+            self._watchers.remove_items(kind, lambda entry: entry.is_removed)
+            for key, calls in list(self._owed.items()):
+                self._keep_owed(key, [call for call in calls if not call.entry.is_removed])
+
+    def forget(self, source: EventSource) -> None:
+        """Drop what is owed for the objects of ``source``."""
+        with self._lock:
+            for key in [key for key in self._owed if key.source is source]:
+                del self._owed[key]
+
+    def pending_retries(self) -> int:
+        """How many calls wait for their time."""
+        with self._lock:
+            return sum(call.due is not None for calls in self._owed.values() for call in calls)
+
+    def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
+        """Call the watchers for ``event``, then make the calls that are due.
+
+        Returns:
+            Seconds until the next call for this key is due, None when none is owed.
+        """
+        if event is not None:
+            self._deliver(key, event)
+        if key not in self._owed:
+            return None
+        self._pay_due(key)
+        with self._lock:
+            dues = [call.due for call in self._owed.get(key, ()) if call.due is not None]
+        return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
+
+    def _deliver(self, key: DeliveryKey, event: Event) -> None:
+        with self._lock:
+            entries = self._watchers.items(key.source.kind)
+            calls = list(self._owed.get(key, ()))
+            for call in calls:
+                call.learn(event)
+        for entry in entries:
+            if entry.is_removed:
+                continue
+            own = [call for call in calls if call.entry is entry]
+            if event.action is _RESYNC:
+                self._resync(key, event, entry, own)
+            else:
+                self._tell(key, event, entry, own)
+
+    def _tell(self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]) -> None:
+        action, old = event.action, event.old
+        is_untold = False
+        for call in own:
+            if call.is_first:
+                is_untold = call.latest.uid == event.object.uid
+                self._settle_owed(key, call)
+            elif call.due is None or self._is_outdated(call, event):
+                self._settle_owed(key, call)
+        if is_untold:
+            if action is _DELETE:
+                return
+            action, old = _CREATE, None
+        self._call(key, entry, action, event.object, old, attempt=0)
+
+    def _is_outdated(self, call: OwedCall, event: Event) -> bool:
+        """Whether a retry is not to be made, now that ``event`` came."""
+        policy = self._dequeue_policy
+        drop = True
+        if policy is not None:
+            error = call.error or RuntimeError("unknown")
+            try:
+                drop = policy(event.action, event.object, call.action, call.seen, error)
+            except Exception:
+                _log.exception("the retry dequeue policy failed: the retry is dropped")
+        # Whatever the policy says: after a deletion a watcher must not be told that the object
+        # exists.
+        is_gone = event.action is _DELETE and call.latest.uid == event.object.uid
+        return drop or (is_gone and call.action is not _DELETE)
+
+    def _resync(
+        self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]
+    ) -> None:
+        if not own:
+            self._call(key, entry, _RESYNC, event.object, event.object, attempt=0)
+        for call in own:
+            if call.due is None:
+                self._settle_owed(key, call)
+                self._call(key, entry, call.action, call.latest, call.old, attempt=0)
+
+    def _pay_due(self, key: DeliveryKey) -> None:
+        """Make the calls that are due."""
+        with self._lock:
+            calls = list(self._owed.get(key, ()))
+        for call in calls:
+            now = self._clock.monotonic()
+            if call.due is None or call.due > now or call.entry.is_removed:
+                continue
+            if self._settle_owed(key, call):
+                if not call.is_first:
+                    self._metrics.retry_made(key.source.kind, call.action, now - call.due)
+                self._call(
+                    key, call.entry, call.action, call.latest, call.old, attempt=call.attempt
+                )
+
+    def _call(
+        self,
+        key: DeliveryKey,
+        entry: Entry,
+        action: ResourceAction,
+        obj: Object,
+        old: Object | None,
+        *,
+        attempt: int,
+    ) -> None:
+        kind = key.source.kind
+        self._metrics.begin(kind)
+        started = self._clock.monotonic()
+        failure: Exception | None = None
+        try:
+            _invoke(entry.watcher, action, obj, old)
+        except Exception as error:
+            failure = error
+        except BaseException as error:
+            # SystemExit and its like would end the worker without a word.
+            failure = RuntimeError(f"the watcher raised {error!r}")
+            failure.__cause__ = error
+        self._metrics.end(
+            kind, action, self._clock.monotonic() - started, has_failed=failure is not None
+        )
+        if failure is not None:
+            self._failed(key, entry, action, obj, old, attempt, failure)
+
+    def _failed(
+        self,
+        key: DeliveryKey,
+        entry: Entry,
+        action: ResourceAction,
+        obj: Object,
+        old: Object | None,
+        attempt: int,
+        error: Exception,
+    ) -> None:
+        kind = key.source.kind
+        try:
+            self._error_handler(error, WatcherCall(kind, entry.watcher, action, obj, attempt))
+        except Exception:
+            _log.exception("the error handler of controller %s failed", self._name)
+        delay: float | None = None
+        try:
+            delay = self._retry_policy(error, attempt)
+        except Exception:
+            _log.exception("the retry policy of controller %s failed: no retry", self._name)
+        if delay is None:
+            self._metrics.gave_up(kind, action)
+            if action is _DELETE or action is _RESYNC:
+                return  # no resync shows what is gone, and the next resync is a new try anyway
+        else:
+            self._metrics.retry_planned(kind, action)
+        due = None if delay is None else self._clock.monotonic() + max(0.0, delay)
+        call = OwedCall(
+            entry=entry,
+            action=_UPDATE if action is _RESYNC else action,
+            seen=obj,
+            latest=obj,
+            old=old,
+            error=error,
+            attempt=attempt + 1,
+            due=due,
+        )
+        with self._lock:
+            if not entry.is_removed and not key.source.is_removed:
+                self._owed.setdefault(key, []).append(call)
+
+    # What is owed. The lock is held by the callers of the first two.
+
+    def _owe_first_call(self, entry: Entry, source: EventSource, obj: Object) -> DeliveryKey:
+        key = DeliveryKey(source, obj.namespace, obj.name)
+        call = OwedCall(
+            entry=entry,
+            action=_CREATE,
+            seen=obj,
+            latest=obj,
+            old=None,
+            error=None,
+            attempt=0,
+            due=self._clock.monotonic(),
+        )
+        self._owed.setdefault(key, []).append(call)
+        return key
+
+    def _keep_owed(self, key: DeliveryKey, calls: list[OwedCall]) -> None:
+        if calls:
+            self._owed[key] = calls
+        else:
+            self._owed.pop(key, None)
+
+    def _settle_owed(self, key: DeliveryKey, call: OwedCall) -> bool:
+        """Take a call off the list; False when it was taken off meanwhile."""
+        with self._lock:
+            calls = self._owed.get(key, [])
+            if call not in calls:
+                return False
+            self._keep_owed(key, [other for other in calls if other is not call])
+            return True
+
+
+def _invoke(
+    watcher: ResourceWatcher, action: ResourceAction, obj: Object, old: Object | None
+) -> None:
+    if action is _CREATE:
+        settle(watcher.add(obj))
+    elif action is _DELETE:
+        settle(watcher.delete(obj))
+    else:
+        settle(watcher.update(old if old is not None else obj, obj))

@@ -1,0 +1,380 @@
+"""Ties informers to watchers: who is called, in which order, and again when it failed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, Protocol, final, runtime_checkable
+
+from appsdk_operator.cache import (
+    Delivery,
+    EventSource,
+    Health,
+    Informer,
+    Overflow,
+    Registration,
+)
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import (
+    Clock,
+    LoopThread,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    default_metrics,
+    system_clock,
+)
+from appsdk_operator.watchers._calls import WatcherCall
+from appsdk_operator.watchers._controller_metrics import ControllerMetrics
+from appsdk_operator.watchers._dispatcher import Dispatcher, ErrorHandler
+from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
+from appsdk_operator.watchers._watcher import ResourceWatcher
+
+__all__ = ["InformerController", "RunnableInformer"]
+
+_log = logging.getLogger("appsdk_operator.watchers")
+
+
+@runtime_checkable
+class RunnableInformer(Protocol):
+    """What an InformerController needs of an informer; bring your own if you like."""
+
+    def add_event_handler(self, handler: EventSource, /) -> Any:
+        """Tell ``handler`` (``on_add``, ``on_update``, ``on_delete``) what happens."""
+        ...
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Run until ``stop`` is set."""
+        ...
+
+
+class _Informed:
+    """An informer and its way into the controller."""
+
+    def __init__(self, informer: RunnableInformer, kind: str, source: EventSource) -> None:
+        self.informer = informer
+        self.kind = kind
+        self.source = source
+        self.registration: Registration | None = None
+        self.stop: StopSignal | None = None
+
+
+@final
+class InformerController:
+    """Runs informers and calls the watchers of their kinds.
+
+    A kind is a free string that ties informers to watchers: several informers may share one, and
+    each of them triggers all of its watchers.
+
+    Guarantees, whatever the number of workers:
+        * The events of one object come in resourceVersion order, and for one event the watchers
+          run one after another in the order in which they were added.
+        * Nothing runs twice at once for one object: no two events, no event and a retry.
+        * A watcher that fails keeps no other watcher from the event. Its call is tried again when
+          the retry policy says, never before, and with the newest state of the object.
+        * A watcher that is added while the controller runs is told of the present objects first.
+
+    With one worker, events of different objects keep their order too.
+
+    Thread-safe: informers and watchers may be added and removed at any time, also by a watcher.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "informer-controller",
+        workers: int = 1,
+        retry_policy: RetryPolicy | None = None,
+        retry_dequeue_policy: RetryDequeuePolicy | None = None,
+        error_handler: ErrorHandler | None = None,
+        max_pending: int = 10_000,
+        overflow: Overflow = Overflow.COALESCE,
+        stop_timeout: float = 30.0,
+        clock: Clock = system_clock,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """A controller without informers and watchers.
+
+        Args:
+            name: names its threads, and labels logs and metrics.
+            workers: how many objects are handled side by side; default 1, as in grafana-app-sdk.
+            retry_policy: when a failed call is tried again; default: after 5, 10, 20, 40, 80 and
+                160 seconds. What it gives up on is tried again at the next resync.
+            retry_dequeue_policy: whether a new event of an object drops a pending retry; default:
+                it drops all of them.
+            error_handler: told of every failed call; default: logs it.
+            max_pending: how many events may wait before ``overflow`` applies; default 10,000.
+            overflow: what happens then; default: coalesce, object by object.
+            stop_timeout: seconds to wait at a stop for calls that still run; default 30.
+            clock: what it waits on.
+            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+
+        Raises:
+            ValueError: an option is out of bounds.
+        """
+        if not name:
+            raise ValueError("name='': give the controller a name, it labels logs and metrics")
+        if stop_timeout < 0:
+            raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
+        self.name = name
+        self._stop_timeout = stop_timeout
+        self._clock = clock
+        self._loop = LoopThread(name)
+        self._metrics = ControllerMetrics(
+            metrics or default_metrics(), pending=lambda: self.pending_retries
+        )
+        self._dispatcher = Dispatcher(
+            name,
+            retry_policy=retry_policy or default_retry_policy(),
+            dequeue_policy=retry_dequeue_policy,
+            error_handler=error_handler or self._log_error,
+            metrics=self._metrics,
+            clock=clock,
+        )
+        self._delivery = Delivery(
+            name,
+            self._dispatcher.handle,
+            workers=workers,
+            max_pending=max_pending,
+            overflow=overflow,
+            worker_context=self._loop.bound,
+            clock=clock,
+            metrics=metrics or default_metrics(),
+        )
+        self._threads = ThreadGroup(name)
+        self._lock = threading.Lock()
+        self._informed: list[_Informed] = []
+        self._stop: StopSignal | None = None
+        self._has_run = False
+        self._failures: list[Exception] = []
+
+    # Who is tied to whom.
+
+    def add_informer(self, informer: RunnableInformer, kind: str | Kind) -> None:
+        """Call the watchers of ``kind`` for the events of ``informer``; run it with the controller.
+
+        Raises:
+            TypeError: it is not an informer.
+            ValueError: ``kind`` is empty, or the informer was added before.
+        """
+        kind = _checked_kind(kind)
+        if not isinstance(informer, RunnableInformer):
+            raise TypeError(
+                f"informer={informer!r} is not an informer: it needs add_event_handler and run"
+            )
+        source = self._delivery.source(kind)
+        informed = _Informed(informer, kind, source)
+        with self._lock:
+            if any(other.informer is informer for other in self._informed):
+                self._delivery.remove(source)
+                raise ValueError(
+                    f"this informer was added already, under {kind!r} or another kind: an informer "
+                    "runs once; to share its events add watchers to its kind"
+                )
+            self._informed.append(informed)
+            stop = self._stop
+        self._metrics.add_kind(kind)
+        registration = informer.add_event_handler(source)
+        informed.registration = registration if isinstance(registration, Registration) else None
+        if stop is not None:
+            self._run_informer(informed, stop)
+
+    def remove_informer(self, informer: RunnableInformer) -> None:
+        """Stop the informer and forget its events and retries; an unknown one: nothing."""
+        with self._lock:
+            found = next((i for i in self._informed if i.informer is informer), None)
+            if found is None:
+                return
+            self._informed.remove(found)
+        self._delivery.remove(found.source)
+        self._dispatcher.forget(found.source)
+        if found.registration is not None:
+            found.registration.remove()
+        if found.stop is not None:
+            found.stop.set()
+
+    def add_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
+        """Call ``watcher`` after those that were added to ``kind`` before it.
+
+        Raises:
+            TypeError: it is not a watcher.
+            ValueError: ``kind`` is empty.
+        """
+        kind = _checked_kind(kind)
+        if not isinstance(watcher, ResourceWatcher):
+            raise TypeError(
+                f"watcher={watcher!r} is not a watcher: it needs add, update and delete, or make "
+                "one from functions with SimpleWatcher"
+            )
+        for key in self._dispatcher.add(watcher, kind, lambda: self._present(kind)):
+            self._delivery.wake(key)
+
+    def remove_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
+        """Call ``watcher`` no more, also for no retry; an unknown one: nothing.
+
+        The others keep their order and their retries. If it was added several times, the first of
+        them goes.
+        """
+        self._dispatcher.remove(watcher, _checked_kind(kind))
+
+    def remove_all_watchers_for_resource(self, kind: str | Kind) -> None:
+        """Call no watcher of ``kind`` any more, also for no retry."""
+        self._dispatcher.remove(None, _checked_kind(kind))
+
+    def _present(self, kind: str) -> list[tuple[EventSource, Object]]:
+        """The objects that watchers of ``kind`` may have been told of already."""
+        with self._lock:
+            if self._stop is None:
+                return []
+            return [
+                (informed.source, obj)
+                for informed in self._informed
+                if informed.kind == kind and isinstance(informed.informer, Informer)
+                for obj in informed.informer.store.list()
+            ]
+
+    # How it stands.
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every object that was there at the start was handled by every watcher."""
+        with self._lock:
+            return all(informed.source.has_synced for informed in self._informed)
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
+        return self._delivery.wait_for_sync(stop, timeout)
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until no event waits and no call runs; False after ``timeout`` seconds.
+
+        Retries that are not due yet do not count.
+        """
+        return self._delivery.wait_idle(timeout)
+
+    @property
+    def pending_retries(self) -> int:
+        """How many retries wait for their time."""
+        return self._dispatcher.pending_retries()
+
+    @property
+    def pending_events(self) -> int:
+        """How many events wait for their turn."""
+        return self._delivery.pending
+
+    @property
+    def next_retry_at(self) -> float | None:
+        """The monotonic time of the next retry or resync, None when nothing waits."""
+        return self._delivery.next_due()
+
+    def health(self) -> Health:
+        """Whether every informer has synced and follows the server, and if not why."""
+        with self._lock:
+            informers = [i.informer for i in self._informed if isinstance(i.informer, Informer)]
+        healths = [informer.health() for informer in informers]
+        bad = [health.text for health in healths if not health.is_ready]
+        text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
+        return Health(not bad, text)
+
+    # Running.
+
+    def run(self, stop: StopSignal) -> None:
+        """Run the informers and call watchers until ``stop`` is set.
+
+        Returns once every call has ended, at most ``stop_timeout`` seconds after the stop.
+
+        Raises:
+            RuntimeError: it was run before, or calls still run after the time-out.
+            Exception: what an informer raised; the other informers are stopped first.
+            ExceptionGroup: several of these.
+        """
+        own = stop.child()
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError(
+                    f"controller {self.name} was run before: a controller runs once, make a new one"
+                )
+            self._has_run = True
+            self._stop = own
+            informed = list(self._informed)
+        self._metrics.publish()
+        try:
+            self._delivery.start()
+            for one in informed:
+                self._run_informer(one, own)
+            own.wait()
+        finally:
+            own.set()
+            with self._lock:
+                self._stop = None
+            self._delivery.stop()
+            running = self._delivery.join(self._stop_timeout)
+            self._loop.close()
+            running += self._threads.join(self._stop_timeout)
+            self._metrics.retire()
+        if running:
+            self._failures.append(
+                RuntimeError(
+                    f"controller {self.name}: still running {self._stop_timeout} s after the stop: "
+                    f"{', '.join(running)}; a watcher does not return"
+                )
+            )
+        if len(self._failures) == 1:
+            raise self._failures[0]
+        if self._failures:
+            raise ExceptionGroup(f"controller {self.name} failed", self._failures)
+
+    def process_next(self) -> bool:
+        """Handle one event or retry in the calling thread; False when none is ready.
+
+        For tests that decide themselves what happens when, with a ManualClock and without
+        :meth:`run`.
+        """
+        return self._delivery.step()
+
+    def close(self) -> None:
+        """End what :meth:`process_next` may have started; :meth:`run` needs no close."""
+        self._delivery.stop()
+        self._loop.close()
+
+    def _run_informer(self, informed: _Informed, stop: StopSignal) -> None:
+        own = informed.stop = stop.child()
+
+        def run() -> None:
+            try:
+                informed.informer.run(own)
+                if not own.is_set():
+                    raise RuntimeError(
+                        f"the informer of {informed.kind} ended although nobody stopped it"
+                    )
+            except Exception as error:
+                _log.exception("informer of %s failed", informed.kind)
+                with self._lock:
+                    self._failures.append(error)
+                stop.set()
+
+        self._threads.start(f"informer/{informed.kind}", run)
+
+    def _log_error(self, error: Exception, call: WatcherCall) -> None:
+        _log.error(
+            "controller %s: %s failed: %s",
+            self.name,
+            call,
+            error,
+            exc_info=error,
+            extra={
+                "controller": self.name,
+                "kind": call.kind,
+                "namespace": call.object.namespace,
+                "object": call.object.name,
+                "action": call.action.value,
+                "attempt": call.attempt,
+            },
+        )
+
+
+def _checked_kind(kind: str | Kind) -> str:
+    text = str(kind)
+    if not text:
+        raise ValueError("kind='': name the kind that ties informers to watchers")
+    return text

@@ -1,0 +1,132 @@
+"""A thread-safe map of lists, as in grafana-app-sdk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar, final, overload
+
+__all__ = ["ListMap"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+D = TypeVar("D")
+
+
+@final
+class ListMap(Generic[K, V]):
+    """Lists by key, which may be changed while they are being walked.
+
+    Readers get snapshots and never wait. Writers hold a lock only to put a new list in place, never
+    while a ``match`` function runs, so that writers of different keys do not wait for each other's
+    code. Keys whose list becomes empty are forgotten. An absent key is never an error.
+
+    The semantics are those of grafana-app-sdk's ``ListMap``, but for the empty keys, which that
+    keeps.
+
+    >>> watchers = ListMap[str, str]()
+    >>> watchers.add_items("pods", "first", "second")
+    >>> for watcher in watchers.items("pods"):
+    ...     _ = watchers.remove_item("pods", lambda w: w == watcher)
+    >>> len(watchers)
+    0
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # A tuple is never changed, only replaced: whoever holds one has a snapshot.
+        self._lists: dict[K, tuple[V, ...]] = {}
+
+    def add_item(self, key: K, item: V) -> None:
+        """Append one item to the list of ``key``."""
+        self.add_items(key, item)
+
+    def add_items(self, key: K, *items: V) -> None:
+        """Append items to the list of ``key``, in their order and next to each other."""
+        if items:
+            with self._lock:
+                self._lists[key] = (*self._lists.get(key, ()), *items)
+
+    @overload
+    def item_at(self, key: K, index: int) -> V | None: ...
+    @overload
+    def item_at(self, key: K, index: int, default: D) -> V | D: ...
+    def item_at(self, key: K, index: int, default: D | None = None) -> V | D | None:
+        """The item at ``index``, counted from 0; ``default`` when there is none."""
+        items = self._lists.get(key, ())
+        return items[index] if 0 <= index < len(items) else default
+
+    def key_size(self, key: K) -> int:
+        """How many items the list of ``key`` has."""
+        return len(self._lists.get(key, ()))
+
+    def keys(self) -> list[K]:
+        """The keys that have items."""
+        with self._lock:
+            return list(self._lists)
+
+    def items(self, key: K) -> tuple[V, ...]:
+        """The items of ``key`` in order, as they are now."""
+        return self._lists.get(key, ())
+
+    def all_items(self) -> Iterator[tuple[K, int, V]]:
+        """Every item with its key and index, as they are now."""
+        with self._lock:
+            lists = list(self._lists.items())
+        for key, items in lists:
+            for index, item in enumerate(items):
+                yield key, index, item
+
+    def __len__(self) -> int:
+        """How many keys have items."""
+        return len(self._lists)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._lists
+
+    def remove_item(self, key: K, match: Callable[[V], bool]) -> bool:
+        """Remove the first item that matches; whether there was one."""
+        return self.remove_items(key, match, limit=1) == 1
+
+    def remove_items(self, key: K, match: Callable[[V], bool], *, limit: int = 0) -> int:
+        """Remove the items that match, the first ``limit`` of them (below 1: all); how many.
+
+        Items that are added while ``match`` is being asked are not looked at.
+        """
+        matched: list[V] = []
+        for item in self._lists.get(key, ()):
+            if match(item):
+                matched.append(item)
+                if len(matched) == limit:
+                    break
+        if not matched:
+            return 0
+        with self._lock:
+            kept = list(self._lists.get(key, ()))
+            before = len(kept)
+            for item in matched:
+                # By identity: equal items may be different ones.
+                index = next((i for i, candidate in enumerate(kept) if candidate is item), None)
+                if index is not None:
+                    del kept[index]
+            self._replace(key, kept)
+            return before - len(kept)
+
+    def remove_item_at(self, key: K, index: int) -> None:
+        """Remove the item at ``index``; out of range: nothing."""
+        with self._lock:
+            kept = list(self._lists.get(key, ()))
+            if 0 <= index < len(kept):
+                del kept[index]
+                self._replace(key, kept)
+
+    def remove_key(self, key: K) -> None:
+        """Remove the whole list of ``key``."""
+        with self._lock:
+            self._lists.pop(key, None)
+
+    def _replace(self, key: K, items: list[V]) -> None:
+        if items:
+            self._lists[key] = tuple(items)
+        else:
+            self._lists.pop(key, None)

@@ -1,0 +1,264 @@
+"""When a failed call is tried again, and when a new event makes that pointless."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.resource import Object
+
+if TYPE_CHECKING:
+    import tenacity
+
+__all__ = [
+    "ConstantBackoff",
+    "ExponentialBackoff",
+    "RetryDequeuePolicy",
+    "RetryPolicy",
+    "TenacityRetry",
+    "default_retry_policy",
+    "keep_all_retries",
+    "never_retry",
+    "opinionated_retry_dequeue_policy",
+]
+
+
+class RetryPolicy(Protocol):
+    """Decides whether and when a failed call is tried again. Any function of this form is one."""
+
+    def __call__(self, error: Exception, attempt: int, /) -> float | None:
+        """Seconds until the next try, None for no further try.
+
+        Args:
+            error: what the call raised.
+            attempt: 0 after the first failure of an event, 1 after the first retry's, …
+        """
+        ...
+
+
+class RetryDequeuePolicy(Protocol):
+    """Decides whether a new event of an object ends a pending retry for it."""
+
+    def __call__(
+        self,
+        new_action: ResourceAction,
+        new_object: Object,
+        retry_action: ResourceAction,
+        retry_object: Object,
+        retry_error: Exception,
+        /,
+    ) -> bool:
+        """Whether the retry is to be dropped; asked once per retry before the event is delivered.
+
+        Args:
+            new_action: what happened now.
+            new_object: the object now.
+            retry_action: what happened when the call failed.
+            retry_object: the object as the failed call saw it.
+            retry_error: what that call raised last.
+        """
+        ...
+
+
+@final
+class ExponentialBackoff:
+    """Retry with delays that double: ``initial``, ``2*initial``, ``4*initial``, …
+
+    Attempt numbers start at 0, as in grafana-app-sdk, so ``max_attempts=5`` allows six retries.
+
+    >>> policy = ExponentialBackoff(initial=5.0, max_attempts=5)
+    >>> policy(ConnectionError("reset"), 2)  # seconds until the next try
+    20.0
+    >>> policy(ConnectionError("reset"), 6) is None
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        initial: float = 5.0,
+        max_attempts: int = 5,
+        maximum: float | None = None,
+        jitter: float = 0.0,
+        rng: random.Random | None = None,
+    ) -> None:
+        """A policy; the defaults are grafana-app-sdk's.
+
+        Args:
+            initial: the first delay in seconds; default 5.
+            max_attempts: the last attempt number that is retried; default 5.
+            maximum: the longest delay in seconds; default: none.
+            jitter: the share of the delay by which it may be longer, at random, so that objects
+                that failed together do not come back together; default 0.
+            rng: the source of randomness, for repeatable tests.
+
+        Raises:
+            ValueError: a value is out of bounds.
+        """
+        if initial <= 0 or max_attempts < 0 or jitter < 0:
+            raise ValueError(
+                f"initial={initial}, max_attempts={max_attempts}, jitter={jitter}: use "
+                "initial > 0, max_attempts >= 0 and jitter >= 0"
+            )
+        if maximum is not None and maximum < initial:
+            raise ValueError(f"maximum={maximum}: must not be below initial={initial}")
+        self._initial = initial
+        self._max_attempts = max_attempts
+        self._maximum = maximum
+        self._jitter = jitter
+        self._random = rng or random.Random()
+
+    def __call__(self, error: Exception, attempt: int, /) -> float | None:
+        """Seconds until the next try, None once ``attempt`` exceeds the last one."""
+        del error
+        if attempt > self._max_attempts:
+            return None
+        # Attempt numbers have no bound of their own, floats have.
+        delay = self._initial * 2.0 ** min(attempt, 1000)
+        delay *= 1.0 + self._jitter * self._random.random()
+        return delay if self._maximum is None else min(self._maximum, delay)
+
+
+@final
+class ConstantBackoff:
+    """Retry after the same delay each time, for ever or ``max_attempts`` times and once more.
+
+    >>> ConstantBackoff(2.0)(ValueError(), 1000)
+    2.0
+    """
+
+    def __init__(self, delay: float, *, max_attempts: int | None = None) -> None:
+        """A policy.
+
+        Args:
+            delay: seconds.
+            max_attempts: the last attempt number that is retried; default: no limit.
+        """
+        if delay < 0 or (max_attempts is not None and max_attempts < 0):
+            raise ValueError(f"delay={delay}, max_attempts={max_attempts}: neither may be negative")
+        self._delay = delay
+        self._max_attempts = max_attempts
+
+    def __call__(self, error: Exception, attempt: int, /) -> float | None:
+        """Seconds until the next try."""
+        del error
+        if self._max_attempts is not None and attempt > self._max_attempts:
+            return None
+        return self._delay
+
+
+@final
+class TenacityRetry:
+    """Retry as tenacity's ``stop``, ``wait`` and ``retry`` objects say.
+
+    Seconds since the first failure (``stop_after_delay``) are counted as the waits so far, since
+    a policy sees no clock. ``retry`` sees an outcome that failed.
+
+    >>> import tenacity
+    >>> policy = TenacityRetry(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_fixed(2))
+    >>> [policy(ValueError(), attempt) for attempt in range(4)]
+    [2.0, 2.0, None, None]
+    """
+
+    def __init__(
+        self,
+        *,
+        stop: Callable[[tenacity.RetryCallState], bool] | None = None,
+        wait: Callable[[tenacity.RetryCallState], float] | None = None,
+        retry: Callable[[tenacity.RetryCallState], bool] | None = None,
+    ) -> None:
+        """A policy from any of the three.
+
+        Args:
+            stop: when to give up; default: never. ``stop_after_attempt(3)`` means three calls in
+                all, so two retries.
+            wait: how long to wait; default: not at all.
+            retry: which errors are worth a retry; default: all.
+        """
+        self._stop = stop
+        self._wait = wait
+        self._retry = retry
+
+    def __call__(self, error: Exception, attempt: int, /) -> float | None:
+        """Seconds until the next try, None when tenacity would stop or not retry."""
+        waited = 0.0
+        if self._stop is not None:
+            waited = sum(self._delay(self._state(error, n, 0.0)) for n in range(attempt))
+        state = self._state(error, attempt, waited)
+        if self._retry is not None and not self._retry(state):
+            return None
+        delay = self._delay(state)
+        state.upcoming_sleep = delay
+        if self._stop is not None and self._stop(state):
+            return None
+        return delay
+
+    def _delay(self, state: Any) -> float:
+        return float(self._wait(state)) if self._wait is not None else 0.0
+
+    @staticmethod
+    def _state(error: Exception, attempt: int, waited: float) -> Any:
+        import tenacity
+
+        state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+        state.attempt_number = attempt + 1
+        state.set_exception((type(error), error, error.__traceback__))
+        state.start_time = 0.0
+        state.outcome_timestamp = waited
+        state.idle_for = waited
+        return state
+
+
+def never_retry(error: Exception, attempt: int, /) -> None:
+    """A :class:`RetryPolicy` that gives up at once."""
+    del error, attempt
+
+
+def default_retry_policy() -> RetryPolicy:
+    """Six retries after 5, 10, 20, 40, 80 and 160 seconds, as in grafana-app-sdk."""
+    return ExponentialBackoff(initial=5.0, max_attempts=5)
+
+
+def opinionated_retry_dequeue_policy(
+    new_action: ResourceAction,
+    new_object: Object,
+    retry_action: ResourceAction,
+    retry_object: Object,
+    retry_error: Exception,
+    /,
+) -> bool:
+    """A :class:`RetryDequeuePolicy` for watchers that look at the spec only.
+
+    A deletion ends every retry. A retry of another action is kept, and so is one for the same
+    generation, because the new event tells such a watcher nothing new.
+    """
+    del retry_error
+    if new_action is ResourceAction.DELETE:
+        return True
+    if new_action is not retry_action:
+        return False
+    return new_object.generation != retry_object.generation
+
+
+def keep_all_retries(
+    new_action: ResourceAction,
+    new_object: Object,
+    retry_action: ResourceAction,
+    retry_object: Object,
+    retry_error: Exception,
+    /,
+) -> bool:
+    """A :class:`RetryDequeuePolicy` that drops nothing; each retry gets the newest object."""
+    del new_action, new_object, retry_action, retry_object, retry_error
+    return False
+
+
+def _fits(
+    exponential: ExponentialBackoff, constant: ConstantBackoff, adapter: TenacityRetry
+) -> tuple[tuple[RetryPolicy, ...], tuple[RetryDequeuePolicy, ...]]:
+    return (exponential, constant, adapter, never_retry), (
+        opinionated_retry_dequeue_policy,
+        keep_all_retries,
+    )

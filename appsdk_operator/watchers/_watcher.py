@@ -1,0 +1,78 @@
+"""What reacts to an object's life: the protocol, and watchers made from functions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+
+import attrs
+
+from appsdk_operator.resource import Object
+
+__all__ = ["Outcome", "ResourceWatcher", "SimpleWatcher"]
+
+Outcome: TypeAlias = Awaitable[None] | None
+"""What a callback returns: nothing, or when it is ``async def`` something to be awaited."""
+
+ObjectCallback: TypeAlias = Callable[[Object], Any]
+UpdateCallback: TypeAlias = Callable[[Object, Object], Any]
+
+
+@runtime_checkable
+class ResourceWatcher(Protocol):
+    """Reacts to what happens to objects of one kind; to raise is to fail, and leads to a retry.
+
+    Any object with these methods is one; they may be ``async def``.
+    """
+
+    def add(self, obj: Object) -> Outcome:
+        """``obj`` appeared, or was there when this process began to watch."""
+        ...
+
+    def update(self, old: Object, new: Object) -> Outcome:
+        """The object changed; ``old is new`` when it is only shown again (resync)."""
+        ...
+
+    def delete(self, obj: Object) -> Outcome:
+        """The object is gone; ``obj`` is its last known state."""
+        ...
+
+
+def _optional_callable(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and not callable(value):
+        raise TypeError(
+            f"{attribute.alias}={value!r} cannot be called: give a function of the object, or None"
+        )
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SimpleWatcher:
+    """A watcher made from functions; those that are left out do nothing.
+
+    >>> seen = []
+    >>> watcher = SimpleWatcher(add=lambda obj: seen.append(obj.name))
+    """
+
+    _add: ObjectCallback | None = attrs.field(default=None, validator=_optional_callable)
+    _update: UpdateCallback | None = attrs.field(default=None, validator=_optional_callable)
+    _delete: ObjectCallback | None = attrs.field(default=None, validator=_optional_callable)
+
+    def add(self, obj: Object) -> Outcome:
+        """Call the ``add`` function."""
+        outcome: Outcome = None if self._add is None else self._add(obj)
+        return outcome
+
+    def update(self, old: Object, new: Object) -> Outcome:
+        """Call the ``update`` function."""
+        outcome: Outcome = None if self._update is None else self._update(old, new)
+        return outcome
+
+    def delete(self, obj: Object) -> Outcome:
+        """Call the ``delete`` function."""
+        outcome: Outcome = None if self._delete is None else self._delete(obj)
+        return outcome
+
+
+def _fits(watcher: SimpleWatcher) -> ResourceWatcher:
+    return watcher
