@@ -14,6 +14,7 @@ from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
+    Verbatim,
     bad_request,
     invalid,
     unsupported_media_type,
@@ -92,11 +93,15 @@ def decode_object(
         raise bad_request(f"{what}: couldn't get version/kind; json parse error: not an object")
     version = api_version.rpartition("/")[2]
     custom = served.resource.rules.custom
-    for name, default in (("apiVersion", api_version), ("kind", kind)):
+    if not custom and not (obj.get("apiVersion") and obj.get("kind")):
+        obj = {"kind": kind, "apiVersion": api_version} | {
+            name: value
+            for name, value in obj.items()
+            if value or name not in ("kind", "apiVersion")
+        }
+    for name in ("kind", "apiVersion"):
         value = obj.get(name)
-        if not value and not custom:
-            obj[name] = default
-        elif not value or not isinstance(value, str):
+        if not value or not isinstance(value, str):
             label = "Kind" if name == "kind" else name
             raise bad_request(
                 f'{kind} in version "{version}" cannot be handled as a {kind}: '
@@ -142,17 +147,9 @@ def _duplicates(body: bytes) -> list[str]:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A boolean of the query.
-
-    Raises:
-        StatusError: 400, it is something else.
-    """
-    value = query.get(name, "")
-    if value in ("", "0", "false", "False", "f", "F", "FALSE"):
-        return False
-    if value in ("1", "true", "True", "t", "T", "TRUE"):
-        return True
-    raise bad_request(f'strconv.ParseBool: parsing "{value}": invalid syntax')
+    """A boolean of the query: there and neither ``false`` nor ``0``, as the real server has it."""
+    value = query.get(name)
+    return value is not None and value.lower() not in ("false", "0")
 
 
 def number(query: Mapping[str, str], name: str) -> int:
@@ -175,7 +172,8 @@ def _dry_run(query: Mapping[str, str], body: Mapping[str, Any], kind: str) -> bo
     if not values:
         return False
     if values != ["All"]:
-        problem = FieldError.not_supported("dryRun", values[0], ("All",))
+        listed = ", ".join(json.dumps(item) for item in values)
+        problem = FieldError.not_supported("dryRun", Verbatim(f"[]string{{{listed}}}"), ("All",))
         raise invalid(kind, "meta.k8s.io", "", [problem])
     return True
 
@@ -232,9 +230,7 @@ def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
 _ALWAYS: Final = ("metadata.name", "metadata.namespace")
 
 
-def selection(
-    query: Mapping[str, str], served: ServedVersion, namespace: str, name: str = ""
-) -> Selection:
+def selection(query: Mapping[str, str], served: ServedVersion, namespace: str) -> Selection:
     """What a list, a watch or a deletion of many is about.
 
     Raises:
@@ -248,7 +244,10 @@ def selection(
     known = served.resource.rules.fields | served.selectable_fields
     for path in fields.paths:
         if path not in _ALWAYS and path not in known:
-            raise bad_request(f"field label not supported: {path}")
-    if name:
-        fields = FieldSelector.from_mapping({"metadata.name": name})
+            if known or served.resource.rules.custom:
+                raise bad_request(f"field label not supported: {path}")
+            raise bad_request(
+                f'"{path}" is not a known field selector: only "metadata.name", '
+                '"metadata.namespace"'
+            )
     return Selection(namespace, labels, fields)

@@ -183,20 +183,27 @@ def _valid_selector(new: dict[str, Any], old: dict[str, Any] | None) -> list[Fie
     spec = new.get("spec") or {}
     if not spec.get("selector"):
         return [FieldError.required("spec.selector")]
-    if old is not None and (old.get("spec") or {}).get("selector") != spec["selector"]:
-        return [FieldError.invalid("spec.selector", spec["selector"], "field is immutable")]
+    errors: list[FieldError] = []
     wanted = spec["selector"].get("matchLabels") or {}
     template = (spec.get("template") or {}).get("metadata") or {}
     labels = template.get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
-        return [
+        errors.append(
             FieldError.invalid(
                 "spec.template.metadata.labels",
                 labels,
                 "`selector` does not match template `labels`",
             )
-        ]
-    return []
+        )
+    if old is not None and (old.get("spec") or {}).get("selector") != spec["selector"]:
+        errors.append(FieldError.invalid("spec.selector", spec["selector"], "field is immutable"))
+    return errors
+
+
+def _keep_labels(new: dict[str, Any], old: dict[str, Any]) -> None:
+    new["metadata"].pop("labels", None)
+    if "labels" in old["metadata"]:
+        new["metadata"]["labels"] = old["metadata"]["labels"]
 
 
 def _service(obj: dict[str, Any]) -> None:
@@ -259,6 +266,7 @@ _RULES: Final[dict[str, Rules]] = {
         prepare_update=_keep_namespace,
         prepare_delete=_end_namespace,
         returns_deleted=True,
+        protected=frozenset({"default", "kube-public", "kube-system"}),
         fields=frozenset({"status.phase"}),
     ),
     "nodes": Rules(fields=frozenset({"spec.unschedulable"}), prepare_create=_empty_status),
@@ -266,6 +274,7 @@ _RULES: Final[dict[str, Rules]] = {
     "persistentvolumeclaims": Rules(prepare_create=_claim, returns_deleted=True),
     "pods": Rules(
         prepare_create=_pod,
+        graceful=True,
         returns_deleted=True,
         fields=frozenset(
             {
@@ -292,7 +301,7 @@ _RULES: Final[dict[str, Rules]] = {
     "daemonsets.apps": Rules(
         generation=True, prepare_create=_empty_status, validate=_valid_selector
     ),
-    "deployments.apps": _WORKLOAD,
+    "deployments.apps": attrs.evolve(_WORKLOAD, prepare_status=_keep_labels),
     "replicasets.apps": attrs.evolve(_WORKLOAD, fields=frozenset({"status.replicas"})),
     "statefulsets.apps": _WORKLOAD,
     "events.events.k8s.io": Rules(create_on_update=True, prepare_create=_event),

@@ -23,12 +23,6 @@ __all__ = ["CLEANUP", "CRD_RULES", "Definitions"]
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 _GROUP: Final = "apiextensions.k8s.io"
 _CUSTOM: Final = Rules(custom=True, generation=True, unconditional_update=False)
-_AGE: Final = Column(
-    "Age",
-    "date",
-    ".metadata.creationTimestamp",
-    "CreationTimestamp is a timestamp representing the server time when this object was created.",
-)
 
 
 def _prepare_create(obj: dict[str, Any]) -> None:
@@ -342,7 +336,7 @@ def _served(
     served.subresources = version.get("subresources") or {}
     served.schema = version["schema"]["openAPIV3Schema"]
     served.served = bool(version.get("served"))
-    served.columns = tuple(_columns(version)) or (_AGE,)
+    served.columns = tuple(_columns(version))
     served.selectable_fields = frozenset(
         field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
     )

@@ -12,7 +12,7 @@ from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS, apply_strate
 from appsdk_operator.testing._server import _bodies, _lists, _subresources
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._forms import AnyForm
-from appsdk_operator.testing._server._resources import ServedVersion
+from appsdk_operator.testing._server._resources import Catalog, ServedVersion
 from appsdk_operator.testing._server._routes import Route
 from appsdk_operator.testing._server._status import (
     FieldError,
@@ -27,13 +27,17 @@ from appsdk_operator.testing._server._storage import HistoryGoneError, Record
 from appsdk_operator.testing._server._watch import Watch, Wire, error_event
 from appsdk_operator.testing._server._writes import Outcome, Target
 
-__all__ = ["Answer", "Call", "Endpoints"]
+__all__ = ["Answer", "Call", "Endpoints", "NoPageError", "find", "unknown_path"]
 
 _JSON_PATCH: Final = "application/json-patch+json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MAX_OPERATIONS: Final = 10_000
+
+
+class NoPageError(Exception):
+    """404 in plain text: nothing is served at that path."""
 
 
 @attrs.frozen(kw_only=True)
@@ -132,7 +136,7 @@ class Endpoints:
         """
         query, storage = call.query, self._core.storage
         streaming = self._check_watch_options(query)
-        selection = _bodies.selection(query, call.served, call.route.namespace, call.route.name)
+        selection = _bodies.selection(query, call.served, call.route.namespace)
         version = query.get("resourceVersion", "")
         hub = self._core.hub
         if hub is None:
@@ -205,7 +209,7 @@ class Endpoints:
         if call.route.name:
             raise method_not_allowed()
         if call.served.resource.namespaced and not call.route.namespace:
-            raise method_not_allowed()
+            raise _no_such_method(call.served)
         options = _bodies.write_options(call.query, "CreateOptions")
         served = call.served
         obj, warnings = _bodies.decode_object(
@@ -220,6 +224,7 @@ class Endpoints:
         return self._made(call, outcome, warnings)
 
     def _update(self, call: Call) -> Answer:
+        _check_named(call)
         _bodies.check_media_type(call.content_type)
         options = _bodies.write_options(call.query, "UpdateOptions")
         served = call.served
@@ -229,12 +234,14 @@ class Endpoints:
             expected=(served.api_version, served.resource.kind),
             validation=options.field_validation,
         )
+        _check_name_given(obj, call.route.name)
         outcome = self._core.writer.update(
             call.target, lambda _old: obj, options, subresource=call.route.subresource
         )
         return self._made(call, outcome, warnings)
 
     def _patch(self, call: Call) -> Answer:
+        _check_named(call)
         options = _bodies.write_options(call.query, "PatchOptions")
         outcome = self._core.writer.update(
             call.target,
@@ -259,7 +266,7 @@ class Endpoints:
 
     def _delete_collection(self, call: Call) -> Answer:
         if call.served.resource.namespaced and not call.route.namespace:
-            raise method_not_allowed()
+            raise _no_such_method(call.served)
         options = _bodies.delete_options(call.query, call.body)
         selection = _bodies.selection(call.query, call.served, call.route.namespace)
         page = _lists.list_page(self._core.storage, call.served, selection, _lists.ListOptions())
@@ -321,6 +328,25 @@ class Endpoints:
         return Answer(200, call.form.one(call.served, scale))
 
 
+def _check_named(call: Call) -> None:
+    if not call.route.name:
+        raise _no_such_method(call.served)
+
+
+def _check_name_given(obj: dict[str, Any], name: str) -> None:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be "
+            "provided"
+        )
+
+
+def _no_such_method(served: ServedVersion) -> Exception:
+    """What is wrong with a verb on a path that has others."""
+    return NoPageError() if served.resource.rules.custom else method_not_allowed()
+
+
 def patched(call: Call, old: dict[str, Any], *, custom: bool) -> dict[str, Any]:
     """The object with the patch of a request applied.
 
@@ -369,15 +395,28 @@ def patched(call: Call, old: dict[str, Any], *, custom: bool) -> dict[str, Any]:
     return new
 
 
+def unknown_path(catalog: Catalog, path: str) -> Exception:
+    """What to raise for a path that leads nowhere."""
+    parts = path.split("/")
+    return _unknown(catalog, parts[2]) if parts[1] == "apis" and len(parts) > 3 else NoPageError()
+
+
+def _unknown(catalog: Catalog, group: str) -> Exception:
+    if catalog.is_builtin(group):
+        return StatusError(404, "the server could not find the requested resource", details={})
+    return NoPageError()
+
+
 def find(core: Core, route: Route) -> ServedVersion:
     """The resource a route leads to.
 
     Raises:
         StatusError: 404.
+        NoPageError: 404 without a Status, as the real server answers what no group of it owns.
     """
     served = core.catalog.find(route.group, route.version, route.plural)
     if served is None or (route.namespace and not served.resource.namespaced):
-        raise StatusError(404, "the server could not find the requested resource", details={})
+        raise _unknown(core.catalog, route.group)
     if served.resource.namespaced and route.name and not route.namespace:
         raise not_found(route.plural, route.group, route.name)
     return served

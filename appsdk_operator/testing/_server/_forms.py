@@ -47,9 +47,7 @@ class WholeForm:
             "apiVersion": served.api_version,
             "metadata": metadata,
         }
-        if all(record.api_version == served.api_version for record in records):
-            return _list(head, (record.data for record in records))
-        return _list(head, map(served.data, records))
+        return _list(head, map(served.item, records))
 
 
 @final

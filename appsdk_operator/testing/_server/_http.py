@@ -20,7 +20,7 @@ from aiohttp.streams import StreamReader
 
 from appsdk_operator.testing._server import _bodies, _discovery, _endpoints, _openapi
 from appsdk_operator.testing._server._core import Core
-from appsdk_operator.testing._server._endpoints import Call, Endpoints
+from appsdk_operator.testing._server._endpoints import Call, Endpoints, NoPageError
 from appsdk_operator.testing._server._faults import Fault, Faults, LoggedRequest
 from appsdk_operator.testing._server._forms import negotiate
 from appsdk_operator.testing._server._routes import parse_path, verb_of
@@ -66,6 +66,8 @@ class Frontend:
             response = await self._answer(request)
         except StatusError as error:
             response = _failure(error)
+        except NoPageError:
+            response = _no_page()
         except _Cut:
             self._note(request, 0)
             if request.transport is not None:
@@ -150,6 +152,7 @@ class Frontend:
         return response
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+        seconds = _bodies.number(call.query, "timeoutSeconds")
         response = web.StreamResponse(status=200, headers={hdrs.CONTENT_TYPE: _JSON})
         wire = _HttpWire(request, response)
         watch = self._endpoints.watch(call, wire)
@@ -160,7 +163,6 @@ class Frontend:
         if isinstance(watch, bytes):
             await response.write(watch)
         else:
-            seconds = _bodies.number(call.query, "timeoutSeconds")
             timeout = seconds if seconds > 0 else uniform(_WATCH_TIMEOUT, 2 * _WATCH_TIMEOUT)
             timer = asyncio.get_running_loop().call_later(timeout, watch.end)
             try:
@@ -185,15 +187,13 @@ class Frontend:
             self._core.catalog, path, aggregated=aggregated, address=self._settings.address
         )
         if found is None:
-            return web.Response(status=404, text="404 page not found\n")
+            raise _endpoints.unknown_path(self._core.catalog, path)
         kind = _discovery.AGGREGATED if found["kind"] == "APIGroupDiscoveryList" else _JSON
         return _json(found, content_type=kind)
 
     def _openapi(self, path: str) -> web.Response:
         found = _openapi.document(self._core.catalog, path)
-        if found is None:
-            return web.Response(status=404, text="404 page not found\n")
-        return _json(found)
+        return _no_page() if found is None else _json(found)
 
 
 class _Cut(Exception):  # noqa: N818 - no error: a fault rule is being obeyed
@@ -260,6 +260,10 @@ def _json(value: Any, *, status: int = 200, content_type: str = _JSON) -> web.Re
         body=msgspec.json.encode(value),
         headers={hdrs.CONTENT_TYPE: content_type},
     )
+
+
+def _no_page() -> web.Response:
+    return web.Response(status=404, text="404 page not found\n")
 
 
 def _failure(error: StatusError) -> web.Response:

@@ -176,12 +176,15 @@ def parse_version(text: str) -> int:
     """The number in a resourceVersion of a query.
 
     Raises:
-        StatusError: 400, it is none.
+        StatusError: 500 as on the real server, it is none.
     """
     if text.isascii() and text.isdigit() and len(text) <= 20:
         return int(text)
     raise StatusError(
-        400, f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        500,
+        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid '
+        "syntax",
+        reason="",
     )
 
 

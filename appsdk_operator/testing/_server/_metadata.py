@@ -176,13 +176,18 @@ def carry_over(new: dict[str, Any], old: dict[str, Any]) -> None:
             new["deletionGracePeriodSeconds"] = old["deletionGracePeriodSeconds"]
 
 
-def mark_deleting(metadata: dict[str, Any], now: float, grace: int = 0) -> None:
-    """Note that the object's deletion was asked for, and that it counts as a change."""
+def mark_deleting(metadata: dict[str, Any], now: float, grace: int | None = 0) -> None:
+    """Note that the object's deletion was asked for, and that it counts as a change.
+
+    A ``grace`` of None is for kinds that the server itself clears away: they tell no grace period
+    and do not count.
+    """
     if "deletionTimestamp" not in metadata:
-        if metadata.get("generation", 0) > 0:
+        if metadata.get("generation", 0) > 0 and grace is not None:
             metadata["generation"] += 1
-        metadata["deletionTimestamp"] = timestamp(now + grace)
-    metadata["deletionGracePeriodSeconds"] = grace
+        metadata["deletionTimestamp"] = timestamp(now + (grace or 0))
+    if grace is not None:
+        metadata["deletionGracePeriodSeconds"] = grace
 
 
 def validate(metadata: dict[str, Any], style: NameStyle) -> Iterator[FieldError]:

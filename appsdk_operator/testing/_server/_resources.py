@@ -56,6 +56,8 @@ class Rules:
     """Whether a deletion answers with the object instead of a Status."""
     name_style: NameStyle = NameStyle.SUBDOMAIN
     """What names may look like."""
+    protected: frozenset[str] = frozenset()
+    """Names of objects that may not be deleted."""
     fields: frozenset[str] = frozenset()
     """What field selectors may ask for, besides metadata.name and metadata.namespace."""
     prepare_create: Callable[[dict[str, Any]], None] = _nothing
@@ -65,6 +67,10 @@ class Rules:
     prepare_delete: Callable[[dict[str, Any]], bool] = _free_to_go
     """Note on the object that its deletion was asked for; whether that is all for now, because
     the server has something to clear away first."""
+    prepare_status: Callable[[dict[str, Any], dict[str, Any]], None] = _nothing_to_update
+    """Restore what an update of the status may not change, besides all but metadata and status."""
+    graceful: bool = False
+    """Whether somebody may be given time to end what the object stands for."""
     validate: Callable[[dict[str, Any], dict[str, Any] | None], list[FieldError]] = _nothing_wrong
     """What is wrong with the new state; the old is None on create."""
 
@@ -127,10 +133,13 @@ class ServedVersion:
     to_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     selectable_fields: frozenset[str] = frozenset()
     api_version: str = attrs.field(init=False)
+    _prefixes: tuple[bytes, ...] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         group = self.resource.group
         self.api_version = f"{group}/{self.version}" if group else self.version
+        version, kind = f'"apiVersion":"{self.api_version}"', f'"kind":"{self.resource.kind}"'
+        self._prefixes = (f"{{{kind},{version},".encode(), f"{{{version},{kind},".encode())
 
     @property
     def has_status(self) -> bool:
@@ -149,6 +158,25 @@ class ServedVersion:
         if record.api_version == self.api_version:
             return record.data
         return record.data_as(self.api_version, self.read)
+
+    def item(self, record: Record) -> bytes:
+        """The bytes of a stored object within a list.
+
+        The real server tells version and kind of built-in kinds once, for the list, and that of
+        custom resources with each item. A client must cope with both, so both are done here.
+        """
+        data = self.data(record)
+        if self.resource.rules.custom:
+            return data
+        for prefix in self._prefixes:
+            if data.startswith(prefix):
+                return b"{" + data[len(prefix) :]
+        return record.data_as(f"item/{self.api_version}", self._without_type)
+
+    def _without_type(self, obj: dict[str, Any]) -> dict[str, Any]:
+        obj = self.read(obj)
+        del obj["apiVersion"], obj["kind"]
+        return obj
 
 
 @final
@@ -188,6 +216,13 @@ class Catalog:
                 if found is not None and found.served:
                     return found
         return None
+
+    def is_builtin(self, group: str) -> bool:
+        """Whether the server itself brings that group."""
+        return any(
+            resource.group == group and not resource.rules.custom
+            for resource in self._resources.values()
+        )
 
     def of_collection(self, collection: Collection) -> Resource | None:
         """The resource whose objects a collection holds."""

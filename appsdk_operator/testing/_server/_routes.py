@@ -58,9 +58,10 @@ def verb_of(method: str, route: Route, *, watch: bool) -> str:
     """The verb of a request, as RBAC names it; ``""`` for a method without one."""
     match method:
         case "GET" | "HEAD":
-            if watch:
-                return "watch"
-            return "get" if route.name else "list"
+            # With a name there is one object to get, whatever the query says.
+            if route.name:
+                return "get"
+            return "watch" if watch else "list"
         case "POST":
             return "create"
         case "PUT":

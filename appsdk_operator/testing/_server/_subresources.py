@@ -10,9 +10,10 @@ import msgspec
 
 from appsdk_operator.testing._server._resources import Resource, ServedVersion
 from appsdk_operator.testing._server._status import (
-    StatusError,
+    FieldError,
     bad_request,
     internal_error,
+    invalid,
     method_not_allowed,
 )
 from appsdk_operator.testing._server._writes import (
@@ -105,11 +106,10 @@ def scaled(old: dict[str, Any], scale: Any, paths: ScalePaths, name: str) -> dic
         )
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-        raise StatusError(
-            422,
-            f'Scale.autoscaling "{name}" is invalid: spec.replicas: Invalid value: {replicas}: '
-            "must be greater than or equal to 0",
+        problem = FieldError.invalid(
+            "spec.replicas", replicas, "must be greater than or equal to 0"
         )
+        raise invalid("Scale", "autoscaling", name, [problem])
     if metadata.get("resourceVersion"):
         old["metadata"]["resourceVersion"] = metadata["resourceVersion"]
     place = old

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from appsdk_operator.testing._server._resources import Column, ServedVersion
 
-__all__ = ["row", "table"]
+__all__ = ["AGE", "row", "table"]
 
 _NAME: Final = {
     "name": "Name",
@@ -17,11 +17,17 @@ _NAME: Final = {
     "description": "Name must be unique within a namespace.",
     "priority": 0,
 }
-_CREATED_AT: Final = Column("Created At", "date", ".metadata.creationTimestamp")
+AGE: Final = Column(
+    "Age",
+    "date",
+    ".metadata.creationTimestamp",
+    "CreationTimestamp is a timestamp representing the server time when this object was created.",
+)
+"""The column of a kind that names none."""
 
 
 def _columns(served: ServedVersion) -> tuple[Column, ...]:
-    return served.columns or (_CREATED_AT,)
+    return served.columns or (AGE,)
 
 
 def table(
@@ -52,9 +58,7 @@ def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) ->
     cells: list[Any] = [obj["metadata"]["name"]]
     for column in _columns(served):
         value = _at_path(obj, column.path)
-        if column is _CREATED_AT:
-            cells.append(value)
-        elif column.type == "date":
+        if column.type == "date":
             cells.append(_age(value, now))
         else:
             cells.append(_cell(value, column.type))

@@ -108,10 +108,11 @@ class Writer:
         """Store a new object."""
         resource, rules = target.served.resource, target.served.resource.rules
         metadata = self._metadata_of(target, obj)
-        self._check_namespace_open(target)
+        self._check_namespace_open(target, metadata.get("name", ""))
         if resource.terminating:
             raise method_not_allowed(
-                "create not allowed while custom resource definition is terminating"
+                "create not allowed while custom resource definition is terminating",
+                {"group": resource.group, "kind": resource.plural},
             )
         if metadata.get("resourceVersion", "0") not in ("", "0"):
             raise StatusError(
@@ -137,7 +138,7 @@ class Writer:
             self._commit(target, obj)
         return Outcome(obj, 201, warnings)
 
-    def _check_namespace_open(self, target: Target) -> None:
+    def _check_namespace_open(self, target: Target, name: str) -> None:
         resource = target.served.resource
         if not resource.namespaced:
             return
@@ -149,7 +150,7 @@ class Writer:
             raise forbidden(
                 resource.plural,
                 resource.group,
-                target.name,
+                name,
                 f"unable to create new content in namespace {target.namespace} because it is "
                 "being terminated",
                 [
@@ -201,7 +202,9 @@ class Writer:
             _restore(new, old, "status")
         _metadata.carry_over(metadata, old["metadata"])
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if not subresource:
+        if subresource == "status":
+            rules.prepare_status(new, old)
+        elif not subresource:
             rules.prepare_update(new, old)
         if rules.generation and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
@@ -274,21 +277,29 @@ class Writer:
         """Delete an object, or mark it when finalizers hold it."""
         resource = target.served.resource
         record = self.get(target)
+        if target.name in resource.rules.protected:
+            raise forbidden(
+                resource.plural, resource.group, target.name, "this namespace may not be deleted"
+            )
         self._check_preconditions(target, record, options)
         old = record.decode()
         new = record.decode()
         metadata = new["metadata"]
         self._set_propagation(metadata, options.propagation)
-        grace = _grace(new, options)
+        grace = _grace(new, options) if resource.rules.graceful else 0
         held = resource.rules.prepare_delete(new)
-        if not metadata.get("finalizers") and not grace and not held:
+        stays = bool(metadata.get("finalizers") or grace or held)
+        if not stays and not resource.rules.graceful:
             if not options.dry_run:
                 self._storage.remove(resource.collection, target.key)
             return Outcome(target.served.read(old), 200, deleted=True)
-        _metadata.mark_deleting(metadata, self._clock.time(), grace)
+        # Kinds with a grace period are marked even when there is nobody to wait for.
+        _metadata.mark_deleting(metadata, self._clock.time(), None if held else grace)
         if not options.dry_run and not _identical(new, old):
             self._storage.put(resource.collection, target.key, new)
-        return Outcome(target.served.read(new), 200)
+        if not stays and not options.dry_run:
+            self._storage.remove(resource.collection, target.key)
+        return Outcome(target.served.read(new), 200, deleted=not stays)
 
     @staticmethod
     def _set_propagation(metadata: dict[str, Any], propagation: str | None) -> None:
@@ -352,6 +363,11 @@ class Writer:
             return []
         dropped = _schema.prune(obj, schema)
         _schema.apply_defaults(obj, schema)
+        stored = target.served.resource.versions[target.served.resource.storage_version]
+        if stored is not target.served and stored.schema is not None:
+            # What the stored version has no field for is not kept, whoever sent it.
+            _schema.prune(obj, stored.schema)
+            _schema.apply_defaults(obj, stored.schema)
         complaints = [f'unknown field "{path}"' for path in dropped]
         if not complaints or options.field_validation == "Ignore":
             return []
@@ -414,9 +430,7 @@ def _identical(new: Any, old: Any) -> bool:
 
 
 def _grace(obj: dict[str, Any], options: DeleteOptions) -> int:
-    """Seconds a pod that runs somewhere is given; nothing else is deleted gracefully."""
-    if obj.get("kind") != "Pod" or obj.get("apiVersion") != "v1":
-        return 0
+    """Seconds a pod that runs somewhere is given."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
