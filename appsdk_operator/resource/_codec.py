@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from appsdk_operator.resource._frozen import thaw
 from appsdk_operator.resource._kind import Kind
 
 __all__ = ["DecodeError", "EncodeError", "WrongKindError", "decode", "encode", "header_of"]
@@ -28,23 +27,28 @@ class EncodeError(ValueError):
 
 
 class _Metadata(msgspec.Struct, gc=False, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
+    # To the API server null is the same as absent, and YAML's `namespace:` is a null.
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
     deletion_timestamp: str | None = None
 
 
 class _Header(msgspec.Struct, gc=False, rename="camel"):
     metadata: _Metadata
-    kind: str = ""
-    api_version: str = ""
+    kind: str | None = None
+    api_version: str | None = None
 
 
 _decode_header = msgspec.json.Decoder(_Header).decode
 _decode_any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+
+# Malformed JSON, or JSON of another shape; text that is not UTF-8; brackets without end.
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def decode(raw: bytes) -> Any:
@@ -55,8 +59,8 @@ def decode(raw: bytes) -> Any:
     """
     try:
         return _decode_any(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not JSON: {error}; it begins {raw[:80]!r}") from error
+    except DECODE_ERRORS as error:
+        raise DecodeError(f"not JSON: {error}; it begins {bytes(raw)[:80]!r}") from error
 
 
 def header_of(kind: Kind, raw: bytes) -> _Metadata:
@@ -68,20 +72,20 @@ def header_of(kind: Kind, raw: bytes) -> _Metadata:
     """
     try:
         header = _decode_header(raw)
-    except msgspec.MsgspecError as error:
+    except DECODE_ERRORS as error:
         raise DecodeError(
             f"not an object of kind {kind}: {error}; it begins {raw[:80]!r}"
         ) from error
     # Items of a list of built-in kinds carry neither kind nor version.
     if header.kind and (header.kind != kind.kind or header.api_version != kind.api_version):
         raise WrongKindError(
-            f"expected {kind.api_version} {kind.kind}, got {header.api_version} {header.kind} "
-            f"{header.metadata.namespace}/{header.metadata.name}: check the kind's plural, group "
-            "and version"
+            f"expected {kind.api_version} {kind.kind}, got {header.api_version or 'no version of'} "
+            f"{header.kind} {header.metadata.namespace or ''}/{header.metadata.name or ''}: check "
+            "the kind's plural, group and version"
         )
     metadata = header.metadata
     # A cluster has few namespaces and many objects: one string for each namespace.
-    metadata.namespace = sys.intern(metadata.namespace)
+    metadata.namespace = sys.intern(metadata.namespace or "")
     return metadata
 
 
@@ -96,7 +100,9 @@ def encode(value: Any) -> bytes:
         value = dict(value)
     try:
         raw = _encode(value)
-    except (TypeError, ValueError, OverflowError, UnicodeError) as error:
+    except RecursionError as error:
+        raise EncodeError("$ is nested too deep for JSON, or contains itself") from error
+    except _ENCODE_ERRORS as error:
         raise EncodeError(f"{_culprit(value) or '$'} cannot be written as JSON: {error}") from error
     # msgspec writes NaN and infinities as null, which would lose them without a word.
     if b"null" in raw and (path := _non_finite(value)):
@@ -104,9 +110,43 @@ def encode(value: Any) -> bytes:
     return bytes(raw)
 
 
-def plain(value: Any) -> Any:
-    """Typed values as plain JSON values, frozen containers as changeable ones."""
-    return thaw(value) if isinstance(value, (dict, list)) else msgspec.to_builtins(value)
+def plain(value: Any, path: str = "$") -> Any:
+    """A copy in plain, changeable JSON values.
+
+    Typed values are written without their fields that are None: an optional field that is not set
+    must not reach the server as null, which is a value there. A None in a dict stays.
+
+    Raises:
+        EncodeError: a value that JSON cannot carry; the text names the path.
+    """
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Mapping):
+        return {key: plain(child, f"{path}.{key}") for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(child, f"{path}[{index}]") for index, child in enumerate(value)]
+    try:
+        return without_none(lists(msgspec.to_builtins(value)))
+    except _ENCODE_ERRORS as error:
+        raise EncodeError(f"{path} cannot be written as JSON: {error}") from error
+
+
+def lists(value: Any) -> Any:
+    """The same with lists for tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: lists(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [lists(item) for item in value]
+    return value
+
+
+def without_none(value: Any) -> Any:
+    """The same without the fields that are None."""
+    if isinstance(value, dict):
+        return {key: without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_none(item) for item in value]
+    return value
 
 
 def _culprit(value: Any, path: str = "$") -> str | None:
@@ -115,7 +155,7 @@ def _culprit(value: Any, path: str = "$") -> str | None:
             return found
     try:
         _encode(value)
-    except (TypeError, ValueError, OverflowError, UnicodeError):
+    except _ENCODE_ERRORS:
         return path
     return None
 

@@ -57,7 +57,7 @@ def _check_view(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 def _is_read_only(view: Any) -> bool:
     if attrs.has(view):
-        return view.__setattr__ is not object.__setattr__ and _refuses_assignment(view)
+        return _refuses_assignment(view)
     params = getattr(view, "__dataclass_params__", None)
     if params is not None:
         return bool(params.frozen)
@@ -68,13 +68,20 @@ def _is_read_only(view: Any) -> bool:
 
 
 def _refuses_assignment(view: Any) -> bool:
+    # attrs tells it only from version 25 on; a frozen class refuses any name.
     try:
-        view.__setattr__(view.__new__(view), attrs.fields(view)[0].name, None)
+        view.__setattr__(object.__new__(view), "any", None)
     except attrs.exceptions.FrozenInstanceError:
         return True
     except Exception:  # a setter that ran and failed is a setter
         return False
     return False
+
+
+def _quoted(what: str, part: str) -> str:
+    if part in (".", ".."):
+        raise ValueError(f"{what} {part!r} is no name of anything: it would lead to another path")
+    return quote(part, safe="")
 
 
 @attrs.frozen(kw_only=True)
@@ -110,7 +117,7 @@ class Kind:
     version: str = attrs.field(validator=[attrs.validators.instance_of(str), _check_version])
     kind: str = attrs.field(validator=[attrs.validators.instance_of(str), _check_kind])
     plural: str = attrs.field(
-        default=attrs.Factory(lambda self: f"{self.kind.lower()}s", takes_self=True),
+        default=attrs.Factory(lambda self: f"{self.kind}s".lower(), takes_self=True),
         validator=[attrs.validators.instance_of(str), _check_plural],
     )
     scope: Scope = attrs.field(
@@ -142,19 +149,29 @@ class Kind:
         """The path on the API server of one object, or of the collection when ``name`` is empty.
 
         An empty ``namespace`` of a namespaced kind means all namespaces. Every part is quoted, so
-        a name can never reach another path.
+        a name can never reach another path. A ``subresource`` may have parts of its own
+        (``"proxy/metrics"``).
+
+        Raises:
+            ValueError: a part is ``.`` or ``..``, which HTTP clients and proxies would resolve to
+                another path, or a subresource is asked for without a name.
 
         >>> Kind(group="apps", version="v1", kind="Deployment").path("default", "web", "status")
         '/apis/apps/v1/namespaces/default/deployments/web/status'
         """
         path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace and self.is_namespaced:
-            path += f"/namespaces/{quote(namespace, safe='')}"
+            path += f"/namespaces/{_quoted('namespace', namespace)}"
         path += f"/{self.plural}"
         if name:
-            path += f"/{quote(name, safe='')}"
+            path += f"/{_quoted('name', name)}"
         if subresource:
-            path += f"/{subresource}"
+            if not name:
+                raise ValueError(
+                    f"{subresource!r} of {self.qualified_name} without a name: say of which object"
+                )
+            for part in subresource.split("/"):
+                path += f"/{_quoted('subresource', part)}"
         return path
 
     def typed(self, *, spec: Any = None, status: Any = None) -> Kind:

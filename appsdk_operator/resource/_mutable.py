@@ -53,7 +53,7 @@ class MutableObject(MutableMapping[str, Any]):
         metadata = {k: v for k, v in (("name", name), ("namespace", namespace)) if v}
         data = {**type_fields(kind), "metadata": metadata}
         for field, value in fields.items():
-            data[field] = _without_none(_codec.plain(value))
+            data[field] = _codec.plain(value, f"$.{field}")
         return cls(kind, data)
 
     @property
@@ -64,12 +64,12 @@ class MutableObject(MutableMapping[str, Any]):
     @property
     def name(self) -> str:
         """``metadata.name``, ``""`` when not set."""
-        return str(self.metadata.get("name") or "")
+        return self._text("name")
 
     @property
     def namespace(self) -> str:
         """``metadata.namespace``, ``""`` when not set."""
-        return str(self.metadata.get("namespace") or "")
+        return self._text("namespace")
 
     @property
     def key(self) -> ObjectKey:
@@ -79,7 +79,7 @@ class MutableObject(MutableMapping[str, Any]):
     @property
     def resource_version(self) -> str:
         """``metadata.resourceVersion``, ``""`` when not set."""
-        return str(self.metadata.get("resourceVersion") or "")
+        return self._text("resourceVersion")
 
     @property
     def labels(self) -> dict[str, str]:
@@ -100,7 +100,9 @@ class MutableObject(MutableMapping[str, Any]):
     def spec(self) -> Any:
         """The spec: plain values to be changed in place, or an instance of the kind's type.
 
-        Assign a typed value back after changing it (``attrs.evolve``).
+        Assign a typed value back after changing it (``attrs.evolve``): what its type does not know
+        stays, in lists too, where items are recognised by their ``name`` or by their content.
+        Assigning None removes the field.
 
         Raises:
             DecodeError: the spec does not fit the kind's type.
@@ -126,16 +128,29 @@ class MutableObject(MutableMapping[str, Any]):
             return value
         try:
             return msgspec.convert(value, view)
-        except msgspec.MsgspecError as error:
+        except _codec.DECODE_ERRORS as error:
             raise view_error(self.kind, self.key, field, view, error) from error
 
     def _assign(self, field: str, view: Any, value: Any) -> None:
         current = self.data.get(field)
-        if view is None or current is None or isinstance(value, Mapping):
-            self.data[field] = _without_none(_codec.plain(value))
+        if value is None:
+            self.data.pop(field, None)
+        elif view is None or current is None or isinstance(value, Mapping):
+            self.data[field] = _codec.plain(value, f"$.{field}")
         else:
-            known = msgspec.to_builtins(msgspec.convert(current, view))
-            self.data[field] = _overlay(current, known, msgspec.to_builtins(value))
+            try:
+                new = _codec.lists(msgspec.to_builtins(value))
+            except (TypeError, ValueError) as error:
+                raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
+            try:
+                known = _codec.lists(msgspec.to_builtins(msgspec.convert(current, view)))
+            except _codec.DECODE_ERRORS:  # then the new value is what repairs it
+                known = {}
+            self.data[field] = _overlay(current, known, new)
+
+    def _text(self, field: str) -> str:
+        # Not by way of `metadata`: reading must not add anything.
+        return str((self.data.get("metadata") or {}).get(field) or "")
 
     def freeze(self) -> Object:
         """An immutable object with the present content.
@@ -154,7 +169,7 @@ class MutableObject(MutableMapping[str, Any]):
         """The content as YAML."""
         from appsdk_operator.resource._yaml import dump_yaml
 
-        return dump_yaml(self.data)
+        return dump_yaml(self.to_dict())
 
     def __getitem__(self, key: str) -> Any:
         return self.data[key]
@@ -182,45 +197,88 @@ def _made(parent: dict[str, Any], key: str, make: type[_T]) -> _T:
     return value
 
 
-def _without_none(value: Any) -> Any:
-    # An optional field that is not set must not reach the server as null, which is a value there.
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_none(item) for item in value]
-    return value
-
-
 def _overlay(current: Any, known: Any, new: Any) -> Any:
     """``current`` with the changes from ``known`` to ``new``, and all that neither knows of."""
     if new == known:
         return current
-    if isinstance(new, dict) and isinstance(current, dict) and isinstance(known, dict):
-        merged = {}
-        for key, value in current.items():
-            if key not in known:
-                merged[key] = value
-            elif new.get(key) is not None:
-                merged[key] = _overlay(value, known[key], new[key])
-        for key, value in new.items():
-            if key not in current and value is not None and value != known.get(key):
-                merged[key] = _without_none(value)
-        return merged
+    if isinstance(new, dict) and isinstance(current, dict):
+        return _overlay_dict(current, known if isinstance(known, dict) else {}, new)
     if isinstance(new, list) and isinstance(current, list) and isinstance(known, list):
-        return _overlay_list(current, known, new)
-    return _without_none(new)
+        return [
+            _codec.without_none(item)
+            # A set has an order of its own, and its plain items need no overlay.
+            if index is None or not isinstance(item, (dict, list))
+            else _overlay(current[index], known[index], item)
+            for item, index in zip(new, _matches(known, new), strict=True)
+        ]
+    return _codec.without_none(new)
 
 
-def _overlay_list(current: list[Any], known: list[Any], new: list[Any]) -> list[Any]:
-    if len(new) == len(known):
-        return [_overlay(c, k, n) for c, k, n in zip(current, known, new, strict=True)]
-    unused = list(range(len(known)))
-    merged = []
-    for item in new:
-        match = next((index for index in unused if known[index] == item), None)
-        if match is None:
-            merged.append(_without_none(item))
-        else:
-            unused.remove(match)
-            merged.append(current[match])
+def _overlay_dict(
+    current: dict[str, Any], known: dict[str, Any], new: dict[str, Any]
+) -> dict[str, Any]:
+    merged = {}
+    for key, value in current.items():
+        if key in new:
+            if key in known and new[key] == known[key]:
+                merged[key] = value
+            elif new[key] is not None:
+                merged[key] = _overlay(value, known.get(key), new[key])
+        elif key not in known:
+            merged[key] = value
+    for key, value in new.items():
+        if key not in current and value is not None and value != known.get(key):
+            merged[key] = _codec.without_none(value)
     return merged
+
+
+def _matches(known: list[Any], new: list[Any]) -> list[int | None]:
+    """For each item of ``new`` the index of the one in ``known`` that it was, None if it is new.
+
+    An unchanged item is recognised wherever it moved, a changed one by its ``name``; one without
+    a name by the number of its fields that did not change, at last by its place.
+    """
+    unused = dict.fromkeys(range(len(known)))
+    matches: list[int | None] = [None] * len(new)
+
+    def match(position: int, index: int | None) -> None:
+        if index is not None:
+            matches[position] = index
+            del unused[index]
+
+    for position, item in enumerate(new):
+        if position in unused and known[position] == item:
+            match(position, position)
+    for same in (_is_equal, _has_same_name):
+        for position, item in enumerate(new):
+            if matches[position] is None:
+                match(position, next((i for i in unused if same(known[i], item)), None))
+    for position, item in enumerate(new):
+        if matches[position] is None and not _name(item):
+            nameless = [i for i in unused if not _name(known[i])]
+            best = max(nameless, key=lambda i: _common(known[i], item, i == position), default=None)
+            in_place = len(new) == len(known) and position in nameless
+            if best is not None and _common(known[best], item, False) > 0:
+                match(position, best)
+            elif in_place:
+                match(position, position)
+    return matches
+
+
+def _is_equal(known: Any, item: Any) -> bool:
+    return bool(known == item)
+
+
+def _has_same_name(known: Any, item: Any) -> bool:
+    return bool(_name(item)) and _name(known) == _name(item)
+
+
+def _name(item: Any) -> Any:
+    return item.get("name") if isinstance(item, dict) else None
+
+
+def _common(known: Any, item: Any, is_in_place: bool) -> float:
+    if not isinstance(known, dict) or not isinstance(item, dict):
+        return 0.0
+    common = sum(1 for key, value in item.items() if value is not None and known.get(key) == value)
+    return common + (0.5 if is_in_place else 0.0)

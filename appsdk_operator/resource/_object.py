@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
 import msgspec
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from appsdk_operator.resource._mutable import MutableObject
 
 __all__ = ["Object", "ObjectKey", "OwnerReference", "parse_time"]
+
+_T = TypeVar("_T")
 
 
 class ObjectKey(NamedTuple):
@@ -32,8 +34,10 @@ class ObjectKey(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One entry of ``metadata.ownerReferences``."""
+class OwnerReference(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One entry of ``metadata.ownerReferences``; read-only."""
+
+    # Not msgspec's frozen=True, whose error does not say what to do.
 
     api_version: str
     kind: str
@@ -41,6 +45,15 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     uid: str
     controller: bool = False
     block_owner_deletion: bool = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        refuse()
+
+    def __delattr__(self, name: str) -> None:
+        refuse()
+
+    def __hash__(self) -> int:
+        return hash((self.api_version, self.kind, self.name, self.uid))
 
 
 class _Rest(msgspec.Struct, gc=False, rename="camel"):
@@ -57,10 +70,6 @@ class _WithRest(msgspec.Struct, gc=False):
     metadata: _Rest
 
 
-class _WithMetadata(msgspec.Struct, gc=False):
-    metadata: msgspec.Raw
-
-
 class _Spec(msgspec.Struct, gc=False):
     spec: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -70,7 +79,6 @@ class _Status(msgspec.Struct, gc=False):
 
 
 _decode_rest = msgspec.json.Decoder(_WithRest).decode
-_decode_metadata = msgspec.json.Decoder(_WithMetadata).decode
 _decode_spec = msgspec.json.Decoder(_Spec).decode
 _decode_status = msgspec.json.Decoder(_Status).decode
 _decode_map = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -125,11 +133,11 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
         return cls(
             kind,
             raw,
-            m.namespace,
-            m.name,
-            m.uid,
-            m.resource_version,
-            m.generation,
+            m.namespace or "",
+            m.name or "",
+            m.uid or "",
+            m.resource_version or "",
+            m.generation or 0,
             m.deletion_timestamp,
         )
 
@@ -141,7 +149,7 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
             DecodeError: ``data`` has no metadata, or names another kind.
             EncodeError: ``data`` holds something that JSON cannot carry.
         """
-        return cls.from_json(kind, _codec.encode({**type_fields(kind), **data}))
+        return cls.from_json(kind, _codec.encode(with_type_fields(kind, data)))
 
     @property
     def key(self) -> ObjectKey:
@@ -156,33 +164,42 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
     @property
     def labels(self) -> Mapping[str, str]:
         """``metadata.labels``, empty when there are none."""
-        return FrozenDict(_decode_rest(self.raw).metadata.labels or {})
+        return FrozenDict(self._rest().labels or {})
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """``metadata.annotations``, empty when there are none."""
-        return FrozenDict(_decode_rest(self.raw).metadata.annotations or {})
+        return FrozenDict(self._rest().annotations or {})
 
     @property
     def finalizers(self) -> tuple[str, ...]:
         """``metadata.finalizers`` in the server's order."""
-        return tuple(_decode_rest(self.raw).metadata.finalizers or ())
+        return tuple(self._rest().finalizers or ())
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
         """``metadata.ownerReferences`` in the server's order."""
-        return tuple(_decode_rest(self.raw).metadata.owner_references or ())
+        return tuple(self._rest().owner_references or ())
 
     @property
     def creation_timestamp(self) -> dt.datetime | None:
-        """``metadata.creationTimestamp``, None for an object that was never on a server."""
-        stamp = _decode_rest(self.raw).metadata.creation_timestamp
-        return parse_time(stamp) if stamp else None
+        """``metadata.creationTimestamp``, None for an object that was never on a server.
+
+        Raises:
+            DecodeError: the text is not a time.
+        """
+        stamp = self._rest().creation_timestamp
+        try:
+            return parse_time(stamp) if stamp else None
+        except ValueError as error:
+            raise _codec.DecodeError(
+                f"{self.kind.kind} {self.key}: $.metadata.creationTimestamp is not a time: {error}"
+            ) from error
 
     @property
     def metadata(self) -> FrozenDict:
         """The whole metadata as plain read-only JSON values."""
-        metadata: FrozenDict = freeze(_codec.decode(_decode_metadata(self.raw).metadata))
+        metadata: FrozenDict = self["metadata"]
         return metadata
 
     @property
@@ -192,24 +209,36 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
         Raises:
             DecodeError: the spec does not fit the kind's type; the text names the JSON path.
         """
-        return self._view("spec", _decode_spec(self.raw).spec, self.kind.spec)
+        return self._view("spec", self._decoded(_decode_spec).spec, self.kind.spec)
 
     @property
     def status(self) -> Any:
         """The status, as :attr:`spec`."""
-        return self._view("status", _decode_status(self.raw).status, self.kind.status)
+        return self._view("status", self._decoded(_decode_status).status, self.kind.status)
+
+    def _decoded(self, decoder: Callable[[bytes], _T]) -> _T:
+        """What ``decoder`` reads in the bytes; only the header was checked on arrival."""
+        try:
+            return decoder(self.raw)
+        except _codec.DECODE_ERRORS as error:
+            raise _codec.DecodeError(f"{self.kind.kind} {self.key}: {error}") from error
+
+    def _rest(self) -> _Rest:
+        return self._decoded(_decode_rest).metadata
 
     def _view(self, field: str, raw: msgspec.Raw, view: Any) -> Any:
+        # A Raw is equal to no bytes but its own copy.
+        json = bytes(raw)
         if view is None:
-            return freeze(_codec.decode(raw))
-        if raw == b"null":
+            return freeze(_codec.decode(json))
+        if json == b"null":
             return None
         decoder = _view_decoders.get(view)
         if decoder is None:
             decoder = _view_decoders[view] = msgspec.json.Decoder(view)
         try:
-            value = decoder.decode(raw)
-        except msgspec.MsgspecError as error:
+            value = decoder.decode(json)
+        except _codec.DECODE_ERRORS as error:
             raise view_error(self.kind, self.key, field, view, error) from error
         return freeze(value) if isinstance(value, (dict, list)) else value
 
@@ -219,26 +248,25 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
         Raises:
             KeyError: there is no such field.
         """
-        return freeze(_codec.decode(_decode_map(self.raw)[key]))
+        return freeze(_codec.decode(bytes(self._decoded(_decode_map)[key])))
 
     def get(self, key: str, default: Any = None) -> Any:
         """A top-level field as read-only JSON, ``default`` when absent."""
-        raw = _decode_map(self.raw).get(key)
-        return default if raw is None else freeze(_codec.decode(raw))
+        raw = self._decoded(_decode_map).get(key)
+        return default if raw is None else freeze(_codec.decode(bytes(raw)))
 
     def __contains__(self, key: object) -> bool:
-        return key in _decode_map(self.raw)
+        return key in self._decoded(_decode_map)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_decode_map(self.raw))
+        return iter(self._decoded(_decode_map))
 
     def to_dict(self) -> dict[str, Any]:
         """The whole object as plain, changeable JSON values of your own.
 
         ``apiVersion`` and ``kind`` are added where the server left them out, as it does in lists.
         """
-        data = _codec.decode(self.raw)
-        return data if "kind" in data else {**type_fields(self.kind), **data}
+        return with_type_fields(self.kind, _codec.decode(self.raw))
 
     def to_yaml(self) -> str:
         """The whole object as YAML."""
@@ -282,6 +310,9 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
     def __setitem__(self, key: str, value: object) -> None:
         refuse()
 
+    def __delitem__(self, key: str) -> None:
+        refuse()
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Object):
             return NotImplemented
@@ -317,6 +348,12 @@ def view_error(
 
 def type_fields(kind: Kind) -> dict[str, Any]:
     return {"apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def with_type_fields(kind: Kind, data: Mapping[str, Any]) -> dict[str, Any]:
+    """``data`` with the fields that lists leave out in front; its own keys keep their order."""
+    missing = {key: value for key, value in type_fields(kind).items() if not data.get(key)}
+    return {**missing, **{key: value for key, value in data.items() if key not in missing}}
 
 
 def parse_time(stamp: str) -> dt.datetime:

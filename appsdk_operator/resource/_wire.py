@@ -57,9 +57,16 @@ class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
     remaining_item_count: int | None = None
 
 
-class _List(msgspec.Struct, gc=False):
+class _List(msgspec.Struct, gc=False, rename="camel"):
     metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
+    # Required: a single object or a Status taken for an empty list would delete the whole cache.
+    items: list[msgspec.Raw] | None
+    kind: str = ""
+    api_version: str = ""
+
+
+class _TypeMeta(msgspec.Struct, gc=False):
+    kind: str = ""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -77,6 +84,7 @@ class _Bookmark(msgspec.Struct, gc=False):
 
 
 _decode_list = msgspec.json.Decoder(_List).decode
+_decode_type_meta = msgspec.json.Decoder(_TypeMeta).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
 
@@ -97,13 +105,15 @@ def decode_list(kind: Kind, body: bytes) -> ListPage:
 
     Raises:
         DecodeError: not a list, or one of its items is not an object of ``kind``.
+        WrongKindError: it is a list of another kind.
     """
     try:
         page = _decode_list(body)
-    except msgspec.MsgspecError as error:
+    except _codec.DECODE_ERRORS as error:
         raise _codec.DecodeError(f"not a list of {kind}: {error}; it begins {body[:80]!r}") from (
             error
         )
+    _check_kind(kind, page)
     meta = page.metadata
     # bytes() copies: a slice of the page would keep the whole page in memory.
     items = [Object.from_json(kind, bytes(item)) for item in page.items or ()]
@@ -115,13 +125,18 @@ def decode_watch_event(kind: Kind, line: bytes) -> WatchEvent:
 
     Raises:
         DecodeError: the line is not an event.
-        WrongKindError: it is of another kind.
+        WrongKindError: its object is of another kind.
     """
     known = _BY_FIRST_LETTER.get(line[9]) if len(line) > 9 else None
     if known is not None:
         prefix, start, event_type = known
         if line.startswith(prefix) and line.endswith(b"}"):
-            return WatchEvent(event_type, Object.from_json(kind, line[start:-1]))
+            try:
+                return WatchEvent(event_type, Object.from_json(kind, line[start:-1]))
+            except _codec.WrongKindError:
+                raise
+            except _codec.DecodeError:
+                pass  # perhaps more follows the object: the slower way decides
     return _decode_other(kind, line)
 
 
@@ -134,7 +149,7 @@ def _decode_other(kind: Kind, line: bytes) -> WatchEvent:
             meta = _decode_bookmark(raw).metadata
             ended = (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true"
             return WatchEvent(event_type, None, meta.resource_version, ended)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (*_codec.DECODE_ERRORS, ValueError) as error:
         raise _codec.DecodeError(
             f"not a watch event: {error}; the line begins {line[:80]!r}"
         ) from error
@@ -142,3 +157,18 @@ def _decode_other(kind: Kind, line: bytes) -> WatchEvent:
         status = _codec.decode(raw)
         return WatchEvent(event_type, None, status=status if isinstance(status, dict) else {})
     return WatchEvent(event_type, Object.from_json(kind, raw))
+
+
+def _check_kind(kind: Kind, page: _List) -> None:
+    if page.api_version and page.api_version != kind.api_version:
+        is_other = True
+    elif page.kind and page.kind != f"{kind.kind}List" and page.items:
+        # A custom resource may call its lists as it likes, but then the items say what they are.
+        is_other = _decode_type_meta(page.items[0]).kind != kind.kind
+    else:
+        is_other = False
+    if is_other:
+        raise _codec.WrongKindError(
+            f"expected a list of {kind.api_version} {kind.kind}, got {page.api_version} "
+            f"{page.kind}: check the kind's plural, group and version"
+        )

@@ -1,37 +1,151 @@
-"""YAML as Kubernetes reads it: safe, and without YAML's own dates."""
+"""YAML as Kubernetes reads and writes it: safe, without YAML's own dates and base-60 numbers."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, final
 
 import yaml
 
+from appsdk_operator.resource import _codec
+
 __all__ = ["dump_yaml", "load_yaml"]
 
+_MAX_VALUES = 5_000_000
+"""Aliases of aliases make a small text huge; a real manifest has some thousand values."""
 
+_INT, _FLOAT, _BOOL, _MERGE = (
+    f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "merge")
+)
+_INT_TEXT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)\Z", re.ASCII)
+_FLOAT_TEXT = re.compile(
+    r"([-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z",
+    re.ASCII,
+)
+_LINE_BREAK = re.compile("[\x85\u2028\u2029]")
+_SINGLE_LETTER = re.compile(r"[yYnN]\Z")
+
+
+@final
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, but a time stamp stays the text that JSON would carry."""
+    """PyYAML's safe loader, but plain text means what it means to Kubernetes.
+
+    A time stamp and ``12:30`` are text, ``1e3`` is a number, and no key comes twice in a mapping.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML declares it so
+        first: [pair for pair in pairs if pair[0] in (_BOOL, _MERGE) or "null" in pair[0]]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        own = set()
+        for key_node, _ in node.value:
+            if key_node.tag != _MERGE:
+                key = self._construct_key(key_node)
+                if key in own:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"found the key {key!r} twice", key_node.start_mark
+                    )
+                own.add(key)
+        self.flatten_mapping(node)
+        return {
+            self._construct_key(key_node): self.construct_object(value_node, deep=deep)
+            for key_node, value_node in node.value
+        }
+
+    def _construct_key(self, node: yaml.Node) -> str:
+        key = self.construct_object(node, deep=True)
+        if isinstance(key, str):
+            return key
+        if key is None or isinstance(key, (bool, int, float)):
+            # Here, because to Python 1 and true are the same key.
+            return _codec.encode(key).decode()
+        raise yaml.constructor.ConstructorError(
+            None, None, f"found a {type(key).__name__} as key: quote it as text", node.start_mark
+        )
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
-    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
+    text = str(loader.construct_scalar(node)).replace("_", "")
+    if text.lstrip("-+").startswith(("0b", "0x", "0o")):
+        return int(text, 0)
+    return int(text, 8 if text.lstrip("-+").startswith("0") else 10)
+
+
+def _construct_float(loader: _Loader, node: yaml.ScalarNode) -> float:
+    value = float(loader.construct_yaml_float(node))
+    # Go writes 1e3 as 1000, and an integer field takes nothing else.
+    return int(value) if "." not in node.value and value.is_integer() else value
+
+
+_NUMERIC = "-+.0123456789"
+_Loader.add_implicit_resolver(_INT, _INT_TEXT, _NUMERIC)
+_Loader.add_implicit_resolver(_FLOAT, _FLOAT_TEXT, _NUMERIC)
+_Loader.add_constructor(_INT, _construct_int)
+_Loader.add_constructor(_FLOAT, _construct_float)
+
+
+@final
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper without anchors, and with quotes wherever any reader needs them."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    # PyYAML writes these line breaks as they are where it would read them as spaces.
+    style = '"' if _LINE_BREAK.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+# `y` is true to some readers of Kubernetes, and `1e3` a number, but neither to PyYAML.
+_Dumper.add_implicit_resolver(_BOOL, _SINGLE_LETTER, "yYnN")
+_Dumper.add_implicit_resolver(_INT, _INT_TEXT, _NUMERIC)
+_Dumper.add_implicit_resolver(_FLOAT, _FLOAT_TEXT, _NUMERIC)
 
 
 def load_yaml(text: str | bytes) -> list[Any]:
     """The documents of a YAML text as plain JSON values; empty documents are left out.
 
+    Keys that are not text become text, as in JSON.
+
     Raises:
-        ValueError: the text is not YAML; the message names line and column.
+        ValueError: the text is not YAML, the message names line and column; or it holds what JSON
+            cannot carry, the message names the path.
     """
     try:
-        return [doc for doc in yaml.load_all(text, _Loader) if doc is not None]
+        documents = [doc for doc in yaml.load_all(text, _Loader) if doc is not None]
+        budget = [_MAX_VALUES]
+        return [_json(document, "$", budget) for document in documents]
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {error}") from error
+    except RecursionError as error:
+        raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error
 
 
 def dump_yaml(data: dict[str, Any]) -> str:
-    """YAML of plain JSON values, keys in their own order."""
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    """YAML of JSON values, keys in their own order.
+
+    Raises:
+        EncodeError: a value that JSON cannot carry; the text names the path.
+    """
+    text: str = yaml.dump(_codec.plain(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     return text
+
+
+def _json(value: Any, path: str, budget: list[int]) -> Any:
+    """A copy in which nothing is shared."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise ValueError(f"the YAML holds more than {_MAX_VALUES} values: its aliases multiply")
+    if isinstance(value, dict):
+        return {key: _json(item, f"{path}.{key}", budget) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json(item, f"{path}[{index}]", budget) for index, item in enumerate(value)]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise ValueError(f"{path} is a {type(value).__name__}, which JSON has not: quote it as text")
