@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from appsdk_operator.resource import ObjectKey as ObjectKey
     from appsdk_operator.resource import ReadOnlyError as ReadOnlyError
     from appsdk_operator.resource import Scope as Scope
+    from appsdk_operator.resource import custom_resource_definition as custom_resource_definition
     from appsdk_operator.resource import kinds as kinds
     from appsdk_operator.runtime import Clock as Clock
     from appsdk_operator.runtime import ManualClock as ManualClock
@@ -117,6 +118,7 @@ _ROOMS = {
         "ObjectKey",
         "ReadOnlyError",
         "Scope",
+        "custom_resource_definition",
     ),
     "runtime": ("Clock", "ManualClock", "Metrics", "StopSignal", "WorkQueue"),
     "watchers": (

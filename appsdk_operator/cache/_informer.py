@@ -165,7 +165,6 @@ class Informer:
             else field_selector
         )
         self._store = Store(kind, indexes=indexes)
-        self._client = client
         self._transform = transform
         self._on_error = on_error
         self._clock = clock
@@ -187,6 +186,16 @@ class Informer:
         self._last_error: Exception | None = None
         self._failing_since: float | None = None
         self._numbers = InformerMetrics(self, self._metrics)
+        self._reflector = Reflector(
+            client,
+            kind,
+            namespace=namespace,
+            label_selector=str(self.label_selector) if self.label_selector else None,
+            field_selector=str(self.field_selector) if self.field_selector else None,
+            state=self._state,
+            apply=self._apply,
+            clock=clock,
+        )
 
     # What it knows.
 
@@ -329,16 +338,7 @@ class Informer:
         # A handler that blocks the informer must not keep it from stopping.
         detach = stop.on_set(self._stop_deliveries)
         try:
-            Reflector(
-                self._client,
-                self.kind,
-                namespace=self.namespace,
-                label_selector=str(self.label_selector) if self.label_selector else None,
-                field_selector=str(self.field_selector) if self.field_selector else None,
-                state=self._state,
-                apply=self._apply,
-                clock=self._clock,
-            ).run(stop)
+            self._reflector.run(stop)
         finally:
             detach()
             with self._lock:
@@ -350,6 +350,17 @@ class Informer:
                 if registration.own_delivery is not None:
                     registration.own_delivery.join()
             self._numbers.retire()
+
+    def step(self, stop: StopSignal) -> float:
+        """Do one request in the calling thread, a watch to its end.
+
+        For tests that decide themselves what happens when, with a ManualClock, a scripted client
+        and without :meth:`run`.
+
+        Returns:
+            Seconds to wait before the next step.
+        """
+        return self._reflector.step(stop)
 
     def _start(self, registration: Registration) -> None:
         if registration.own_delivery is not None and not registration.is_started:

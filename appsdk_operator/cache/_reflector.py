@@ -99,13 +99,18 @@ class Reflector:
     def run(self, stop: StopSignal) -> None:
         """Follow until ``stop`` is set; errors are steps, never raised."""
         while not stop.is_set():
-            command = self._state.next()
-            if isinstance(command, Wait):
-                stop.wait(command.seconds)
-            elif isinstance(command, List):
-                self._list(command, stop)
-            else:
-                self._watch(command, stop)
+            stop.wait(self.step(stop))
+
+    def step(self, stop: StopSignal) -> float:
+        """Do the next request, a watch to its end; how many seconds to wait before the next."""
+        command = self._state.next()
+        if isinstance(command, Wait):
+            return command.seconds
+        if isinstance(command, List):
+            self._list(command, stop)
+        else:
+            self._watch(command, stop)
+        return 0.0
 
     def _list(self, command: List, stop: StopSignal) -> None:
         try:

@@ -23,6 +23,9 @@ from appsdk_operator.resource._codec import EncodeError as EncodeError
 from appsdk_operator.resource._codec import WrongKindError as WrongKindError
 from appsdk_operator.resource._codec import decode as decode_json
 from appsdk_operator.resource._codec import encode as encode_json
+from appsdk_operator.resource._crd import (
+    custom_resource_definition as custom_resource_definition,
+)
 from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
@@ -59,6 +62,7 @@ __all__ = [
     "WatchEvent",
     "WatchEventType",
     "WrongKindError",
+    "custom_resource_definition",
     "decode_json",
     "decode_list",
     "decode_watch_event",

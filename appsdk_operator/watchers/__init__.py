@@ -45,6 +45,7 @@ from appsdk_operator.watchers._retry import (
     opinionated_retry_dequeue_policy as opinionated_retry_dequeue_policy,
 )
 from appsdk_operator.watchers._watcher import ResourceWatcher as ResourceWatcher
+from appsdk_operator.watchers._watcher import SelectiveWatcher as SelectiveWatcher
 from appsdk_operator.watchers._watcher import SimpleWatcher as SimpleWatcher
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "RetryDequeuePolicy",
     "RetryPolicy",
     "RunnableInformer",
+    "SelectiveWatcher",
     "SimpleWatcher",
     "TenacityRetry",
     "WatcherCall",

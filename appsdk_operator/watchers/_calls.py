@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import final
 
 import attrs
 
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.resource import Object
-from appsdk_operator.watchers._watcher import ResourceWatcher
+from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
+
+_log = logging.getLogger("appsdk_operator.watchers")
 
 __all__ = ["Entry", "OwedCall", "WatcherCall"]
 
@@ -17,12 +20,23 @@ __all__ = ["Entry", "OwedCall", "WatcherCall"]
 class Entry:
     """A watcher's place in a controller: what tells it apart, also from itself added twice."""
 
-    __slots__ = ("is_removed", "kind", "watcher")
+    __slots__ = ("is_removed", "kind", "selective", "watcher")
 
     def __init__(self, watcher: ResourceWatcher, kind: str) -> None:
         self.watcher = watcher
+        self.selective = watcher if isinstance(watcher, SelectiveWatcher) else None
         self.kind = kind
         self.is_removed = False
+
+    def ignores(self, event: Event) -> bool:
+        """Whether the watcher has nothing to do for ``event``."""
+        if self.selective is None or event.action is not ResourceAction.UPDATE or event.old is None:
+            return False
+        try:
+            return not self.selective.concerns(event.old, event.object)
+        except Exception:
+            _log.exception("concerns() of %r failed: the event is delivered", self.watcher)
+            return False
 
 
 @attrs.frozen

@@ -122,7 +122,7 @@ class Dispatcher:
             for call in calls:
                 call.learn(event)
         for entry in entries:
-            if entry.is_removed:
+            if entry.is_removed or entry.ignores(event):
                 continue
             own = [call for call in calls if call.entry is entry]
             if event.action is _RESYNC:

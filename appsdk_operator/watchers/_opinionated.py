@@ -17,7 +17,12 @@ from appsdk_operator.watchers._finalizers import (
     default_finalizer,
     in_progress_finalizer,
 )
-from appsdk_operator.watchers._watcher import ObjectCallback, ResourceWatcher, UpdateCallback
+from appsdk_operator.watchers._watcher import (
+    ObjectCallback,
+    ResourceWatcher,
+    SelectiveWatcher,
+    UpdateCallback,
+)
 
 __all__ = ["OpinionatedWatcher"]
 
@@ -156,20 +161,25 @@ class OpinionatedWatcher:
         """
         _check_object(old, "update")
         _check_object(new, "update")
-        if new.generation > 0 and new.generation == old.generation:
+        if not self.concerns(old, new):
             return
         if new.is_deleting:
             self._clean_up(new)
             return
         # An event older than our finalizer shows the object without it.
-        if (
-            self.finalizer not in new.finalizers
-            and not self._is_added(new)
-            and not self._begin(new)
-        ):
-            return
-        if not self._is_own_write(old, new):
+        is_added = self.finalizer in new.finalizers or self._is_added(new)
+        if is_added or self._begin(new):
             _call(self._update, old, new)
+
+    def concerns(self, old: Object, new: Object) -> bool:
+        """Whether more than status, labels, annotations or our own finalizers changed.
+
+        While ``add`` fails, our own write of the finalizer in progress must not pass for news that
+        ends its retries.
+        """
+        if new.generation > 0:
+            return new.generation != old.generation
+        return not self._is_own_write(old, new)
 
     def delete(self, obj: Object) -> None:
         """Nothing: the ``delete`` callback ran before the finalizer was taken off."""
@@ -247,5 +257,5 @@ def _without_bookkeeping(obj: Object) -> dict[str, Any]:
     return data
 
 
-def _fits(watcher: OpinionatedWatcher) -> ResourceWatcher:
+def _fits(watcher: OpinionatedWatcher) -> SelectiveWatcher:
     return watcher

@@ -9,7 +9,7 @@ import attrs
 
 from appsdk_operator.resource import Object
 
-__all__ = ["Outcome", "ResourceWatcher", "SimpleWatcher"]
+__all__ = ["Outcome", "ResourceWatcher", "SelectiveWatcher", "SimpleWatcher"]
 
 Outcome: TypeAlias = Awaitable[None] | None
 """What a callback returns: nothing, or when it is ``async def`` something to be awaited."""
@@ -35,6 +35,18 @@ class ResourceWatcher(Protocol):
 
     def delete(self, obj: Object) -> Outcome:
         """The object is gone; ``obj`` is its last known state."""
+        ...
+
+
+@runtime_checkable
+class SelectiveWatcher(ResourceWatcher, Protocol):
+    """A watcher that can tell in advance which updates it would ignore.
+
+    Those are not delivered, and so they do not end its pending retries either.
+    """
+
+    def concerns(self, old: Object, new: Object) -> bool:
+        """Whether :meth:`update` would do anything."""
         ...
 
 

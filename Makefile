@@ -1,0 +1,52 @@
+# Every target does its own set-up: it needs python3 and the package registries, nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format soak clean coverage test-lowest
+
+# The main job, on the embedded API server or, with KUBECONFIG=..., on that cluster.
+demo: $(READY)
+	$(BIN)/python examples/issue_tracker.py $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG))
+
+# All tests; those on a real control plane need KUBEBUILDER_ASSETS and are skipped without it.
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+coverage: $(READY)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage combine
+	$(BIN)/coverage report
+
+# A few minutes of random writes and faults, then convergence and memory are checked.
+soak: $(READY)
+	$(BIN)/python benchmarks/soak.py $(ARGS)
+
+# The tests on the oldest versions of the dependencies that pyproject.toml allows.
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet uv
+	.venv-lowest/bin/uv pip install --quiet --resolution lowest-direct -e '.[testing]'
+	.venv-lowest/bin/python -m pytest $(ARGS)
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet -e '.[testing]' --group dev
+	touch $@
+
+clean:
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .coverage* build dist

@@ -1,0 +1,105 @@
+"""Install CustomResourceDefinitions and wait until the server serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from appsdk_operator.client import AlreadyExists, Client, NotFound
+from appsdk_operator.resource import Kind, MutableObject, Object, Scope, load_yaml
+from appsdk_operator.resource.kinds import apiextensions
+from appsdk_operator.runtime import Clock, StopSignal, system_clock
+
+__all__ = ["install_crds"]
+
+_CRD = apiextensions.v1.CustomResourceDefinition
+_INTERVAL = 0.1
+
+
+def install_crds(
+    client: Client,
+    crds: Iterable[MutableObject | str | Path],
+    *,
+    timeout: float = 10.0,
+    clock: Clock = system_clock,
+) -> list[Kind]:
+    """Create or update CRDs and wait until their objects can be listed, as envtest does.
+
+    Args:
+        client: where to install.
+        crds: objects, YAML files, or folders of YAML files.
+        timeout: seconds to wait for all of them; default 10, as in envtest.
+        clock: what it waits on.
+
+    Returns:
+        The kinds that are served now, one for each served version.
+
+    Raises:
+        ValueError: a file is not YAML, or holds something else than CRDs.
+        TimeoutError: the server does not serve one of them in time.
+        ApiError: the server refused one.
+    """
+    deadline = clock.monotonic() + timeout
+    kinds = []
+    for crd in [loaded for source in crds for loaded in _load(source)]:
+        _create_or_update(client, crd)
+        kinds += _kinds_of(crd)
+    stop = StopSignal(clock=clock)
+    for kind in kinds:
+        while not _is_served(client, kind):
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                raise TimeoutError(
+                    f"{kind} is not served {timeout:g} s after its CRD was installed: look at the "
+                    f"conditions of customresourcedefinition {kind.qualified_name}"
+                )
+            stop.wait(min(_INTERVAL, left))
+    return kinds
+
+
+def _load(source: MutableObject | str | Path) -> list[MutableObject]:
+    if isinstance(source, MutableObject):
+        return [source]
+    path = Path(source)
+    files = [path]
+    if path.is_dir():
+        files = sorted(f for f in path.iterdir() if f.suffix in (".yaml", ".yml", ".json"))
+    loaded = []
+    for file in files:
+        for document in load_yaml(file.read_bytes()):
+            if not isinstance(document, dict) or document.get("kind") != _CRD.kind:
+                raise ValueError(f"{file}: not a {_CRD.kind}: keep other objects in other folders")
+            loaded.append(MutableObject(_CRD, document))
+    return loaded
+
+
+def _create_or_update(client: Client, crd: MutableObject) -> Object:
+    try:
+        return client.create(crd)
+    except AlreadyExists:
+        present = client.get(_CRD, crd.name).mutable_copy()
+        present["spec"] = crd["spec"]
+        return client.update(present)
+
+
+def _kinds_of(crd: MutableObject) -> list[Kind]:
+    spec = crd["spec"]
+    return [
+        Kind(
+            group=spec["group"],
+            version=version["name"],
+            kind=spec["names"]["kind"],
+            plural=spec["names"]["plural"],
+            scope=Scope(spec["scope"]),
+        )
+        for version in spec["versions"]
+        if version.get("served")
+    ]
+
+
+def _is_served(client: Client, kind: Kind) -> bool:
+    try:
+        client.list_page(kind, limit=1)
+    except NotFound:
+        return False
+    return True
