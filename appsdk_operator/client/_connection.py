@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import select
 import socket
 import ssl
@@ -26,6 +27,7 @@ from appsdk_operator.client._transport_errors import (
     ConnectionLost,
     ProxyFailed,
     ReadTimeout,
+    TLSFailed,
     tls_failure,
 )
 
@@ -80,7 +82,7 @@ class Connection:
         except OSError as error:
             # A server that refuses a body closes before it was read; its answer may be here.
             broken = error
-        response = HTTPResponse(self._stream, method=method)  # type: ignore[arg-type]
+        response = HTTPResponse(_Source(self._stream), method=method)  # type: ignore[arg-type]
         try:
             response.begin()
         except TimeoutError as error:
@@ -88,7 +90,10 @@ class Connection:
             raise ReadTimeout("no answer in time") from error
         except (OSError, HTTPException, ValueError) as error:
             response.close()
-            if isinstance(error, (OSError, ssl.SSLError)) or not str(error).strip("'"):
+            if isinstance(error, ssl.SSLError):
+                # In TLS 1.3 a server refuses our certificate when we think the handshake is over.
+                raise TLSFailed(str(tls_failure("the server", error)), sent=True) from error
+            if isinstance(error, OSError):
                 raise ConnectionLost(_reason(broken or error)) from (broken or error)
             raise BadResponse(f"not an HTTP answer: {error!r}") from error
         return response
@@ -132,6 +137,33 @@ class Connection:
         with self._lock:
             self._closed = True
             self._socket.close()
+
+
+class _Source:
+    """What http.client takes for a socket."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def makefile(self, mode: str) -> io.BufferedReader[Any]:  # noqa: ARG002 - always "rb"
+        return _Reader(self._stream.makefile("rb", buffering=0), 16384)
+
+
+class _Reader(io.BufferedReader):
+    """A reader for which a line that the end of the connection cuts off is an error.
+
+    http.client takes the end for the end of the head, and would give us half an answer as a whole.
+    """
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        if not line.endswith(b"\n") and (size is None or size < 0 or len(line) < size):
+            raise ConnectionResetError(
+                "the answer broke off"
+                if line
+                else "the server closed the connection without an answer"
+            )
+        return line
 
 
 def _reason(error: Exception) -> str:
@@ -183,8 +215,15 @@ class Endpoint:
 
     @property
     def generation(self) -> int:
-        """The present certificates; connections of former ones are not used again."""
-        return self.contexts.generation if self.contexts else 0
+        """Counts the certificates used; connections made with former ones are not used again.
+
+        Raises:
+            ConfigError: there are none yet, and those that are given cannot be used.
+        """
+        if self.contexts is None:
+            return 0
+        self.contexts.get()
+        return self.contexts.generation
 
     def head(self, method: str, target: str, headers: Sequence[tuple[str, str]]) -> bytes:
         """The head of a request, as this server or its proxy wants it."""

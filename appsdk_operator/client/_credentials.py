@@ -6,7 +6,6 @@ import base64
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import quote
 
 from appsdk_operator.client._config import ClientConfig, Impersonation
@@ -102,9 +101,8 @@ class TokenFile(Credentials):
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
             if stamp == self._stamp:
                 return
-            self._value = bearer(
-                Path(self._path).read_text(encoding="utf-8"), f"the file {self._path}"
-            )
+            with open(self._path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow to load
+                self._value = bearer(file.read(), f"the file {self._path}")
             self._stamp = stamp
         except (OSError, UnicodeError, ConfigError) as error:
             if self._value is not None:

@@ -14,7 +14,7 @@ from appsdk_operator.resource import Kind, Scope, decode_json
 __all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
 
 
-@attrs.frozen
+@attrs.frozen(order=True)
 class ServerVersion:
     """The version of an API server.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import attrs
 
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import DecodeError, Kind, decode_json
 
 __all__ = ["Request", "check_path_segment", "query_of", "selector_text"]
 
@@ -120,6 +119,6 @@ def check_namespace(kind: Kind, namespace: str) -> None:
 def json_or_none(body: bytes) -> Any:
     """The body as JSON, None when it is something else."""
     try:
-        return json.loads(body)
-    except ValueError:
+        return decode_json(body)
+    except DecodeError:
         return None

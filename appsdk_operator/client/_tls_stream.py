@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import ssl
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 __all__ = ["ByteStream", "TLSStream"]
 
@@ -31,8 +31,8 @@ class ByteStream(Protocol):
         """Send all of it."""
         ...
 
-    def makefile(self, mode: Literal["rb"], /) -> io.BufferedReader[Any]:
-        """A buffered reader, as :class:`http.client.HTTPResponse` wants one."""
+    def makefile(self, mode: Literal["rb"], /, buffering: Literal[0]) -> io.RawIOBase:
+        """An unbuffered reader."""
         ...
 
 
@@ -104,9 +104,9 @@ class TLSStream:
             filled += count
         return filled
 
-    def makefile(self, mode: Literal["rb"], /) -> io.BufferedReader[Any]:  # noqa: ARG002
-        """A buffered reader of what is decrypted."""
-        return io.BufferedReader(_RawReader(self))
+    def makefile(self, mode: Literal["rb"], /, buffering: Literal[0]) -> io.RawIOBase:  # noqa: ARG002
+        """An unbuffered reader of what is decrypted."""
+        return _RawReader(self)
 
     def _flush(self) -> None:
         if self._outgoing.pending:

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import pickle
+from email.message import Message
+
+import pytest
+
+from appsdk_operator import client as c
+from appsdk_operator.client import error_from_status
+from appsdk_operator.client._errors import error_from_response
+from appsdk_operator.client._request import Request
+
+LIST = Request(
+    method="GET",
+    path="/apis/example.com/v1/namespaces/x/widgets",
+    verb="list",
+    resource="widgets.example.com",
+    namespace="x",
+)
+
+
+def headers(**values: str) -> Message:
+    message = Message()
+    for key, value in values.items():
+        message[key.replace("_", "-")] = value
+    return message
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "expected"),
+    [
+        ("NotFound", 404, c.NotFound),
+        ("AlreadyExists", 409, c.AlreadyExists),
+        ("Conflict", 409, c.Conflict),
+        ("Invalid", 422, c.Invalid),
+        ("Forbidden", 403, c.Forbidden),
+        ("Unauthorized", 401, c.Unauthorized),
+        ("Gone", 410, c.Gone),
+        ("Expired", 410, c.Expired),
+        ("TooManyRequests", 429, c.TooManyRequests),
+        ("Timeout", 504, c.Timeout),
+        ("ServerTimeout", 500, c.ServerTimeout),
+        ("InternalError", 500, c.InternalError),
+        ("ServiceUnavailable", 503, c.ServiceUnavailable),
+        ("BadRequest", 400, c.BadRequest),
+        ("MethodNotAllowed", 405, c.MethodNotAllowed),
+        ("NotAcceptable", 406, c.NotAcceptable),
+        ("UnsupportedMediaType", 415, c.UnsupportedMediaType),
+        ("RequestEntityTooLarge", 413, c.RequestEntityTooLarge),
+    ],
+)
+def test_the_reason_chooses_the_class_and_the_code_does_without_one(reason, code, expected):
+    assert type(error_from_status({"reason": reason, "code": 400})) is expected
+    by_code = type(error_from_status({"code": code}))
+    assert by_code is expected or reason in {"AlreadyExists", "Expired", "ServerTimeout"}
+
+
+def test_unknown_codes_fall_back_to_the_nearest_class():
+    assert type(error_from_status({"code": 418})) is c.ApiError
+    assert type(error_from_status({"code": 599})) is c.ServerError
+    assert type(error_from_status({"reason": "Teapot", "code": 503})) is c.ServiceUnavailable
+
+
+def test_a_taken_name_is_no_conflict_and_an_expired_version_is_gone():
+    assert not issubclass(c.AlreadyExists, c.Conflict)
+    assert issubclass(c.Expired, c.Gone)
+    for kind in (c.InternalError, c.ServerTimeout, c.ServiceUnavailable, c.Timeout):
+        assert issubclass(kind, c.ServerError)
+
+
+def test_a_status_is_read_with_its_causes():
+    error = error_from_status(
+        {
+            "code": 422,
+            "reason": "Invalid",
+            "message": "no",
+            "metadata": {"continue": "tok"},
+            "details": {
+                "name": "a",
+                "retryAfterSeconds": 3,
+                "causes": [{"reason": "FieldValueInvalid", "message": "bad", "field": "spec.a"}, 7],
+            },
+        },
+        request=LIST,
+    )
+    assert error.causes == (c.Cause("FieldValueInvalid", "bad", "spec.a"),)
+    assert error.has_cause("FieldValueInvalid")
+    assert not error.has_cause("Other")
+    assert error.details["name"] == "a"
+    assert error.retry_after == 3.0
+    assert error.continue_token == "tok"
+    assert error.status == 422
+    assert error.reason == "Invalid"
+    assert error.message == "no"
+    assert error.request is LIST
+
+
+def test_what_does_not_fit_in_a_status_is_ignored():
+    error = error_from_status(
+        {"code": "x", "reason": 5, "message": None, "details": [], "metadata": 1}, code=404
+    )
+    assert type(error) is c.NotFound
+    assert error.causes == ()
+
+
+def test_forbidden_names_the_verb_that_is_missing():
+    text = str(error_from_status({"reason": "Forbidden", "code": 403}, request=LIST))
+    assert "needs verb 'list' on widgets.example.com in namespace 'x'" in text
+    everywhere = Request(method="GET", path="/x", verb="watch", resource="widgets.example.com")
+    text = str(error_from_status({"reason": "Forbidden", "code": 403}, request=everywhere))
+    assert "in the whole cluster" in text
+
+
+def test_not_found_tells_a_missing_kind_from_a_missing_object():
+    gone = {"reason": "NotFound", "code": 404, "details": {"kind": "widgets", "name": "a"}}
+    assert "CRD" not in str(error_from_status(gone, request=LIST))
+    unknown = error_from_response(LIST, 404, headers(), b"404 page not found\n")
+    assert "CRD is installed" in str(unknown)
+    assert unknown.message == "404 page not found"
+
+
+def test_conflicts_and_expiry_name_the_next_step():
+    assert "read the object anew" in str(error_from_status({"reason": "Conflict", "code": 409}))
+    assert "list anew" in str(error_from_status({"reason": "Expired", "code": 410}))
+    assert "token" in str(error_from_status({"reason": "Unauthorized", "code": 401}))
+
+
+def test_a_proxys_page_is_quoted_short_and_without_control_characters():
+    body = b"<html>\x1b[31m  \n\n Bad Gateway " + b"x" * 5000
+    error = error_from_response(LIST, 502, headers(), body)
+    assert type(error) is c.ServerError
+    assert error.message.startswith("<html>?[31m Bad Gateway xxx")
+    assert len(error.message) <= 256
+
+
+def test_json_that_is_no_status_is_quoted():
+    error = error_from_response(LIST, 500, headers(), b'{"kind":"Other"}')
+    assert error.message == '{"kind":"Other"}'
+
+
+def test_a_redirect_is_an_error_that_names_where_to():
+    error = error_from_response(LIST, 302, headers(Location="https://login"), b"")
+    assert "redirect to 'https://login'" in error.message
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("7", 7.0), (" 7 ", 7.0), ("-1", None), ("soon", None), ("9" * 30, None), ("²", None)],
+)
+def test_retry_after_is_read_as_seconds(value, seconds):
+    assert error_from_response(LIST, 429, headers(Retry_After=value), b"").retry_after == seconds
+
+
+def test_the_header_goes_before_the_status_for_retry_after():
+    body = b'{"kind":"Status","details":{"retryAfterSeconds":1}}'
+    assert error_from_response(LIST, 429, headers(Retry_After="9"), body).retry_after == 9.0
+    assert error_from_response(LIST, 429, headers(), body).retry_after == 1.0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        error_from_status(
+            {"code": 409, "reason": "Conflict", "details": {"causes": [{"reason": "a"}]}},
+            request=LIST,
+        ),
+        c.ConnectionLost("gone", sent=True),
+        c.ConnectFailed("refused"),
+    ],
+)
+def test_errors_cross_process_borders(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert copy.__dict__ == error.__dict__
+
+
+def test_every_error_of_the_package_has_one_root():
+    for error in (c.ApiError, c.TransportError, c.ConfigError):
+        assert issubclass(error, c.ClientError)
+    assert issubclass(c.ConfigError, ValueError)
