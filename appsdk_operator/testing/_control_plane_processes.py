@@ -1,0 +1,153 @@
+"""Child processes that never outlive their owner, and ports that stay theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, final
+
+from appsdk_operator.runtime import system_clock
+
+__all__ = ["Guard", "Ports", "end", "program_path"]
+
+_HOST: Final = "127.0.0.1"
+_DEFAULT_ASSETS: Final = "/usr/local/kubebuilder/bin"  # where envtest looks when nothing is set
+
+# Reads its standard input, whose other end only this process holds: once that is closed without a
+# word, whatever ended this process, the servers have no owner any more. The guard leads their
+# process group, so it needs a child outside of it to kill them all and then clear up.
+_GUARD: Final = """
+import os, shutil, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+if not sys.stdin.buffer.read(1) and os.fork() == 0:
+    group = os.getpgrp()
+    os.setsid()
+    os.killpg(group, signal.SIGKILL)
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
+
+
+@final
+class Guard:
+    """A process group whose members die, and whose folder goes, when this process ends.
+
+    The kernel's own means (``PR_SET_PDEATHSIG``) would kill them already when the thread ends that
+    started them, and exists on Linux only.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        # In the same session, so that the terminal's hang-up reaches it, but in a group of its
+        # own, so that Ctrl-C does not take the servers away from tests that still clean up.
+        self._process = subprocess.Popen(  # noqa: S603 - our own text
+            [sys.executable, "-I", "-S", "-c", _GUARD, str(folder)],
+            stdin=subprocess.PIPE,
+            process_group=0,
+            cwd="/",
+        )
+        self._folder = folder
+
+    def spawn(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        """Start a program in the group; what it says is appended to ``log``."""
+        # etcd takes every option from the environment, too; a developer's own must not matter.
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("ETCD_") or key == "ETCD_UNSUPPORTED_ARCH"
+        }
+        with log.open("ab") as output:
+            return subprocess.Popen(  # noqa: S603 - the program that the user named
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env=environment,
+                process_group=self._process.pid,
+            )
+
+    def end(self) -> None:
+        """Kill what is left of the group; the folder stays."""
+        # Until it is waited for, the number of the guard, and of the group, is nobody else's.
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+@final
+class Ports:
+    """Free ports on loopback that stay free.
+
+    A socket that is bound and does not listen keeps everybody from being given the port by
+    chance, while a server that asks for it by number, as those in Go do with ``SO_REUSEADDR``,
+    gets it. Also while the server is down. Where an operating system sees it otherwise, the start
+    is tried again with other ports.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._sockets: list[socket.socket] = []
+        try:
+            for _ in range(count):
+                holder = socket.socket()
+                self._sockets.append(holder)
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                holder.bind((_HOST, 0))
+        except BaseException:
+            self.close()
+            raise
+        self.numbers = [int(holder.getsockname()[1]) for holder in self._sockets]
+        if sys.platform != "linux":
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the ports."""
+        for holder in self._sockets:
+            holder.close()
+        self._sockets.clear()
+
+
+def program_path(name: str, assets: str | None) -> str:
+    """Where a program of the control plane is, by the rules of envtest.
+
+    Raises:
+        FileNotFoundError: it is not there; the text names the variable to set.
+    """
+    own_variable = f"TEST_ASSET_{name.upper().replace('-', '_')}"
+    if assets is not None:
+        path, source = Path(assets) / name, f"assets={assets!r}"
+    elif os.environ.get(own_variable):
+        path, source = Path(os.environ[own_variable]), own_variable
+    elif os.environ.get("KUBEBUILDER_ASSETS"):
+        path, source = Path(os.environ["KUBEBUILDER_ASSETS"]) / name, "KUBEBUILDER_ASSETS"
+    else:
+        path, source = Path(_DEFAULT_ASSETS) / name, "the default folder"
+    if path.is_file() and os.access(path, os.X_OK):
+        return str(path.absolute())
+    raise FileNotFoundError(
+        f"{name} is not a program at {path} ({source}): set KUBEBUILDER_ASSETS to the folder that "
+        "holds etcd and kube-apiserver, for example the one that 'setup-envtest use -p path' "
+        f"prints, or {own_variable} to the program itself"
+    )
+
+
+def end(grace: float, *servers: subprocess.Popen[bytes] | None) -> None:
+    """End processes, those that still run after ``grace`` seconds by force."""
+    processes = [process for process in servers if process is not None]
+    if grace > 0:
+        for process in processes:
+            process.terminate()
+        deadline = system_clock.monotonic() + grace
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            for process in processes:
+                process.wait(max(0.0, deadline - system_clock.monotonic()))
+    for process in processes:
+        process.kill()
+        process.wait()

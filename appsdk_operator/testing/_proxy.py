@@ -1,0 +1,432 @@
+"""A TCP proxy on loopback that does on demand what networks do; see :class:`FaultProxy`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, final
+from urllib.parse import urlsplit
+
+import attrs
+
+from appsdk_operator.runtime import Clock, system_clock
+
+__all__ = ["FaultProxy"]
+
+_T = TypeVar("_T")
+
+_HOST: Final = "127.0.0.1"
+_READ: Final = 65536
+_JOIN_TIMEOUT: Final = 10.0
+# With this option a close resets the connection instead of ending it in good order.
+_RESET: Final = struct.pack("ii", 1, 0)
+_THROTTLE_STEP: Final = 0.05
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@final
+class FaultProxy:
+    """A TCP proxy in front of any server, which cuts, stalls and slows connections on demand.
+
+    It passes bytes on as they are, so TLS goes through and the server's certificate, made for
+    ``127.0.0.1``, is still the right one. It listens on loopback only, and works in one thread of
+    its own; every method may be called from any other thread. A fault is in force when the method
+    returns, until it is taken back or :meth:`clear` is called.
+
+    >>> from appsdk_operator.testing import APIServer
+    >>> with APIServer() as server, FaultProxy(server.url) as proxy:
+    ...     proxy.url.startswith("http://127.0.0.1:")
+    True
+
+    Args:
+        target: where to pass connections on to: ``http://host:port``, ``https://host:port`` or
+            ``tcp://host:port``.
+        port: the TCP port to listen on; default 0, any free one.
+
+    Raises:
+        ValueError: the target is no address of this form, or the port is out of range.
+    """
+
+    def __init__(self, target: str, *, port: int = 0, clock: Clock = system_clock) -> None:
+        """See the class."""
+        parts = urlsplit(target)
+        try:
+            target_port = parts.port or _PORTS.get(parts.scheme)
+        except ValueError:
+            target_port = None
+        if parts.scheme not in ("http", "https", "tcp") or not parts.hostname or not target_port:
+            raise ValueError(f"target {target!r} must be 'https://host:port', http:// or tcp://")
+        if not 0 <= port <= 65535:
+            raise ValueError(f"port={port} is no TCP port: use 0 for any, or 1 to 65535")
+        self._target = (parts.hostname, target_port)
+        self._scheme = parts.scheme
+        self._port = port
+        self._clock = clock
+        # Held while starting and stopping, so that both may be called from any thread.
+        self._lifecycle = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = threading.Condition()
+        # The rest belongs to the loop.
+        self._stopping = asyncio.Event()
+        self._flowing = asyncio.Event()
+        self._listener: asyncio.Task[None] | None = None
+        self._links: dict[asyncio.Task[None], _Link] = {}
+        self._faults = _Faults()
+        self._accepted = 0
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Listen. Harmless when it already does.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        with self._lifecycle:
+            if self._thread is not None:
+                return self
+            listener = self._bound()
+            self._port = listener.getsockname()[1]
+            ready = threading.Event()
+            self._stopping, self._flowing = asyncio.Event(), asyncio.Event()
+            self._faults = _Faults()
+
+            def run() -> None:
+                try:
+                    asyncio.run(self._serve(listener, ready))
+                finally:
+                    ready.set()
+
+            self._thread = threading.Thread(target=run, name=f"appsdk-operator-proxy-{self._port}")
+            self._thread.start()
+            ready.wait()
+            return self
+
+    def stop(self) -> None:
+        """Cut every connection, close the port and end the thread. Harmless when it is stopped."""
+        with self._lifecycle:
+            thread, loop = self._thread, self._loop
+            if thread is None:
+                return
+            if loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                    loop.call_soon_threadsafe(self._stopping.set)
+            thread.join(_JOIN_TIMEOUT)
+            if thread.is_alive():
+                raise RuntimeError(
+                    f"the proxy's thread {thread.name} did not end within {_JOIN_TIMEOUT:g} s"
+                )
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, with the target's scheme: ``https://127.0.0.1:40123``."""
+        return f"{self._scheme}://{_HOST}:{self._port}"
+
+    # -- what goes wrong ---------------------------------------------------------------------
+
+    def cut(self) -> int:
+        """Reset all connections, on both sides; how many there were. New ones are passed on."""
+
+        async def cut() -> int:
+            return await self._cut_all()
+
+        return self._call(cut)
+
+    def refuse(self, refused: bool = True) -> None:
+        """Have the machine refuse new connections, as when no server runs; open ones stay."""
+
+        async def refuse() -> None:
+            if refused:
+                await self._stop_listening()
+            elif self._listener is None:
+                self._listen(self._bound())
+
+        self._call(refuse)
+
+    def stall(self, stalled: bool = True) -> None:
+        """Pass no byte on in either direction while connections, new ones too, stay open.
+
+        What a firewall does that has forgotten a connection: neither side learns of it. When
+        stalling ends, what was held back goes on its way.
+        """
+
+        async def stall() -> None:
+            if stalled:
+                self._flowing.clear()
+            else:
+                self._flowing.set()
+
+        self._call(stall)
+
+    def delay(self, seconds: float) -> None:
+        """Pass everything on ``seconds`` later, in both directions; 0 ends it.
+
+        Raises:
+            ValueError: ``seconds`` is negative.
+        """
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"delay of {seconds} s: use 0 or more")
+        self._set(delay=seconds)
+
+    def throttle(self, bytes_per_second: float | None) -> None:
+        """Read answers no faster than this, as a slow reader does; None ends it.
+
+        Raises:
+            ValueError: it is not more than 0.
+        """
+        if bytes_per_second is not None and not 0 < bytes_per_second < math.inf:
+            raise ValueError(f"{bytes_per_second} bytes per second: use more than 0, or None")
+        self._set(rate=bytes_per_second)
+
+    def cut_after(self, count: int, *, times: int = 1) -> None:
+        """Reset connections in the middle of an answer.
+
+        A connection is cut when ``count`` bytes of answers have passed through it from now on; 0
+        cuts before the first, so that what was asked for is done and its answer lost.
+
+        Args:
+            count: how many bytes are passed on.
+            times: to how many connections it happens, the first ones that get so far; default 1,
+                0 ends it.
+
+        Raises:
+            ValueError: a number is negative.
+        """
+        if count < 0 or times < 0:
+            raise ValueError(f"cut_after({count}, times={times}): neither may be negative")
+        self._set(cut_after=count, cuts_left=times)
+
+        async def reset() -> None:
+            for link in self._links.values():
+                link.answered = 0
+
+        self._call(reset)
+
+    def clear(self) -> None:
+        """End all faults."""
+
+        async def clear() -> None:
+            self._faults = _Faults()
+            self._flowing.set()
+            if self._listener is None:
+                self._listen(self._bound())
+
+        self._call(clear)
+
+    # -- what it sees ------------------------------------------------------------------------
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._links)
+
+    @property
+    def accepted(self) -> int:
+        """How many connections there were since it was made."""
+        return self._accepted
+
+    def wait_for(self, condition: Callable[[FaultProxy], bool], timeout: float = 10.0) -> bool:
+        """Wait until ``condition`` holds, which is asked when connections come and go.
+
+        >>> with FaultProxy("tcp://127.0.0.1:9") as proxy:
+        ...     proxy.wait_for(lambda proxy: proxy.connections == 0)
+        True
+
+        Args:
+            condition: is given this proxy; looks at :attr:`connections` or :attr:`accepted`.
+            timeout: seconds; default 10.
+
+        Returns:
+            Whether it holds.
+        """
+        deadline = self._clock.monotonic() + timeout
+        with self._changed:
+            while not condition(self):
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    return False
+                self._clock.wait(self._changed, left)
+        return True
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _call(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        with self._lifecycle:
+            loop = self._loop
+            if loop is None:
+                raise RuntimeError("the proxy does not run: call start(), or use 'with'")
+            return asyncio.run_coroutine_threadsafe(work(), loop).result(_JOIN_TIMEOUT)
+
+    def _set(self, **faults: Any) -> None:
+        async def change() -> None:
+            self._faults = attrs.evolve(self._faults, **faults)
+
+        self._call(change)
+
+    def _bound(self) -> socket.socket:
+        listener = socket.socket()
+        try:
+            # So that the port can be had back while old connections fade out.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((_HOST, self._port))
+            listener.listen(128)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._flowing.set()
+        self._listen(listener)
+        ready.set()
+        try:
+            await self._stopping.wait()
+        finally:
+            self._loop = None
+            await self._stop_listening()
+            await self._cut_all()
+
+    def _listen(self, listener: socket.socket) -> None:
+        self._listener = asyncio.get_running_loop().create_task(self._accept(listener))
+
+    async def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await _cancelled(listener)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                try:
+                    client, _ = await loop.sock_accept(listener)
+                except ConnectionError:  # gone again already
+                    continue
+                link = _Link(client)
+                task = loop.create_task(self._pass_on(link))
+                self._links[task] = link
+                self._accepted += 1
+                self._notify()
+
+    async def _cut_all(self) -> int:
+        tasks = list(self._links)
+        await _cancelled(*tasks)
+        return len(tasks)
+
+    async def _pass_on(self, link: _Link) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        # Whatever ends it, an end in good order included, is passed on or resets both sides.
+        has_ended_well = False
+        try:
+            await link.connect(self._target)
+            async with asyncio.TaskGroup() as directions:
+                directions.create_task(self._pump(link, link.client, link.server, False))
+                directions.create_task(self._pump(link, link.server, link.client, True))
+            has_ended_well = True
+        except* OSError:
+            pass
+        finally:
+            link.close(reset=not has_ended_well)
+            del self._links[task]
+            self._notify()
+
+    async def _pump(
+        self, link: _Link, source: socket.socket, sink: socket.socket, answers: bool
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            rate = self._faults.rate if answers else None
+            size = _READ if rate is None else max(1, min(_READ, int(rate * _THROTTLE_STEP)))
+            await self._flowing.wait()
+            data = await loop.sock_recv(source, size)
+            if self._faults.delay:
+                await asyncio.sleep(self._faults.delay)
+            await self._flowing.wait()
+            if not data:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            if rate is not None:
+                await asyncio.sleep(len(data) / rate)
+            if answers and self._faults.cuts_left:
+                room = self._faults.cut_after - link.answered
+                link.answered += len(data)
+                if len(data) > room or not room:
+                    self._faults = attrs.evolve(self._faults, cuts_left=self._faults.cuts_left - 1)
+                    await loop.sock_sendall(sink, data[: max(0, room)])
+                    raise ConnectionResetError("cut in the middle of an answer")
+            await loop.sock_sendall(sink, data)
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+@attrs.frozen(kw_only=True)
+class _Faults:
+    delay: float = 0.0
+    rate: float | None = None
+    cut_after: int = 0
+    cuts_left: int = 0
+
+
+@final
+class _Link:
+    """A client's connection and the one to the server that belongs to it."""
+
+    def __init__(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        self.client = client
+        self.server = socket.socket()
+        self.answered = 0
+
+    async def connect(self, target: tuple[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(*target, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        self.server.close()
+        self.server = socket.socket(family, kind, protocol)
+        self.server.setblocking(False)
+        for end in self._ends():
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await loop.sock_connect(self.server, address)
+
+    def close(self, *, reset: bool) -> None:
+        for end in self._ends():
+            if reset:
+                with contextlib.suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            end.close()
+
+    def _ends(self) -> Iterator[socket.socket]:
+        yield self.client
+        yield self.server
+
+
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
