@@ -196,7 +196,14 @@ class APIServer:
             hub.running.set()
             for watch in list(hub.watches):
                 watch.end()
+            transports = [connection.transport for connection in http.connections]
+            http.pre_shutdown()  # idle connections end at once and are not waited for
             await http.shutdown(_GRACE)
+            for transport in transports:
+                if transport is not None:
+                    # Whoever did not read the last bytes by now does not get them.
+                    transport.abort()
+            await asyncio.sleep(0)
             self._core.detach()
             self._loop = self._http = self._stopping = None
 

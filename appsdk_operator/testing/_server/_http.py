@@ -213,6 +213,9 @@ class _HttpWire:
     async def send(self, body: bytes) -> None:
         await self._response.write(body)
 
+    async def drain(self) -> None:
+        await self._request.writer.drain()
+
     def push(self, body: bytes, framed: bytes) -> int:
         transport = self._request.transport
         if transport is None or transport.is_closing():

@@ -33,7 +33,9 @@ from appsdk_operator.testing._server._storage import (
 
 __all__ = ["Form", "Hub", "Watch", "Wire"]
 
+# What is sent in one go to a watch that reads on its own: this many objects, or this many bytes.
 _BATCH: Final = 256
+_BATCH_BYTES: Final = 256 * 1024
 # Bytes that may wait in a connection's buffer before its watcher must keep up on its own.
 _BEHIND: Final = 1 << 20
 
@@ -56,6 +58,10 @@ class Wire(Protocol):
 
     async def send(self, body: bytes) -> None:
         """Send, waiting while the peer does not take it."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until the peer has taken most of what was sent."""
         ...
 
     def push(self, body: bytes, framed: bytes) -> int:
@@ -130,6 +136,16 @@ def _as_seen(
     return b"DELETED", event.departed()
 
 
+def _in_one_go(records: list[Record]) -> int:
+    """How many of ``records``, at least one, fit into one batch."""
+    size = 0
+    for count, record in enumerate(records, 1):
+        size += len(record.data)
+        if size >= _BATCH_BYTES:
+            return count
+    return len(records)
+
+
 @final
 @attrs.define(eq=False)
 class Watch:
@@ -167,8 +183,9 @@ class Watch:
         collection = self._channel.collection
         while not self._ended:
             await self.hub.running.wait()
-            events = collection.since(self.position)[:_BATCH]
+            events = collection.since(self.position)
             if events:
+                events = events[: _in_one_go([event.record for event in events[:_BATCH]])]
                 self.position = events[-1].revision
                 if body := self._channel.render(events):
                     await self.wire.send(body)
@@ -179,18 +196,24 @@ class Watch:
                 self._wake.clear()
                 self.hub.join(self._channel, self)
                 await self._wake.wait()
+                if not self._ended:
+                    await self.wire.drain()
         if self.bookmarks:
             await self.wire.send(self.bookmark(self.position))
 
     async def _send_initial(self) -> None:
         records = self.initial or []
         self.initial = None
-        for start in range(0, len(records), _BATCH):
+        start = 0
+        while start < len(records):
             await self.hub.running.wait()
             if self._ended:
                 return
+            batch = records[start : start + _BATCH]
+            batch = batch[: _in_one_go(batch)]
+            start += len(batch)
             parts: list[bytes] = []
-            for record in records[start : start + _BATCH]:
+            for record in batch:
                 data = self.form.event_object(self.served, record)
                 parts += (b'{"type":"ADDED","object":', data, b"}\n")
             await self.wire.send(b"".join(parts))

@@ -144,7 +144,9 @@ class Api:
     def __init__(self, server: APIServer, token: str | None = None) -> None:
         self.server = server
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        options: dict[str, Any] = {"ca_cert_data": server.ca_data.decode()} if server.ca_data else {}
+        options: dict[str, Any] = (
+            {"ca_cert_data": server.ca_data.decode()} if server.ca_data else {}
+        )
         self._pool = urllib3.PoolManager(retries=False, timeout=5, maxsize=8, **options)
         self._streams: list[Stream] = []
 
@@ -183,7 +185,7 @@ class Api:
     def delete(self, path: str, body: Any = None) -> Reply:
         return self("DELETE", path, body)
 
-    def widget(self, name: str, **spec: Any) -> Reply:
+    def widget(self, name: str, /, **spec: Any) -> Reply:
         """Create a widget."""
         reply = self.create(self.widgets, widget(name, **spec))
         assert reply.status == 201, reply.body
@@ -214,10 +216,12 @@ class Api:
     def close(self) -> None:
         for stream in self._streams:
             stream.close()
-        self._pool.clear()
+        # A pool lives on with the responses that came from it, so it is closed by name.
+        for key in self._pool.pools.keys():  # noqa: SIM118 - no dict: iterating it is refused
+            self._pool.pools[key].close()
 
 
-def widget(name: str, **spec: Any) -> dict[str, Any]:
+def widget(name: str, /, **spec: Any) -> dict[str, Any]:
     """A widget to create."""
     return {
         "apiVersion": "example.com/v1",

@@ -97,7 +97,9 @@ def test_custom_resources_are_never_overwritten_blindly_and_config_maps_are(
     assert refused.status == 422
     assert "metadata.resourceVersion: Invalid value: 0x0: must be specified" in refused["message"]
     api.map("a")
-    assert api.update(f"{api.maps}/a", {"metadata": {"name": "a"}, "data": {"k": "v"}}).status == 200
+    assert (
+        api.update(f"{api.maps}/a", {"metadata": {"name": "a"}, "data": {"k": "v"}}).status == 200
+    )
 
 
 def test_an_update_without_a_change_keeps_the_version(api: Any) -> None:

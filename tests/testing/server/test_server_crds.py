@@ -1,0 +1,198 @@
+"""CustomResourceDefinitions: serving, validation, defaults, pruning, versions and their end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appsdk_operator.resource import Kind
+from appsdk_operator.testing._server import APIServer, StatusError
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WIDGETS = f"{DEFINITIONS}/widgets.example.com"
+
+
+def conditions(reply: Any) -> dict[str, str]:
+    return {c["type"]: c["status"] for c in reply["status"]["conditions"]}
+
+
+def test_a_definition_is_established_and_served_at_once(connect: Any, widget_crd: Any) -> None:
+    with APIServer() as server:
+        api = connect(server)
+        assert api.get(api.widgets).status == 404
+        made = api.create(DEFINITIONS, widget_crd)
+        assert made["spec"]["names"]["listKind"] == "WidgetList"
+        assert made["spec"]["names"]["singular"] == "widget"
+        assert api.get(api.widgets)["kind"] == "WidgetList"
+        found = api.get(WIDGETS)
+        assert conditions(found) == {"NamesAccepted": "True", "Established": "True"}
+        assert found["status"]["storedVersions"] == ["v1"]
+        resources = api.get("/apis/example.com/v1")["resources"]
+        assert [r["name"] for r in resources] == ["widgets", "widgets/status", "widgets/scale"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "words"),
+    [
+        ({"size": "x"}, "spec.size", 'spec.size in body must be of type integer: "string"'),
+        ({"size": 99}, "spec.size", "spec.size in body should be less than or equal to 10"),
+        ({"size": 0}, "spec.size", "spec.size in body should be greater than or equal to 1"),
+        ({"size": 1.5}, "spec.size", 'spec.size in body must be of type integer: "number"'),
+        ({"size": True}, "spec.size", 'spec.size in body must be of type integer: "boolean"'),
+        ({"size": None}, "spec.size", 'spec.size in body must be of type integer: "null"'),
+        ({"mode": "z"}, "spec.mode", 'Unsupported value: "z": supported values: "a", "b"'),
+        ({"name": "TOOLONG"}, "spec.name", "spec.name in body should be at most 5 chars long"),
+        ({"name": "A"}, "spec.name", "spec.name in body should match '^[a-z]+$'"),
+        ({"when": "x"}, "spec.when", 'spec.when in body must be of type date-time: "x"'),
+        ({"list": ["a", "b", "c"]}, "spec.list", "spec.list in body should have at most 2 items"),
+        ({"list": [1]}, "spec.list[0]", 'spec.list[0] in body must be of type string: "integer"'),
+        ({"port": {}}, "spec.port", 'spec.port in body must be of type integer,string: "object"'),
+        ({"counts": {"k": "v"}}, "spec.counts.k", 'must be of type integer: "string"'),
+    ],
+)
+def test_what_breaks_the_schema_is_invalid(
+    api: Any, new_widget: Any, spec: dict[str, Any], field: str, words: str
+) -> None:
+    refused = api.create(api.widgets, new_widget("a", **spec))
+    assert (refused.status, refused["reason"]) == (422, "Invalid")
+    (cause,) = refused["details"]["causes"]
+    assert cause["field"] == field
+    assert words in cause["message"]
+    assert refused["message"] == f'Widget.example.com "a" is invalid: {field}: {cause["message"]}'
+
+
+def test_every_problem_is_told_at_once(api: Any, new_widget: Any) -> None:
+    body = new_widget("a", mode="z", name="A")
+    del body["spec"]["size"]
+    refused = api.create(api.widgets, body)
+    assert [(c["field"], c["reason"]) for c in refused["details"]["causes"]] == [
+        ("spec.size", "FieldValueRequired"),
+        ("spec.mode", "FieldValueNotSupported"),
+        ("spec.name", "FieldValueInvalid"),
+    ]
+    assert "is invalid: [spec.size: Required value, " in refused["message"]
+
+
+def test_what_the_schema_allows_is_kept(api: Any) -> None:
+    spec = {
+        "size": 1,
+        "when": "2026-01-02T03:04:05Z",
+        "port": "http",
+        "maybe": None,
+        "free": {"any": {"thing": [1, 2]}},
+        "counts": {"k": 1},
+    }
+    assert api.widget("a", **spec)["spec"] == {**spec, "mode": "a"}
+
+
+def test_defaults_are_filled_in_and_unknown_fields_dropped(api: Any, new_widget: Any) -> None:
+    created = api.create(api.widgets, {**new_widget("a", junk=1), "more": 2})
+    assert created["spec"] == {"size": 1, "mode": "a"}
+    assert "more" not in created.body
+    warnings = created.headers.getlist("Warning")
+    assert sorted(warnings) == [
+        '299 - "unknown field \\"more\\""',
+        '299 - "unknown field \\"spec.junk\\""',
+    ]
+
+
+def test_field_validation_can_be_strict_or_silent(api: Any, new_widget: Any) -> None:
+    strict = api.create(f"{api.widgets}?fieldValidation=Strict", new_widget("a", junk=1))
+    assert strict.status == 400
+    assert strict["message"] == 'strict decoding error: unknown field "spec.junk"'
+    twice = b'{"metadata":{"name":"m"},"data":{"a":"1","a":"2"}}'
+    assert api("POST", f"{api.maps}?fieldValidation=Strict", twice).status == 400
+    silent = api.create(f"{api.widgets}?fieldValidation=Ignore", new_widget("a", junk=1))
+    assert silent.status == 201
+    assert "Warning" not in silent.headers
+
+
+def test_versions_are_views_of_the_same_objects(api: Any) -> None:
+    api.widget("a")
+    older = api.get("/apis/example.com/v1beta1/namespaces/default/widgets/a")
+    assert older["apiVersion"] == "example.com/v1beta1"
+    assert older["spec"] == {"size": 1, "mode": "a"}
+    assert older.headers["Warning"] == '299 - "example.com/v1beta1 Widget is deprecated"'
+    body = {
+        "apiVersion": "example.com/v1beta1",
+        "kind": "Widget",
+        "metadata": {"name": "b"},
+        "spec": {"size": 2},
+    }
+    assert api.create("/apis/example.com/v1beta1/namespaces/default/widgets", body).status == 201
+    assert api.get(f"{api.widgets}/b")["apiVersion"] == "example.com/v1"
+
+
+def test_a_changed_schema_goes_for_the_next_write(api: Any, widget_crd: Any) -> None:
+    schema = widget_crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["size"]["maximum"] = 100
+    changed = api.patch(WIDGETS, {"spec": widget_crd["spec"]})
+    assert changed["metadata"]["generation"] == 2
+    assert api.widget("a", size=50)["spec"]["size"] == 50
+
+
+def test_a_version_that_is_served_no_more_is_not_found(api: Any, widget_crd: Any) -> None:
+    widget_crd["spec"]["versions"][1]["served"] = False
+    assert api.patch(WIDGETS, {"spec": widget_crd["spec"]}).status == 200
+    assert api.get("/apis/example.com/v1beta1/widgets").status == 404
+    versions = api.get("/apis/example.com")["versions"]
+    assert [v["version"] for v in versions] == ["v1"]
+
+
+def test_a_definition_takes_its_objects_along_and_waits_for_their_finalizers(
+    api: Any, server: Any, new_widget: Any
+) -> None:
+    api.widget("a")
+    api.widget("b")
+    api.patch(f"{api.widgets}/b", {"metadata": {"finalizers": ["example.com/x"]}})
+    assert api.delete(WIDGETS).status == 200
+    assert conditions(api.get(WIDGETS))["Terminating"] == "True"
+    refused = api.create(api.widgets, new_widget("c"))
+    assert (refused.status, refused["reason"]) == (405, "MethodNotAllowed")
+    assert api.names(api.widgets) == ["b"]
+    api.patch(f"{api.widgets}/b", {"metadata": {"finalizers": None}})
+    assert api.get(WIDGETS).status == 404
+    assert api.get(api.widgets).status == 404
+    with pytest.raises(LookupError, match="apply its CRD first"):
+        server.objects(Kind(group="example.com", version="v1", kind="Widget"))
+
+
+def test_a_definition_can_come_back_and_begins_empty(api: Any, widget_crd: Any) -> None:
+    api.widget("a")
+    api.delete(WIDGETS)
+    assert api.create(DEFINITIONS, widget_crd).status == 201
+    assert api.names(api.widgets) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"group": "nodot"}, "spec.group: Invalid value"),
+        ({"scope": "Galaxy"}, 'spec.scope: Unsupported value: "Galaxy"'),
+        ({"names": {"plural": "others", "kind": "Widget"}}, 'must be spec.names.plural+"."+spec'),
+        ({"versions": []}, "spec.versions: Required value"),
+        ({"versions": [{"name": "v1", "served": True, "storage": True}]}, "schemas are required"),
+    ],
+)
+def test_a_definition_that_makes_no_sense_is_invalid(
+    connect: Any, widget_crd: Any, change: dict[str, Any], words: str
+) -> None:
+    widget_crd["spec"] |= change
+    with APIServer() as server:
+        refused = connect(server).create(DEFINITIONS, widget_crd)
+        assert (refused.status, refused["reason"]) == (422, "Invalid")
+        assert words in refused["message"]
+
+
+def test_a_server_is_not_made_with_a_definition_that_makes_no_sense(widget_crd: Any) -> None:
+    widget_crd["spec"]["scope"] = "Galaxy"
+    with pytest.raises(StatusError, match=r"spec\.scope"):
+        APIServer(crds=[widget_crd])
+
+
+def test_definitions_can_be_applied_while_the_server_runs(connect: Any, widget_crd: Any) -> None:
+    with APIServer() as server:
+        server.apply_crds([widget_crd])
+        assert connect(server).widget("a").status == 201
+        assert "singular" not in widget_crd["spec"]["names"]

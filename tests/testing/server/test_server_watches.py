@@ -1,0 +1,265 @@
+"""Watches: what is told, from when on, and to whom."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from appsdk_operator.resource import kinds
+from appsdk_operator.testing._server import APIServer
+
+END = "k8s.io/initial-events-end"
+STREAMING = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+
+def test_a_watch_without_a_version_begins_with_what_is_there(api: Any) -> None:
+    api.map("b")
+    api.map("a")
+    stream = api.watch(api.maps)
+    assert stream.events(2) == [("ADDED", "a"), ("ADDED", "b")]
+    api.map("c")
+    assert stream.events(1) == [("ADDED", "c")]
+
+
+def test_a_watch_from_a_version_tells_what_came_after_it(api: Any) -> None:
+    version = api.map("a").version
+    api.patch(f"{api.maps}/a", {"data": {"k": "v"}})
+    api.map("b")
+    api.delete(f"{api.maps}/a")
+    stream = api.watch(api.maps, f"resourceVersion={version}")
+    assert stream.events(3) == [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+
+
+def test_versions_rise_and_a_deletion_has_one_of_its_own(api: Any, server: Any) -> None:
+    stream = api.watch(api.maps)
+    api.map("a", finalizers=["example.com/x"])
+    api.delete(f"{api.maps}/a")
+    api.patch(f"{api.maps}/a", {"metadata": {"finalizers": None}})
+    events = [stream.event() for _ in range(3)]
+    versions = [int(obj["metadata"]["resourceVersion"]) for _, obj in events]
+    assert versions == sorted(set(versions))
+    assert versions[-1] == server.resource_version
+    assert events[-1][0] == "DELETED"
+    # The state that was stored last, as on the real server.
+    assert events[-1][1]["metadata"]["finalizers"] == ["example.com/x"]
+    told = [(revision, kind) for revision, kind, _ in server.history(kinds.core.v1.ConfigMap)]
+    assert told == list(zip(versions, ("ADDED", "MODIFIED", "DELETED"), strict=True))
+
+
+def test_objects_that_enter_and_leave_a_selection_are_added_and_deleted(api: Any) -> None:
+    stream = api.watch(api.maps, "labelSelector=a%3Db")
+    api.map("m")
+    path = f"{api.maps}/m"
+    api.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    api.patch(path, {"data": {"k": "v"}})
+    left = api.patch(path, {"metadata": {"labels": {"a": "c"}}})
+    api.patch(path, {"data": {"k": "w"}})
+    api.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    api.delete(path)
+    assert stream.events(2) == [("ADDED", "m"), ("MODIFIED", "m")]
+    kind, gone = stream.event()
+    assert (kind, gone["metadata"]["labels"]) == ("DELETED", {"a": "b"})
+    assert gone["metadata"]["resourceVersion"] == left.version
+    assert stream.events(2) == [("ADDED", "m"), ("DELETED", "m")]
+
+
+def test_a_watch_of_a_namespace_tells_nothing_of_others(api: Any) -> None:
+    api.create("/api/v1/namespaces", {"metadata": {"name": "other"}})
+    stream = api.watch("/api/v1/namespaces/other/configmaps")
+    api.map("here")
+    api.create("/api/v1/namespaces/other/configmaps", {"metadata": {"name": "there"}})
+    assert stream.events(1) == [("ADDED", "there")]
+
+
+def test_the_state_can_be_streamed_and_its_end_is_marked(api: Any) -> None:
+    api.map("a")
+    api.map("b")
+    stream = api.watch(api.maps, STREAMING)
+    assert stream.events(2) == [("ADDED", "a"), ("ADDED", "b")]
+    kind, mark = stream.event()
+    assert kind == "BOOKMARK"
+    assert mark["metadata"]["annotations"] == {END: "true"}
+    api.map("c")
+    assert stream.events(1) == [("ADDED", "c")]
+
+
+def test_a_streamed_state_needs_its_match_and_a_server_that_can(api: Any, connect: Any) -> None:
+    refused = api.get(f"{api.maps}?watch=1&sendInitialEvents=true")
+    assert refused.status == 422
+    assert "sendInitialEvents requires setting resourceVersionMatch" in refused["message"]
+    with APIServer(streaming_lists=False) as old:
+        refused = connect(old).get(f"{api.maps}?watch=1&{STREAMING}")
+        assert refused.status == 422
+        assert refused["details"]["causes"][0]["field"] == "sendInitialEvents"
+
+
+def test_a_version_that_is_forgotten_ends_the_watch_with_410(api: Any, server: Any) -> None:
+    version = api.map("a").version
+    api.map("b")
+    server.compact()
+    (kind, status), *rest = api.watch(api.maps, f"resourceVersion={version}").rest()
+    assert (kind, status["code"], status["reason"], rest) == ("ERROR", 410, "Expired", [])
+    assert status["message"].startswith("too old resource version:")
+
+
+def test_compaction_does_not_hurt_watches_that_are_up_to_date(api: Any, server: Any) -> None:
+    stream = api.watch(api.maps, f"resourceVersion={server.resource_version}")
+    api.map("a")
+    assert stream.events(1) == [("ADDED", "a")]
+    server.compact()
+    api.map("b")
+    assert stream.events(1) == [("ADDED", "b")]
+
+
+def test_bookmarks_say_how_far_a_watch_is(api: Any, server: Any) -> None:
+    with_bookmarks = api.watch(api.maps, "allowWatchBookmarks=true")
+    without = api.watch(api.maps)
+    api.widget("elsewhere")
+    server.send_bookmarks()
+    kind, mark = with_bookmarks.event()
+    assert kind == "BOOKMARK"
+    assert mark["kind"] == "ConfigMap"
+    assert int(mark["metadata"]["resourceVersion"]) == server.resource_version
+    api.map("a")
+    assert without.events(1) == [("ADDED", "a")]
+
+
+def test_bookmarks_come_by_themselves(connect: Any) -> None:
+    with APIServer(bookmark_interval=0.01) as server:
+        stream = connect(server).watch("/api/v1/pods", "allowWatchBookmarks=true")
+        assert stream.event()[0] == "BOOKMARK"
+
+
+def test_a_watch_ends_when_its_time_is_over(api: Any) -> None:
+    api.map("a")
+    events = api.watch(api.maps, "timeoutSeconds=1&allowWatchBookmarks=true").rest()
+    assert [kind for kind, _ in events] == ["ADDED", "BOOKMARK"]
+
+
+def test_a_watch_from_the_future_tells_what_is_beyond_it(api: Any, server: Any) -> None:
+    ahead = server.resource_version + 2
+    stream = api.watch(api.maps, f"resourceVersion={ahead}")
+    for name in "abc":
+        api.map(name)
+    assert stream.events(1) == [("ADDED", "c")]
+
+
+def test_a_stalled_watch_gets_nothing_and_then_everything(api: Any, server: Any) -> None:
+    stream = api.watch(api.maps)
+    api.map("a")
+    assert stream.events(1) == [("ADDED", "a")]
+    server.stall_watches(True)
+    api.map("b")
+    late = api.watch(api.maps)
+    stream.response.connection.sock.settimeout(0.05) if stream.response.connection else None
+    assert server.open_watches(kinds.core.v1.ConfigMap) == 2
+    server.stall_watches(False)
+    assert stream.events(1) == [("ADDED", "b")]
+    assert late.events(2) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+def test_a_watch_that_was_stalled_beyond_the_history_must_begin_anew(connect: Any) -> None:
+    with APIServer(history=5) as server:
+        api = connect(server)
+        stream = api.watch(api.maps)
+        api.map("first")
+        assert stream.events(1) == [("ADDED", "first")]
+        server.stall_watches(True)
+        for number in range(10):
+            api.map(f"m{number}")
+        server.stall_watches(False)
+        (kind, status), *_ = stream.rest()
+        assert (kind, status["code"]) == ("ERROR", 410)
+
+
+def test_a_reader_that_takes_nothing_holds_nobody_up(api: Any, server: Any) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect((host, int(port)))
+        lazy.sendall(f"GET {api.maps}?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        lazy.recv(1024)
+        eager = api.watch(api.maps)
+        text = "x" * 500_000
+        for number in range(12):
+            api.create(api.maps, {"metadata": {"name": f"m{number}"}, "data": {"k": text}})
+        assert len(eager.events(12)) == 12
+        # 6 MB were written, and what waits for the reader is far less.
+        waiting = server._call(
+            lambda: max(c.transport.get_write_buffer_size() for c in server._http.connections)
+        )
+        assert waiting < 3_000_000
+        received = bytearray()
+        while received.count(b'"type":"ADDED"') < 12:
+            received += lazy.recv(1 << 20)
+
+
+def test_every_watch_of_many_sees_every_event_in_order(api: Any, server: Any) -> None:
+    streams = [api.watch(api.maps, "labelSelector=a" if n % 2 else "") for n in range(20)]
+
+    def write(part: int) -> None:
+        for number in range(25):
+            api.map(f"m-{part}-{number}", {"a": "b"})
+
+    writers = [threading.Thread(target=write, args=(part,)) for part in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    wanted = [
+        (kind, obj["metadata"]["name"]) for _, kind, obj in server.history(kinds.core.v1.ConfigMap)
+    ]
+    assert len(wanted) == 100
+    for stream in streams:
+        assert stream.events(100) == wanted
+
+
+def test_other_versions_of_a_kind_are_watched_in_their_own(api: Any) -> None:
+    stream = api.watch("/apis/example.com/v1beta1/widgets")
+    api.widget("a")
+    _, obj = stream.event()
+    assert obj["apiVersion"] == "example.com/v1beta1"
+
+
+def test_tables_are_watched_too(api: Any) -> None:
+    stream = api.watch(api.maps, "", Accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    api.map("a")
+    kind, table = stream.event()
+    assert (kind, table["rows"][0]["cells"][0]) == ("ADDED", "a")
+
+
+def test_the_watches_of_a_definition_end_with_it(api: Any) -> None:
+    api.widget("a")
+    stream = api.watch(api.widgets)
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    assert api.delete(path).status == 200
+    assert [kind for kind, _ in stream.rest()] == ["ADDED", "DELETED"]
+    assert api.get(api.widgets).status == 404
+
+
+@pytest.mark.parametrize("query", ["resourceVersion=abc", "timeoutSeconds=abc"])
+def test_a_watch_that_makes_no_sense_is_refused_before_it_begins(api: Any, query: str) -> None:
+    refused = api.get(f"{api.maps}?watch=1&{query}")
+    assert refused.status in (400, 500)
+    assert refused["kind"] == "Status"
+
+
+def test_a_name_in_the_path_is_one_object_to_get(api: Any) -> None:
+    api.map("a")
+    assert api.get(f"{api.maps}/a?watch=1")["kind"] == "ConfigMap"
+
+
+def test_a_client_of_http_1_0_gets_plain_lines(api: Any, server: Any) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as plain:
+        plain.sendall(f"GET {api.maps}?watch=1 HTTP/1.0\r\n\r\n".encode())
+        data = plain.recv(65536)
+        assert b"chunked" not in data
+        api.map("a")
+        while b"\n" not in data.partition(b"\r\n\r\n")[2]:
+            data += plain.recv(65536)
+        assert json.loads(data.partition(b"\r\n\r\n")[2])["type"] == "ADDED"
