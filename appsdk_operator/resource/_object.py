@@ -320,6 +320,10 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
             self.raw == other.raw or self.to_dict() == other.to_dict()
         )
 
+    def __ne__(self, other: object) -> bool:
+        # Struct brings one of its own, which compares identities.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self.namespace, self.name, self.uid, self.resource_version))
 

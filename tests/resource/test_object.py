@@ -492,3 +492,11 @@ def test_the_order_of_the_type_fields_is_kept_where_they_are() -> None:
     assert list(Object.from_dict(WIDGET, {"metadata": {}})) == ["apiVersion", "kind", "metadata"]
     half = {"kind": "Widget", "metadata": {}}
     assert list(Object.from_dict(WIDGET, half)) == ["apiVersion", "kind", "metadata"]
+
+
+def test_objects_that_are_equal_are_not_unequal() -> None:
+    kind = Kind(group="", version="v1", kind="ConfigMap")
+    one, other = (Object.from_dict(kind, {"metadata": {"name": n}}) for n in ("a", "b"))
+    same = Object.from_dict(kind, {"metadata": {"name": "a"}})
+    assert not one != same  # noqa: SIM202 - it is != that is tested
+    assert one != other
