@@ -166,7 +166,6 @@ __all__ = [
     "WatchSilent",
     "WatchStream",
     "Writer",
-    "a",
     "error_from_status",
     "from_model",
     "to_model",

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from appsdk_operator import client as c
+from appsdk_operator.runtime import Metrics
+from tests.client.conftest import WIDGET, answer, failure, widget
+
+
+def get(client):
+    return client.get(WIDGET, "a", namespace="x")
+
+
+def test_requests_are_counted_by_code_method_and_host(serve, connect, free_port):
+    metrics = Metrics()
+    server = serve(answer(widget()), failure(404))
+    client = connect(server, metrics=metrics)
+    get(client)
+    with pytest.raises(c.NotFound):
+        get(client)
+    with pytest.raises(c.ConnectFailed):
+        get(connect(f"http://127.0.0.1:{free_port}", metrics=metrics, max_retries=0))
+
+    def count(code, port):
+        labels = {"code": code, "method": "GET", "host": f"127.0.0.1:{port}"}
+        return metrics.registry.get_sample_value("rest_client_requests_total", labels)
+
+    assert count("200", server.port) == 1
+    assert count("404", server.port) == 1
+    assert count("<error>", free_port) == 1
+    assert "rest_client_request_duration_seconds" not in metrics.render()
+
+
+def test_the_other_series_are_there_when_asked_for(serve, connect):
+    metrics = Metrics()
+    server = serve(failure(503), answer(widget()))
+    get(connect(server, metrics=metrics, detailed_metrics=True, qps=100.0))
+    labels = {"verb": "GET", "host": f"127.0.0.1:{server.port}"}
+    sample = metrics.registry.get_sample_value
+    for name in ("request_duration_seconds", "request_size_bytes", "rate_limiter_duration_seconds"):
+        assert sample(f"rest_client_{name}_count", labels) == 2
+    assert sample("rest_client_response_size_bytes_count", labels) == 2
+    assert sample("rest_client_request_retries_total", {**labels, "code": "503"}) == 1
