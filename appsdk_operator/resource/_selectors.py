@@ -45,6 +45,10 @@ _SINGLE: Final = {
 }
 
 
+def _distinct(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(values), key=str))
+
+
 @attrs.frozen
 class Requirement:
     """One condition of a label selector.
@@ -61,7 +65,7 @@ class Requirement:
 
     key: str
     operator: Operator
-    values: tuple[str, ...] = ()
+    values: tuple[str, ...] = attrs.field(default=(), converter=_distinct)
 
     def __attrs_post_init__(self) -> None:
         _check_key(self.key)
@@ -122,13 +126,13 @@ class Requirement:
                 return f"!{self.key}"
             case Operator.IN | Operator.NOT_IN:
                 word = "in" if self.operator is Operator.IN else "notin"
-                return f"{self.key} {word} ({','.join(sorted(self.values))})"
+                return f"{self.key} {word} ({','.join(self.values)})"
             case _:
                 return f"{self.key}{_SINGLE[self.operator]}{self.values[0]}"
 
 
 def _by_key(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    return tuple(sorted(requirements, key=lambda requirement: requirement.key))
+    return tuple(sorted(requirements, key=lambda r: (r.key, r.operator.value, r.values)))
 
 
 @attrs.frozen
@@ -412,7 +416,7 @@ class _Parser:
                 values.append(value)
                 value = ""
                 if part == ")":
-                    return tuple(dict.fromkeys(values))
+                    return tuple(values)
             elif part is None or value or not self._is_word(part):
                 raise self._error(part, "',' or ')'")
             else:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from appsdk_operator.resource._selectors import FieldSelector, LabelSelector, SelectorError
+from appsdk_operator.testing._server import _protobuf
 from appsdk_operator.testing._server._lists import Selection
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._status import (
@@ -23,7 +24,7 @@ from appsdk_operator.testing._server._writes import DeleteOptions, WriteOptions
 
 __all__ = [
     "BODY_LIMIT",
-    "check_media_type",
+    "as_json",
     "decode_object",
     "decode_value",
     "delete_options",
@@ -38,7 +39,7 @@ BODY_LIMIT: Final = 3 * 1024 * 1024
 _MEDIA_TYPES: Final = (
     "application/json",
     "application/yaml",
-    "application/vnd.kubernetes.protobuf",
+    _protobuf.MEDIA_TYPE,
 )
 _PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
 
@@ -48,14 +49,23 @@ def too_large() -> StatusError:
     return StatusError(413, f"Request entity too large: limit is {BODY_LIMIT}")
 
 
-def check_media_type(content_type: str) -> None:
-    """Accept JSON bodies only.
+def as_json(body: bytes, content_type: str) -> bytes:
+    """The body as JSON; protobuf is read for the few kinds that kubectl needs it for.
 
     Raises:
-        StatusError: 415.
+        StatusError: 400 or 415.
     """
-    if content_type not in ("", "application/json"):
+    if content_type in ("", "application/json"):
+        return body
+    obj: dict[str, Any] | None = None
+    if content_type == _protobuf.MEDIA_TYPE:
+        try:
+            obj = _protobuf.decode(body)
+        except ValueError as error:
+            raise bad_request(f"the body is not valid protobuf: {error}") from None
+    if obj is None:
         raise unsupported_media_type(_MEDIA_TYPES)
+    return msgspec.json.encode(obj)
 
 
 def decode_value(body: bytes, what: str) -> Any:

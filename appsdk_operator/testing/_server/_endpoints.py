@@ -205,7 +205,7 @@ class Endpoints:
     # -- writes ------------------------------------------------------------------------------
 
     def _create(self, call: Call) -> Answer:
-        _bodies.check_media_type(call.content_type)
+        body = _bodies.as_json(call.body, call.content_type)
         if call.route.name:
             raise method_not_allowed()
         if call.served.resource.namespaced and not call.route.namespace:
@@ -213,7 +213,7 @@ class Endpoints:
         options = _bodies.write_options(call.query, "CreateOptions")
         served = call.served
         obj, warnings = _bodies.decode_object(
-            call.body,
+            body,
             served,
             expected=(served.api_version, served.resource.kind),
             validation=options.field_validation,
@@ -225,11 +225,11 @@ class Endpoints:
 
     def _update(self, call: Call) -> Answer:
         _check_named(call)
-        _bodies.check_media_type(call.content_type)
+        body = _bodies.as_json(call.body, call.content_type)
         options = _bodies.write_options(call.query, "UpdateOptions")
         served = call.served
         obj, warnings = _bodies.decode_object(
-            call.body,
+            body,
             served,
             expected=(served.api_version, served.resource.kind),
             validation=options.field_validation,
