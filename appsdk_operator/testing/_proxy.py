@@ -10,7 +10,7 @@ import struct
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, Self, TypeAlias, TypeVar, final
 from urllib.parse import urlsplit
 
 import attrs
@@ -20,6 +20,7 @@ from appsdk_operator.runtime import Clock, system_clock
 __all__ = ["FaultProxy"]
 
 _T = TypeVar("_T")
+_Address: TypeAlias = tuple[int, int, int, str, Any]  # as getaddrinfo gives it
 
 _HOST: Final = "127.0.0.1"
 _READ: Final = 65536
@@ -65,6 +66,7 @@ class FaultProxy:
         if not 0 <= port <= 65535:
             raise ValueError(f"port={port} is no TCP port: use 0 for any, or 1 to 65535")
         self._target = (parts.hostname, target_port)
+        self._address: _Address | None = None
         self._scheme = parts.scheme
         self._port = port
         self._clock = clock
@@ -87,11 +89,13 @@ class FaultProxy:
         """Listen. Harmless when it already does.
 
         Raises:
-            OSError: the port is taken.
+            OSError: the port is taken, or the target's name is not known.
         """
         with self._lifecycle:
             if self._thread is not None:
                 return self
+            # Here and not in the loop, which would need more threads for it.
+            self._address = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)[0]
             listener = self._bound()
             self._port = listener.getsockname()[1]
             ready = threading.Event()
@@ -319,13 +323,14 @@ class FaultProxy:
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        assert self._address is not None
         with listener:
             while True:
                 try:
                     client, _ = await loop.sock_accept(listener)
                 except ConnectionError:  # gone again already
                     continue
-                link = _Link(client)
+                link = _Link(client, self._address)
                 task = loop.create_task(self._pass_on(link))
                 self._links[task] = link
                 self._accepted += 1
@@ -342,7 +347,7 @@ class FaultProxy:
         # Whatever ends it, an end in good order included, is passed on or resets both sides.
         has_ended_well = False
         try:
-            await link.connect(self._target)
+            await link.connect()
             async with asyncio.TaskGroup() as directions:
                 directions.create_task(self._pump(link, link.client, link.server, False))
                 directions.create_task(self._pump(link, link.server, link.client, True))
@@ -397,22 +402,17 @@ class _Faults:
 class _Link:
     """A client's connection and the one to the server that belongs to it."""
 
-    def __init__(self, client: socket.socket) -> None:
-        client.setblocking(False)
+    def __init__(self, client: socket.socket, target: _Address) -> None:
         self.client = client
-        self.server = socket.socket()
         self.answered = 0
-
-    async def connect(self, target: tuple[str, int]) -> None:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(*target, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        self.server.close()
+        family, kind, protocol, _, self._address = target
         self.server = socket.socket(family, kind, protocol)
-        self.server.setblocking(False)
+
+    async def connect(self) -> None:
         for end in self._ends():
+            end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.sock_connect(self.server, address)
+        await asyncio.get_running_loop().sock_connect(self.server, self._address)
 
     def close(self, *, reset: bool) -> None:
         for end in self._ends():
