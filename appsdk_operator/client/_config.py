@@ -51,14 +51,16 @@ def _check_proxy(_: object, __: object, value: str | None) -> None:
 
 def _url(value: str, option: str) -> Any:
     # Not the value in the texts: a proxy's address may carry a password.
+    problem = ConfigError(f"{option} must be 'http://host:port' or 'https://host:port'")
+    if not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
+        raise problem
     try:
         parts = urlsplit(value)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname)
         _ = parts.port
     except ValueError:
-        valid = False
-    if not valid or any(c.isspace() or not c.isprintable() for c in value):
-        raise ConfigError(f"{option} must be 'http://host:port' or 'https://host:port'")
+        raise problem from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise problem
     return parts
 
 

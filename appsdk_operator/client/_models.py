@@ -62,7 +62,8 @@ def to_model(obj: Object | MutableObject, name: str) -> Any:
         if hasattr(model, "from_dict"):
             return model.from_dict(data)
         return client.ApiClient().deserialize(SimpleNamespace(data=json.dumps(data)), name)
-    except ValueError as error:
+    # A ValueError of pydantic's, or an ApiException of the older releases.
+    except Exception as error:
         raise ValueError(f"{obj!r} does not fit {name}: {error}") from error
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from appsdk_operator.client._request import query_of
-from appsdk_operator.resource import Kind, encode_json
+from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, encode_json
 from appsdk_operator.runtime import StopSignal
 
 __all__ = [
@@ -36,8 +36,8 @@ FieldValidation = Literal["Ignore", "Warn", "Strict"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 """What becomes of the objects that a deleted object owns."""
 
-Selector = str | Mapping[str, str] | None
-"""A selector as text, or the labels (fields) that must have certain values."""
+Selector = str | Mapping[str, str] | LabelSelector | FieldSelector | None
+"""A selector as text, as the labels (fields) that must have certain values, or parsed."""
 
 
 class WriteOptions(TypedDict, total=False):

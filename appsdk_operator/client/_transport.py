@@ -60,6 +60,8 @@ class _Guard:
     """Cuts whatever connection a request uses at the moment."""
 
     def __init__(self) -> None:
+        self.lost = False
+        """Whether a try went without an answer, and may have been carried out."""
         self._connection: Connection | None = None
         self._aborted = False
 
@@ -132,57 +134,63 @@ class Transport:
         stop: StopSignal | None,
         use: Callable[[Request, Opened], _T],
     ) -> _T:
-        attempt = 0
-        reloaded = lost = False
-        with self._stopped_by(request, stop) as signal:
-            while True:
-                self._take_turn(request, signal)
-                try:
-                    return self._once(request, signal, use)
-                except ApiError as error:
-                    if error.status == 401 and not reloaded:
-                        reloaded = True
-                        self._credentials.reload()
-                        self._pool.clear()
-                        continue
-                    if lost:
-                        error.add_note(
-                            "an earlier try of this request got no answer and may have been "
-                            "carried out"
-                        )
-                    failure: ClientError = error
-                except TransportError as error:
-                    if signal.is_set():
-                        raise RequestStopped(
-                            f"{request}: stopped while it was under way", sent=error.sent
-                        ) from error
-                    lost = lost or error.sent
-                    failure = error
-                wait = self._rules.wait_after(request, failure, attempt)
-                if wait is None:
-                    if attempt:
-                        failure.add_note(f"tried {attempt + 1} times")
-                    raise failure
-                attempt += 1
-                _log.debug("trying again in %.2f s: %s", wait, failure)
-                self._metrics.retried(request, failure)
-                if signal.wait(wait):
-                    raise RequestStopped(
-                        f"{request}: stopped while waiting to try again", sent=lost
-                    ) from failure
-
-    def _once(
-        self, request: Request, signal: StopSignal, use: Callable[[Request, Opened], _T]
-    ) -> _T:
         guard = _Guard()
-        forget = signal.on_set(guard.abort)
-        try:
-            with self._metrics.timed(request, self._clock) as observation:
-                opened = self._exchange(request, guard)
-                observation.code = str(opened.response.status)
-                return use(request, opened)
-        finally:
-            forget()
+        with self._stopped_by(request, stop) as signal:
+            forget = signal.on_set(guard.abort)
+            try:
+                return self._tries(request, signal, guard, use)
+            finally:
+                forget()
+
+    def _tries(
+        self,
+        request: Request,
+        signal: StopSignal,
+        guard: _Guard,
+        use: Callable[[Request, Opened], _T],
+    ) -> _T:
+        attempt = 0
+        reloaded = False
+        while True:
+            self._take_turn(request, signal)
+            try:
+                return self._once(request, guard, use)
+            except ApiError as error:
+                if error.status == 401 and not reloaded:
+                    reloaded = True
+                    self._credentials.reload()
+                    self._pool.clear()
+                    continue
+                if guard.lost:
+                    error.add_note(
+                        "an earlier try of this request got no answer and may have been carried out"
+                    )
+                failure: ClientError = error
+            except TransportError as error:
+                if signal.is_set():
+                    raise RequestStopped(
+                        f"{request}: stopped while it was under way", sent=error.sent
+                    ) from error
+                guard.lost = guard.lost or error.sent
+                failure = error
+            wait = self._rules.wait_after(request, failure, attempt)
+            if wait is None:
+                if attempt:
+                    failure.add_note(f"tried {attempt + 1} times")
+                raise failure
+            attempt += 1
+            _log.debug("trying again in %.2f s: %s", wait, failure)
+            self._metrics.retried(request, failure)
+            if signal.wait(wait):
+                raise RequestStopped(
+                    f"{request}: stopped while waiting to try again", sent=guard.lost
+                ) from failure
+
+    def _once(self, request: Request, guard: _Guard, use: Callable[[Request, Opened], _T]) -> _T:
+        with self._metrics.timed(request, self._clock) as observation:
+            opened = self._exchange(request, guard)
+            observation.code = str(opened.response.status)
+            return use(request, opened)
 
     def _exchange(self, request: Request, guard: _Guard) -> Opened:
         head = self._head(request)
@@ -200,7 +208,7 @@ class Transport:
                 # says nothing of its health, so it costs neither a retry nor a wait.
                 idle_closed = connection.requests > 1 and isinstance(error, ConnectionLost)
                 if idle_closed and request.repeatable and not connection.aborted:
-                    fresh = True
+                    fresh = guard.lost = True
                     continue
                 raise self._explained(request, error) from error.__cause__
             except BaseException:
