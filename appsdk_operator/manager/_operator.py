@@ -130,13 +130,19 @@ class Operator:
 
 @contextlib.contextmanager
 def _signals(stop: StopSignal) -> Iterator[None]:
+    is_first = True
+
     def handle(number: int, _: object) -> None:
-        if stop.is_set():
+        nonlocal is_first
+        if not is_first:
             _log.warning("second signal %s: ending at once", signal.Signals(number).name)
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+        is_first = False
         _log.info("signal %s: stopping", signal.Signals(number).name)
-        stop.set()
+        # In a thread of its own: this handler interrupts the main thread anywhere, also where it
+        # holds a lock that a callback of the signal needs.
+        threading.Thread(target=stop.set, name="operator/signal").start()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -89,13 +89,20 @@ def header_of(kind: Kind, raw: bytes) -> _Metadata:
     return metadata
 
 
+raw_by_type: dict[type, Callable[[Any], bytes]] = {}
+"""Types that know their own JSON text."""
+
+
 def encode(value: Any) -> bytes:
-    """JSON text of plain values, attrs classes, dataclasses and msgspec structs.
+    """JSON text of plain values, objects, attrs classes, dataclasses and msgspec structs.
 
     Raises:
         EncodeError: a value that JSON cannot carry (NaN, infinities, unknown types); the text
             names the path.
     """
+    raw_of = raw_by_type.get(type(value))
+    if raw_of is not None:
+        return raw_of(value)
     if isinstance(value, Mapping) and not isinstance(value, dict):
         value = dict(value)
     try:

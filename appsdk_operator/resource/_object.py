@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
@@ -336,6 +337,10 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
     def __repr__(self) -> str:
         # Not the content: it may be a Secret's, and reprs end up in logs.
         return f"<{self.kind.kind} {self.key} rv={self.resource_version} uid={self.uid}>"
+
+
+# A Struct would be written field by field otherwise.
+_codec.raw_by_type[Object] = operator.attrgetter("raw")
 
 
 def view_error(

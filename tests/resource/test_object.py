@@ -500,3 +500,9 @@ def test_objects_that_are_equal_are_not_unequal() -> None:
     same = Object.from_dict(kind, {"metadata": {"name": "a"}})
     assert not one != same  # noqa: SIM202 - it is != that is tested
     assert one != other
+
+
+def test_an_object_is_encoded_as_the_json_it_came_from() -> None:
+    kind = Kind(group="", version="v1", kind="ConfigMap")
+    obj = Object.from_json(kind, b'{"metadata":{"name":"a"},  "x":1}')
+    assert encode_json(obj) == obj.raw

@@ -1,0 +1,233 @@
+"""The sixth promise: whatever crash comes at whatever point, no deletion and no add is missed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.testing import Fault, Process, Simulation
+from appsdk_operator.watchers import ConstantBackoff, OpinionatedWatcher
+
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+NAMES = ("a", "b")
+FOREIGN = ("first.example.org/x", "second.example.org/y", "third.example.org/z")
+
+names = st.sampled_from(NAMES)
+
+
+@attrs.frozen
+class Step:
+    """Something that happens in a history."""
+
+    what: str
+    name: str = ""
+    value: Any = None
+
+
+histories = st.lists(
+    st.one_of(
+        st.builds(Step, st.sampled_from(["spec", "status", "label", "delete"]), names),
+        st.builds(Step, st.sampled_from(["foreign on", "foreign off"]), names, st.integers(0, 2)),
+        st.builds(Step, st.just("poll"), st.just(""), st.sampled_from(Fault)),
+        st.builds(Step, st.just("poll"), st.just(""), st.just(Fault.NONE)),
+        st.builds(Step, st.just("handle")),
+        st.builds(Step, st.just("advance"), st.just(""), st.sampled_from([1.0, 40.0])),
+        st.builds(Step, st.sampled_from(["restart", "compact"])),
+    ),
+    min_size=4,
+    max_size=40,
+)
+
+# What befalls each write of the operator, in turn.
+OK, DIE_BEFORE, DIE_AFTER, RACE = range(4)
+write_fates = st.lists(st.sampled_from([OK, OK, DIE_BEFORE, DIE_AFTER, RACE]), max_size=25)
+# What befalls each callback, in turn.
+FAIL, DIE_WITHIN = 4, 5
+callback_fates = st.lists(st.sampled_from([OK, OK, OK, FAIL, DIE_WITHIN]), max_size=25)
+
+
+class World:
+    """Objects, other controllers' finalizers, and an operator that may die at any point."""
+
+    def __init__(self, write_fates: list[int], callback_fates: list[int], kind: Kind) -> None:
+        self.added: set[str] = set()
+        self.begun: set[str] = set()
+        self.deleted: set[str] = set()
+        self.told: list[str] = []
+        self.foreign: dict[str, list[str]] = {}
+        self._write_fates = iter(write_fates)
+        self._callback_fates = iter(callback_fates)
+        self.is_calm = False
+        self._race = 0
+        self.simulation = Simulation(
+            kind, self._watchers, retry_policy=ConstantBackoff(2.0), resync=30.0
+        )
+
+    def _watchers(self, process: Process) -> list[OpinionatedWatcher]:
+        process.before_write = lambda: self._write(process, before=True)
+        process.after_write = lambda: self._write(process, before=False)
+        self._fate = OK
+
+        def callback(what: str) -> Any:
+            def call(*objects: Object) -> None:
+                obj = objects[-1]
+                process.check()
+                self.told.append(f"{what} {obj.uid}")
+                if what == "add":
+                    self.begun.add(obj.uid)
+                fate = OK if self.is_calm else next(self._callback_fates, OK)
+                if fate == FAIL:
+                    raise ValueError("planned")
+                if fate == DIE_WITHIN:
+                    process.die()
+                if what == "add":
+                    self.added.add(obj.uid)
+                elif what == "delete":
+                    self.deleted.add(obj.uid)
+                else:
+                    assert obj.uid in self.added, f"{what} before add had succeeded"
+
+            return call
+
+        return [
+            OpinionatedWatcher(
+                self.simulation_kind,
+                process,
+                **{what: callback(what) for what in ("add", "sync", "update", "delete")},
+            )
+        ]
+
+    simulation_kind = WIDGET
+
+    def _write(self, process: Process, *, before: bool) -> None:
+        if before:
+            self._fate = OK if self.is_calm else next(self._write_fates, OK)
+            if self._fate == DIE_BEFORE:
+                process.die()
+            if self._fate == RACE:
+                # Another controller is faster.
+                self._race += 1
+                for name in NAMES:
+                    self.play(Step("foreign on", name, self._race % 3))
+        elif self._fate == DIE_AFTER:
+            process.die()
+        self.check()
+
+    def play(self, step: Step) -> None:
+        simulation = self.simulation
+        if step.what == "poll":
+            simulation.poll(step.value)
+        elif step.what == "handle":
+            simulation.handle()
+            if not simulation.process.is_alive:
+                simulation.restart()
+        elif step.what == "advance":
+            simulation.advance(step.value)
+        elif step.what == "restart":
+            simulation.restart()
+        elif step.what == "compact":
+            simulation.server.compact()
+        else:
+            self._user(step)
+        self.check()
+
+    def _user(self, step: Step) -> None:
+        server, name = self.simulation.server, step.name
+        present = server.find(name)
+        if present is None:
+            if step.what in ("spec", "label"):
+                self.foreign[server.create(name, spec={"n": 0}).uid] = []
+            return
+        mine = self.foreign[present.uid]
+        if step.what == "spec":
+            server.change(name, spec={"n": present.spec["n"] + 1})
+        elif step.what == "status":
+            server.change(name, status={"seen": True})
+        elif step.what == "label":
+            server.change(name, labels={"rv": present.resource_version})
+        elif step.what == "delete":
+            server.delete(name)
+        else:
+            finalizers = list(present.finalizers)
+            other = FOREIGN[step.value]
+            if step.what == "foreign on" and not present.is_deleting and other not in mine:
+                # In the middle of whatever there is, as other controllers do.
+                finalizers.insert(len(finalizers) // 2, other)
+            elif step.what == "foreign off" and other in mine:
+                finalizers.remove(other)
+            mine[:] = [f for f in finalizers if f in FOREIGN]
+            server.change(name, finalizers=finalizers)
+
+    def check(self) -> None:
+        """What must hold at every moment."""
+        there = {obj.uid: obj for obj in self.simulation.server.objects}
+        for uid, foreign in self.foreign.items():
+            obj = there.get(uid)
+            if obj is None:
+                assert uid not in self.begun or uid in self.deleted, f"{uid} went without cleanup"
+            else:
+                mine = [f for f in obj.finalizers if f in FOREIGN]
+                assert mine == foreign, f"{uid}: foreign finalizers are {mine}, not {foreign}"
+
+    def end(self) -> None:
+        """Let everything come to rest, with nobody dying any more."""
+        self.is_calm = True
+        if not self.simulation.process.is_alive:
+            self.simulation.restart()
+        self.simulation.settle()
+        self.check()
+
+
+@settings(
+    max_examples=400,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(
+    history=histories,
+    write_fates=write_fates,
+    callback_fates=callback_fates,
+)
+def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever_crashes(
+    history: list[Step], write_fates: list[int], callback_fates: list[int]
+) -> None:
+    world = World(write_fates, callback_fates, WIDGET)
+    with world.simulation as simulation:
+        for step in history:
+            world.play(step)
+        world.end()
+        note(simulation.story())
+        note("\n".join(world.told))
+        for obj in simulation.server.objects:
+            if obj.is_deleting:
+                assert world.foreign[obj.uid], f"{obj} waits for nobody"
+                assert not [f for f in obj.finalizers if f not in FOREIGN]
+            else:
+                assert obj.uid in world.added, f"{obj} was never added"
+                assert [f for f in obj.finalizers if f not in FOREIGN] == [
+                    "operator.v1.Widget.example.com"
+                ]
+
+
+@pytest.mark.parametrize("write", range(4))
+@pytest.mark.parametrize("fate", [DIE_BEFORE, DIE_AFTER])
+def test_a_crash_at_each_write_of_an_objects_life_loses_nothing(write: int, fate: int) -> None:
+    world = World([OK] * write + [fate], [], WIDGET)
+    with world.simulation as simulation:
+        for step in (Step("spec", "a"), Step("poll", "", Fault.NONE)):
+            world.play(step)
+        for _ in range(6):
+            world.play(Step("handle"))
+            world.play(Step("poll", "", Fault.NONE))
+        world.play(Step("delete", "a"))
+        for _ in range(6):
+            world.play(Step("poll", "", Fault.NONE))
+            world.play(Step("handle"))
+        world.end()
+        assert not simulation.server.objects
+        assert world.added == world.deleted == {"uid-1"}
