@@ -53,7 +53,8 @@ class APIServer:
         host: the address to listen on; default loopback. There is no authorisation: do not offer
             the server to a network you do not trust.
         tls: whether to serve HTTPS, with a certificate of an authority made for this server.
-        token: the bearer token that requests must carry; default: none is asked for.
+        token: the bearer token that requests must carry; default: none is asked for. kubectl and
+            other Go clients send tokens over TLS only.
         clock: gives the objects' time stamps. The time-outs of connections are real time.
         crds: CustomResourceDefinitions to serve from the start.
         history: the number of events each resource remembers for watches and for pages of lists;

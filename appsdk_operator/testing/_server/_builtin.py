@@ -39,6 +39,8 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Rules]) -> 
         served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
         if kind.group == "events.k8s.io":
             served.from_storage, served.to_storage = _event_from_core, _event_to_core
+        elif kind.group == "autoscaling" and kind.version == "v1":
+            served.from_storage, served.to_storage = _autoscaler_to_v1, _autoscaler_from_v1
         resource.versions[kind.version] = served
         resource.storage_version = resource.storage_version or kind.version
 
@@ -81,6 +83,29 @@ def _event_from_core(obj: dict[str, Any]) -> dict[str, Any]:
 def _event_to_core(obj: dict[str, Any]) -> dict[str, Any]:
     names = {new: core for core, new in _EVENT_FIELDS.items()}
     return {names.get(name, name): value for name, value in obj.items()} | {"apiVersion": "v1"}
+
+
+def _autoscaler_to_v1(obj: dict[str, Any]) -> dict[str, Any]:
+    """autoscaling/v1 knows one metric, the use of the CPU."""
+    spec = obj.get("spec")
+    if isinstance(spec, dict):
+        for metric in spec.pop("metrics", None) or ():
+            resource = metric.get("resource") or {}
+            if metric.get("type") == "Resource" and resource.get("name") == "cpu":
+                target = resource.get("target") or {}
+                spec["targetCPUUtilizationPercentage"] = target.get("averageUtilization")
+    return obj
+
+
+def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
+    spec = obj.get("spec")
+    if isinstance(spec, dict) and "targetCPUUtilizationPercentage" in spec:
+        percentage = spec["targetCPUUtilizationPercentage"]
+        target = {"type": "Utilization", "averageUtilization": percentage}
+        metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+        kept = {k: v for k, v in spec.items() if k != "targetCPUUtilizationPercentage"}
+        obj = {**obj, "spec": {**kept, "metrics": [metric]}}
+    return {**obj, "apiVersion": "autoscaling/v2"}
 
 
 # -- what the server fills in ----------------------------------------------------------------

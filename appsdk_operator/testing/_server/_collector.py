@@ -229,7 +229,7 @@ class Collector:
     def _empty_definition(self, resource: Resource, record: Record) -> None:
         spec = record.decode()["spec"]
         defined = self._catalog.resource(spec["group"], spec["names"]["plural"])
-        if defined is not None:
+        if defined is not None and defined.rules.custom:
             for held in list(defined.collection.records.values()):
                 if not held.deleting:
                     self._delete(defined, held, "Background")

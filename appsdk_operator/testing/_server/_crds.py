@@ -233,12 +233,27 @@ class Definitions:
             self._withdraw(obj)
         elif record.deleting:
             resource = self._catalog.resource(obj["spec"]["group"], obj["spec"]["names"]["plural"])
-            if resource is not None:
+            if resource is not None and resource.rules.custom:
                 resource.terminating = True
             self._note_terminating(record, obj)
+        elif taken := self._taken(obj["spec"]):
+            self._note_refused(record, obj, taken)
         else:
             self._serve(obj)
             self._note_established(record, obj)
+
+    def _taken(self, spec: dict[str, Any]) -> str:
+        """The name that another resource of the group has already, or ``""``."""
+        group, names = spec["group"], spec["names"]
+        mine = self._catalog.resource(group, names["plural"])
+        if mine is not None and not mine.rules.custom:
+            return str(names["plural"])
+        for other in self._catalog:
+            if other.group == group and other is not mine:
+                for name in (names["kind"], names["listKind"]):
+                    if name in (other.kind, other.list_kind):
+                        return str(name)
+        return ""
 
     def _serve(self, obj: dict[str, Any]) -> None:
         spec = obj["spec"]
@@ -270,7 +285,7 @@ class Definitions:
     def _withdraw(self, obj: dict[str, Any]) -> None:
         group, plural = obj["spec"]["group"], obj["spec"]["names"]["plural"]
         resource = self._catalog.resource(group, plural)
-        if resource is not None:
+        if resource is not None and resource.rules.custom:
             self._catalog.remove(group, plural)
             self._on_gone(resource)
             self._storage.drop(resource.collection.name)
@@ -295,6 +310,29 @@ class Definitions:
         ]
         wanted = {"conditions": conditions, "acceptedNames": names, "storedVersions": stored}
         self._note(record, obj, {**status, **wanted})
+
+    def _note_refused(self, record: Record, obj: dict[str, Any], name: str) -> None:
+        now = timestamp(self._clock.time())
+        status = obj.get("status") or {}
+        if any(c.get("type") == "NamesAccepted" for c in status.get("conditions") or ()):
+            return
+        conditions = [
+            {
+                "type": "NamesAccepted",
+                "status": "False",
+                "lastTransitionTime": now,
+                "reason": "NamesConflict",
+                "message": f'"{name}" is already in use',
+            },
+            {
+                "type": "Established",
+                "status": "False",
+                "lastTransitionTime": now,
+                "reason": "NotAccepted",
+                "message": "not all names are accepted",
+            },
+        ]
+        self._note(record, obj, {**status, "conditions": conditions})
 
     def _note_terminating(self, record: Record, obj: dict[str, Any]) -> None:
         status = obj.get("status") or {}

@@ -140,7 +140,7 @@ def negotiate(accept: str, *, include: str = "", now: float = 0.0) -> AnyForm:
         media_type, *parameters = (piece.strip() for piece in part.split(";"))
         if media_type not in _JSON_TYPES:
             continue
-        given = dict(piece.partition("=")[::2] for piece in parameters)
+        given = {name: value for name, _, value in (p.partition("=") for p in parameters)}
         wanted = given.get("as", "")
         if not wanted:
             return _WHOLE

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from random import uniform
 from typing import Any, Final, final
 
@@ -75,6 +74,9 @@ class Frontend:
             raise asyncio.CancelledError from None
         except (asyncio.CancelledError, ConnectionError):
             raise
+        except RecursionError:
+            # Writes change the state as their last step, so nothing has happened.
+            response = _failure(StatusError(400, "the object is nested too deeply"))
         except Exception as error:  # a bug of the server must not look like a broken connection
             _log.exception("%s %s failed", request.method, request.path)
             response = _failure(StatusError(500, f"Internal error occurred: {error!r}"))
@@ -105,7 +107,7 @@ class Frontend:
         route = parse_path(request.raw_path)
         if route is None:
             return self._document(request)
-        query = _query(request)
+        query = request.query
         watching = request.method in ("GET", "HEAD") and _bodies.flag(query, "watch")
         verb = verb_of(request.method, route, watch=watching)
         if not verb:
@@ -223,10 +225,6 @@ class _HttpWire:
         # The frame was made once for all watches of the channel, so it goes past the response.
         transport.write(framed if self._response.chunked else body)
         return transport.get_write_buffer_size()
-
-
-def _query(request: web.BaseRequest) -> Mapping[str, str]:
-    return request.query
 
 
 def _media_type(request: web.BaseRequest) -> str:

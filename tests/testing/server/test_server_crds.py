@@ -196,3 +196,24 @@ def test_definitions_can_be_applied_while_the_server_runs(connect: Any, widget_c
         server.apply_crds([widget_crd])
         assert connect(server).widget("a").status == 201
         assert "singular" not in widget_crd["spec"]["names"]
+
+
+def test_a_definition_whose_names_are_taken_is_not_served(api: Any, widget_crd: Any) -> None:
+    widget_crd["metadata"]["name"] = "gadgets.example.com"
+    widget_crd["spec"]["names"] = {"plural": "gadgets", "kind": "Widget"}
+    api.create(DEFINITIONS, widget_crd)
+    refused = api.get(f"{DEFINITIONS}/gadgets.example.com")
+    assert conditions(refused) == {"NamesAccepted": "False", "Established": "False"}
+    assert api.get("/apis/example.com/v1/gadgets").status == 404
+    assert api.delete(f"{DEFINITIONS}/gadgets.example.com").status == 200
+    assert api.get(f"{DEFINITIONS}/gadgets.example.com").status == 404
+    assert api.get(api.widgets).status == 200
+
+
+def test_no_definition_takes_the_place_of_a_built_in_kind(api: Any, widget_crd: Any) -> None:
+    widget_crd["metadata"]["name"] = "leases.coordination.k8s.io"
+    widget_crd["spec"]["group"] = "coordination.k8s.io"
+    widget_crd["spec"]["names"] = {"plural": "leases", "kind": "Lease"}
+    api.create(DEFINITIONS, widget_crd)
+    api.delete(f"{DEFINITIONS}/leases.coordination.k8s.io")
+    assert api.get("/apis/coordination.k8s.io/v1/leases").status == 200

@@ -140,6 +140,7 @@ def test_what_is_no_http_is_answered_with_a_status(
         ("POST", "/api/v1/namespaces/default/configmaps", b"", 400),
         ("POST", "/api/v1/namespaces/default/configmaps", b"\xff\xfe", 400),
         ("POST", "/api/v1/namespaces/default/configmaps", b"[" * 100_000, 400),
+        ("POST", "/api/v1/namespaces/default/configmaps", b'{"a":' * 400 + b"1" + b"}" * 400, 422),
         ("POST", "/api/v1/namespaces/default/configmaps", b'{"metadata":5}', 400),
         ("POST", "/api/v1/namespaces/default/configmaps", b'{"metadata":{"labels":{"a":1}}}', 400),
         ("POST", "/api/v1/namespaces/default/configmaps", b'{"metadata":{"finalizers":[1]}}', 400),
@@ -332,3 +333,22 @@ def test_the_command_serves_until_it_is_told_to_stop(
     assert "http://127.0.0.1:" in capsys.readouterr().out
     assert _command.main(["--crd", str(tmp_path / "missing.yaml")], until=visit) == 1
     assert "missing.yaml" in capsys.readouterr().err
+
+
+def test_what_is_nested_too_deeply_for_the_schema_is_refused(
+    api: Any, new_widget: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    deep = b'{"a":' * 900 + b"1" + b"}" * 900
+    body = json.dumps(new_widget("a")).encode().replace(b'"size": 1', b'"size":1,"free":' + deep)
+    refused = api("POST", api.widgets, body)
+    assert (refused.status, refused["kind"]) in [(400, "Status"), (201, "Widget")]
+    assert api.get(api.widgets).status == 200
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"k8s", b"k8s\x00\xff", b"k8s\x00\x12\x7f", b"k8s\x00\x0a\x00"]
+)
+def test_what_is_no_protobuf_is_refused(api: Any, body: bytes) -> None:
+    refused = api("POST", api.maps, body, type_="application/vnd.kubernetes.protobuf")
+    assert refused.status in (400, 415)

@@ -345,3 +345,13 @@ def test_a_pod_that_runs_somewhere_is_given_its_grace_period(api: Any) -> None:
     assert api.get(f"{pods}/p").status == 200
     assert api.delete(f"{pods}/p", {"gracePeriodSeconds": 0}).status == 200
     assert api.get(f"{pods}/p").status == 404
+
+
+def test_autoscalers_of_the_first_version_are_those_of_the_second(api: Any) -> None:
+    path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+    spec = {"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}
+    made = api.create(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
+    assert made["spec"] == spec
+    newer = api.get(f"{path.format('v2')}/h")
+    assert newer["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 70
+    assert api.get(f"{path.format('v1')}/h")["spec"] == spec
