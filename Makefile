@@ -39,7 +39,8 @@ soak: $(READY)
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet uv
-	.venv-lowest/bin/uv pip install --quiet --resolution lowest-direct -e '.[testing]'
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[testing]'
+	.venv-lowest/bin/pip install --quiet pytest-timeout
 	.venv-lowest/bin/python -m pytest $(ARGS)
 
 $(READY): pyproject.toml

@@ -12,9 +12,9 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from appsdk_operator._lazy import loader
 from appsdk_operator._version import __version__
 
 if TYPE_CHECKING:
@@ -140,19 +140,12 @@ _ROOMS = {
         "opinionated_retry_dequeue_policy",
     ),
 }
-_HOMES = {name: f"appsdk_operator.{room}" for room, names in _ROOMS.items() for name in names}
+_HOMES = {name: f"{__name__}.{room}" for room, names in _ROOMS.items() for name in names}
+_HOMES["kinds"] = f"{__name__}.resource.kinds"
 
-__all__ = ["__version__", "kinds", *_HOMES]  # noqa: PLE0604 - strings, all of them
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, all of them
 
-
-def __getattr__(name: str) -> Any:
-    if name == "kinds":
-        return importlib.import_module("appsdk_operator.resource.kinds")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(home), name)
-    return value
+__getattr__ = loader(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,35 +1,70 @@
 """Test operators without a cluster, down to the order of events.
 
 * :class:`APIServer`: a Kubernetes API server in the process, on a real socket.
+* :class:`ControlPlane`: the real etcd and kube-apiserver, with the same interface.
+* :class:`FaultProxy`: cuts, stalls and delays the connections to any of them.
 * :class:`Simulation`: an operator on a :class:`ModelServer`, without threads and sockets, where the
   test decides what happens when; with checkers of the kit's promises.
 * :func:`install_crds`: CRDs from objects or files, on any server.
+
+The servers need the extra ``testing``: ``pip install 'appsdk-operator[testing]'``.
 """
 
-from appsdk_operator.testing._checks import check_converged as check_converged
-from appsdk_operator.testing._checks import check_exclusion as check_exclusion
-from appsdk_operator.testing._checks import check_object_order as check_object_order
-from appsdk_operator.testing._checks import check_watcher_order as check_watcher_order
-from appsdk_operator.testing._crds import install_crds as install_crds
-from appsdk_operator.testing._model_server import Fault as Fault
-from appsdk_operator.testing._model_server import ModelServer as ModelServer
-from appsdk_operator.testing._server import APIServer as APIServer
-from appsdk_operator.testing._simulation import BrokenPromise as BrokenPromise
-from appsdk_operator.testing._simulation import Call as Call
-from appsdk_operator.testing._simulation import Process as Process
-from appsdk_operator.testing._simulation import Simulation as Simulation
+from __future__ import annotations
 
-__all__ = [
-    "APIServer",
-    "BrokenPromise",
-    "Call",
-    "Fault",
-    "ModelServer",
-    "Process",
-    "Simulation",
-    "check_converged",
-    "check_exclusion",
-    "check_object_order",
-    "check_watcher_order",
-    "install_crds",
-]
+from typing import TYPE_CHECKING, Any
+
+from appsdk_operator._lazy import loader
+
+if TYPE_CHECKING:
+    from appsdk_operator.testing._checks import check_converged as check_converged
+    from appsdk_operator.testing._checks import check_exclusion as check_exclusion
+    from appsdk_operator.testing._checks import check_object_order as check_object_order
+    from appsdk_operator.testing._checks import check_watcher_order as check_watcher_order
+    from appsdk_operator.testing._control_plane import ControlPlane as ControlPlane
+    from appsdk_operator.testing._control_plane import ControlPlaneError as ControlPlaneError
+    from appsdk_operator.testing._crds import install_crds as install_crds
+    from appsdk_operator.testing._model_server import Fault as Fault
+    from appsdk_operator.testing._model_server import ModelServer as ModelServer
+    from appsdk_operator.testing._proxy import FaultProxy as FaultProxy
+    from appsdk_operator.testing._server import APIServer as APIServer
+    from appsdk_operator.testing._simulation import BrokenPromise as BrokenPromise
+    from appsdk_operator.testing._simulation import Call as Call
+    from appsdk_operator.testing._simulation import Process as Process
+    from appsdk_operator.testing._simulation import Simulation as Simulation
+
+_MODULES = {
+    "_checks": (
+        "check_converged",
+        "check_exclusion",
+        "check_object_order",
+        "check_watcher_order",
+    ),
+    "_control_plane": ("ControlPlane", "ControlPlaneError"),
+    "_crds": ("install_crds",),
+    "_model_server": ("Fault", "ModelServer"),
+    "_proxy": ("FaultProxy",),
+    "_server": ("APIServer",),
+    "_simulation": ("BrokenPromise", "Call", "Process", "Simulation"),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+_EXTRA = ("aiohttp", "cryptography")
+
+__all__ = [*_HOMES]  # noqa: PLE0604 - strings, all of them
+
+_load = loader(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _load(name)
+    except ModuleNotFoundError as error:
+        if error.name in _EXTRA:
+            raise ImportError(
+                f"{name} needs {error.name}: pip install 'appsdk-operator[testing]'"
+            ) from error
+        raise
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,25 @@
+"""Packages whose names are loaded when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["loader"]
+
+
+def loader(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's ``__getattr__`` (PEP 562) that takes each name from the module in ``homes``."""
+
+    def load(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(home)
+        value = getattr(module, name, module)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load

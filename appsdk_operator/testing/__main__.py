@@ -1,0 +1,8 @@
+"""``python -m appsdk_operator.testing``: serve a Kubernetes API until interrupted."""
+
+import sys
+
+from appsdk_operator.testing._server._command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

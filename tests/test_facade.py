@@ -1,0 +1,116 @@
+"""What ``import appsdk_operator`` gives, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import appsdk_operator
+from appsdk_operator import testing
+
+NAMES = [
+    "AlreadyExists",
+    "ApiError",
+    "Cache",
+    "Client",
+    "ClientConfig",
+    "ClientError",
+    "Clock",
+    "Conflict",
+    "ConstantBackoff",
+    "DecodeError",
+    "EncodeError",
+    "Event",
+    "EventHandler",
+    "Expired",
+    "ExponentialBackoff",
+    "FieldSelector",
+    "FinalizerError",
+    "Forbidden",
+    "Health",
+    "Informer",
+    "InformerController",
+    "Invalid",
+    "JsonPatch",
+    "Kind",
+    "KubernetesInformer",
+    "LabelSelector",
+    "ListMap",
+    "ManualClock",
+    "MergePatch",
+    "Metrics",
+    "MutableObject",
+    "NotCachedError",
+    "NotFound",
+    "Object",
+    "ObjectKey",
+    "OpinionatedWatcher",
+    "Operator",
+    "Overflow",
+    "ReadOnlyError",
+    "ResourceAction",
+    "ResourceWatcher",
+    "RetryDequeuePolicy",
+    "RetryPolicy",
+    "Scope",
+    "SimpleWatcher",
+    "StopSignal",
+    "StrategicMergePatch",
+    "TenacityRetry",
+    "TransportError",
+    "WatcherCall",
+    "WorkQueue",
+    "__version__",
+    "custom_resource_definition",
+    "drop_managed_fields",
+    "keep_all_retries",
+    "kinds",
+    "never_retry",
+    "opinionated_retry_dequeue_policy",
+]
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_the_facade_offers_these_names_and_no_others() -> None:
+    assert sorted(appsdk_operator.__all__) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_name_of_the_facade_is_there_and_documented(name: str) -> None:
+    value = getattr(appsdk_operator, name)
+    if name != "__version__":
+        assert value.__doc__
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_each_name_of_the_testing_room_is_there_and_documented(name: str) -> None:
+    assert getattr(testing, name).__doc__
+
+
+@pytest.mark.parametrize("module", [appsdk_operator, testing])
+def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
+        _ = module.Nonsense  # type: ignore[attr-defined]
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = ("kubernetes", "urllib3", "prometheus_client", "aiohttp", "msgspec", "asyncio")
+    code = f"import sys, appsdk_operator; print(*(m for m in {heavy!r} if m in sys.modules))"
+    assert run(code).strip() == ""
+
+
+def test_using_informers_and_watchers_loads_neither_kubernetes_nor_prometheus() -> None:
+    heavy = ("kubernetes", "prometheus_client", "aiohttp", "tenacity")
+    code = (
+        "import sys, appsdk_operator as op\n"
+        "[getattr(op, name) for name in op.__all__]\n"
+        f"print(*(m for m in {heavy!r} if m in sys.modules))"
+    )
+    assert run(code).strip() == ""
