@@ -258,7 +258,8 @@ class APIServer:
         cluster: dict[str, Any] = {"server": self.url}
         if self._ca:
             cluster["certificate-authority-data"] = base64.b64encode(self._ca).decode()
-        user = {"token": self._token} if self._token else {}
+        # kubectl asks its user for a name and a password when a kubeconfig holds no credentials.
+        user = {"token": self._token or "not-asked-for"}
         return {
             "apiVersion": "v1",
             "kind": "Config",

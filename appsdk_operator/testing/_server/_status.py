@@ -149,15 +149,6 @@ class FieldError:
         """A value that may be there once and is there twice."""
         return cls("FieldValueDuplicate", field, f"Duplicate value: {_go(value)}")
 
-    @classmethod
-    def too_long(cls, field: str, value: Any, limit: int) -> FieldError:
-        """A text of more than ``limit`` bytes."""
-        return (
-            cls("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
-            if isinstance(value, str)
-            else cls("FieldValueTooLong", field, f"Too long: must have at most {limit} bytes")
-        )
-
 
 def _go(value: Any) -> str:
     """A value as Go prints it in field errors."""

@@ -125,15 +125,12 @@ class Writer:
         if target.served.has_status:
             obj.pop("status", None)
         warnings = self._fit_schema(target, obj, options)
-        if not rules.custom:
-            rules.prepare_create(obj)
+        rules.prepare_create(obj)
         self._validate(target, obj, None)
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
         if target.key in resource.collection.records:
             raise already_exists(resource.plural, resource.group, name)
-        if rules.custom:
-            rules.prepare_create(obj)
         if not options.dry_run:
             self._commit(target, obj)
         return Outcome(obj, 201, warnings)

@@ -105,3 +105,19 @@ def test_namespaces_are_made_and_deleted_with_their_content(kubectl: Kubectl) ->
     kubectl("delete", "namespace", "n")
     assert "NotFound" in kubectl("get", "namespace", "n", fails=True)
     assert kubectl("auth", "can-i", "delete", "pods").strip() == "yes"
+
+
+def test_a_server_without_tls_and_token_needs_no_credentials(tmp_path: Path) -> None:
+    with APIServer() as server:
+        config = tmp_path / "config"
+        server.write_kubeconfig(config)
+        done = subprocess.run(
+            [str(KUBECTL), "get", "namespaces", "-o", "name"],
+            env={**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(config)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        assert "namespace/default" in done.stdout
