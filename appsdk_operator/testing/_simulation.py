@@ -235,6 +235,7 @@ class Simulation:
             self.informer.resource_version == self.server.resource_version
             and not self.controller.pending_events
             and not self.controller.pending_retries
+            and not (self._resync and self.controller.given_up_calls)
         )
 
     def close(self) -> None:

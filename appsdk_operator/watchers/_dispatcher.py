@@ -100,6 +100,11 @@ class Dispatcher:
         with self._lock:
             return sum(call.due is not None for calls in self._owed.values() for call in calls)
 
+    def given_up(self) -> int:
+        """How many failed calls wait for a resync."""
+        with self._lock:
+            return sum(call.due is None for calls in self._owed.values() for call in calls)
+
     def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
         """Call the watchers for ``event``, then make the calls that are due.
 
@@ -147,6 +152,9 @@ class Dispatcher:
 
     def _is_outdated(self, call: OwedCall, event: Event) -> bool:
         """Whether a retry is not to be made, now that ``event`` came."""
+        if call.latest.uid != event.object.uid:
+            # The deletion of an earlier object of that name: news of another object.
+            return False
         policy = self._dequeue_policy
         drop = True
         if policy is not None:
@@ -157,8 +165,7 @@ class Dispatcher:
                 _log.exception("the retry dequeue policy failed: the retry is dropped")
         # Whatever the policy says: after a deletion a watcher must not be told that the object
         # exists.
-        is_gone = event.action is _DELETE and call.latest.uid == event.object.uid
-        return drop or (is_gone and call.action is not _DELETE)
+        return drop or (event.action is _DELETE and call.action is not _DELETE)
 
     def _resync(
         self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]

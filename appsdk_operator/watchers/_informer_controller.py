@@ -258,6 +258,11 @@ class InformerController:
         return self._dispatcher.pending_retries()
 
     @property
+    def given_up_calls(self) -> int:
+        """How many failed calls the retry policy gave up on; the next resync revives them."""
+        return self._dispatcher.given_up()
+
+    @property
     def pending_events(self) -> int:
         """How many events wait for their turn."""
         return self._delivery.pending

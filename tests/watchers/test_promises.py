@@ -152,17 +152,18 @@ def test_every_watcher_ends_with_the_servers_state_whatever_happened(
         check_watcher_order(simulation.calls, WATCHERS)
         check_exclusion(simulation.calls)
         for watcher in range(WATCHERS):
-            if watcher == FAILING and _gave_up_on_a_deletion(simulation, retry_policy):
+            if watcher == FAILING and _gave_up_on_a_deletion(simulation):
                 continue
             check_converged(simulation, watcher)
 
 
-def _gave_up_on_a_deletion(simulation: Simulation, retry_policy: Any) -> bool:
-    return any(
-        call.action is ResourceAction.DELETE and call.error is not None
+def _gave_up_on_a_deletion(simulation: Simulation) -> bool:
+    last = {
+        call.object.uid: call
         for call in simulation.calls
-        if call.operator == simulation.operator
-    ) and not isinstance(retry_policy, ConstantBackoff | ExponentialBackoff)
+        if call.operator == simulation.operator and call.watcher == FAILING
+    }
+    return any(call.action is ResourceAction.DELETE and call.error for call in last.values())
 
 
 @many
@@ -198,6 +199,16 @@ def test_nothing_runs_twice_at_once_for_one_object_with_many_workers(
         check_exclusion(simulation.calls)
         check_object_order(simulation.calls)
         check_watcher_order(simulation.calls, WATCHERS)
+        for watcher in range(WATCHERS):
+            check_converged(simulation, watcher)
+
+
+def test_the_deletion_of_an_earlier_object_of_the_same_name_is_retried_to_the_end() -> None:
+    with simulated(retry_policy=ConstantBackoff(1.0)) as simulation:
+        simulation.during_call = Failures([False, True])
+        for what in ("spec", "poll", "recreate", "poll", "handle"):
+            play(simulation, Step(what, "a", 9 if what == "handle" else Fault.NONE))
+        simulation.settle()
         for watcher in range(WATCHERS):
             check_converged(simulation, watcher)
 
