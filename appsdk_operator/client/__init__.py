@@ -75,6 +75,9 @@ from appsdk_operator.client._interceptor import InterceptedClient as Intercepted
 from appsdk_operator.client._models import from_model as from_model
 from appsdk_operator.client._models import to_model as to_model
 from appsdk_operator.client._namespaced import NamespacedClient as NamespacedClient
+from appsdk_operator.client._object_store import ObjectStore as ObjectStore
+from appsdk_operator.client._object_store import SpecStore as SpecStore
+from appsdk_operator.client._object_store import StoreClient as StoreClient
 from appsdk_operator.client._options import FieldValidation as FieldValidation
 from appsdk_operator.client._options import Propagation as Propagation
 from appsdk_operator.client._options import Selector as Selector
@@ -140,6 +143,7 @@ __all__ = [
     "NoSuchKind",
     "NotAcceptable",
     "NotFound",
+    "ObjectStore",
     "Patch",
     "Propagation",
     "ProxyFailed",
@@ -154,6 +158,8 @@ __all__ = [
     "ServerTimeout",
     "ServerVersion",
     "ServiceUnavailable",
+    "SpecStore",
+    "StoreClient",
     "StrategicMergePatch",
     "SubresourceClient",
     "SubresourceLike",

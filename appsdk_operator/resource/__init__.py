@@ -26,6 +26,9 @@ from appsdk_operator.resource._codec import encode as encode_json
 from appsdk_operator.resource._crd import (
     custom_resource_definition as custom_resource_definition,
 )
+from appsdk_operator.resource._foreign import IntoObject as IntoObject
+from appsdk_operator.resource._foreign import ObjectWrapper as ObjectWrapper
+from appsdk_operator.resource._foreign import as_object as as_object
 from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
@@ -34,6 +37,11 @@ from appsdk_operator.resource._object import Object as Object
 from appsdk_operator.resource._object import ObjectKey as ObjectKey
 from appsdk_operator.resource._object import OwnerReference as OwnerReference
 from appsdk_operator.resource._object import parse_time as parse_time
+from appsdk_operator.resource._patches import PatchError as PatchError
+from appsdk_operator.resource._patches import PatchTestFailed as PatchTestFailed
+from appsdk_operator.resource._patches import apply_json_patch as apply_json_patch
+from appsdk_operator.resource._patches import apply_merge_patch as apply_merge_patch
+from appsdk_operator.resource._patches import create_merge_patch as create_merge_patch
 from appsdk_operator.resource._selectors import FieldSelector as FieldSelector
 from appsdk_operator.resource._selectors import LabelSelector as LabelSelector
 from appsdk_operator.resource._selectors import SelectorError as SelectorError
@@ -49,19 +57,27 @@ __all__ = [
     "DecodeError",
     "EncodeError",
     "FieldSelector",
+    "IntoObject",
     "Kind",
     "LabelSelector",
     "ListPage",
     "MutableObject",
     "Object",
     "ObjectKey",
+    "ObjectWrapper",
     "OwnerReference",
+    "PatchError",
+    "PatchTestFailed",
     "ReadOnlyError",
     "Scope",
     "SelectorError",
     "WatchEvent",
     "WatchEventType",
     "WrongKindError",
+    "apply_json_patch",
+    "apply_merge_patch",
+    "as_object",
+    "create_merge_patch",
     "custom_resource_definition",
     "decode_json",
     "decode_list",

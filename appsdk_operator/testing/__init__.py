@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._model_server import ModelServer as ModelServer
     from appsdk_operator.testing._proxy import FaultProxy as FaultProxy
     from appsdk_operator.testing._server import APIServer as APIServer
+    from appsdk_operator.testing._server import LoggedRequest as LoggedRequest
     from appsdk_operator.testing._simulation import BrokenPromise as BrokenPromise
     from appsdk_operator.testing._simulation import Call as Call
     from appsdk_operator.testing._simulation import Process as Process
@@ -44,7 +45,7 @@ _MODULES = {
     "_crds": ("install_crds",),
     "_model_server": ("Fault", "ModelServer"),
     "_proxy": ("FaultProxy",),
-    "_server": ("APIServer",),
+    "_server": ("APIServer", "LoggedRequest"),
     "_simulation": ("BrokenPromise", "Call", "Process", "Simulation"),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

@@ -30,10 +30,12 @@ from appsdk_operator.resource import (
     LabelSelector,
     ListPage,
     Object,
+    PatchError,
+    apply_json_patch,
+    apply_merge_patch,
     decode_json,
     encode_json,
 )
-from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
 from appsdk_operator.runtime import StopSignal
 
 __all__ = ["Fault", "ModelServer"]

@@ -1,0 +1,70 @@
+"""Objects of other libraries as objects of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource._mutable import MutableObject
+from appsdk_operator.resource._object import Object
+
+__all__ = ["IntoObject", "ObjectWrapper", "as_object"]
+
+
+@runtime_checkable
+class ObjectWrapper(Protocol):
+    """Something that carries an :class:`Object` (grafana-app-sdk's ResourceObjectWrapper)."""
+
+    def unwrap_object(self) -> Object:
+        """The object that it carries."""
+        ...
+
+
+@runtime_checkable
+class IntoObject(Protocol):
+    """Something that can become an object (grafana-app-sdk's ConvertableIntoResourceObject)."""
+
+    def into_object(self, kind: Kind) -> Object | MutableObject | Mapping[str, Any]:
+        """Itself as an object of ``kind``."""
+        ...
+
+
+def as_object(kind: Kind, value: Any) -> Object:
+    """An object of ``kind`` from whatever another library hands out.
+
+    Three rules, in this order, as in grafana-app-sdk: an :class:`Object` is used as it is, an
+    :class:`ObjectWrapper` is unwrapped, and what can be converted is converted: an
+    :class:`IntoObject`, a :class:`MutableObject`, a mapping in the API's own field names, and
+    whatever has a ``to_dict()`` that gives one.
+
+    Raises:
+        TypeError: none of the rules applies; the text names the type.
+        WrongKindError: the object is of another kind.
+        DecodeError: the mapping is not an object.
+
+    >>> as_object(Kind(group="", version="v1", kind="Pod"), {"metadata": {"name": "web"}}).name
+    'web'
+    """
+    if isinstance(value, ObjectWrapper):
+        value = value.unwrap_object()
+    elif isinstance(value, IntoObject):
+        value = value.into_object(kind)
+    if isinstance(value, Object):
+        return value.viewed_as(kind)
+    if isinstance(value, MutableObject):
+        return value.freeze().viewed_as(kind)
+    if isinstance(value, Mapping):
+        return Object.from_dict(kind, value)
+    what = f"{type(value).__module__}.{type(value).__qualname__}"
+    # Generated models have Python's names in to_dict(), which the API would not know.
+    if hasattr(type(value), "attribute_map"):
+        raise TypeError(f"{what} is a generated model: convert it with client.from_model(kind, …)")
+    to_dict = getattr(value, "to_dict", None)
+    data = to_dict() if callable(to_dict) else None
+    if isinstance(data, Mapping) and "metadata" in data:
+        return Object.from_dict(kind, data)
+    raise TypeError(
+        f"{what} is no object of {kind}: hand over an Object, a mapping, or give it "
+        "unwrap_object() or into_object(kind)"
+    )
