@@ -117,14 +117,22 @@ class LoopThread:
         finally:
             _bound.loop = before
 
-    def close(self) -> None:
-        """Cancel what still runs, stop the loop and join its thread; twice is harmless."""
+    def close(self, timeout: float | None = None) -> list[str]:
+        """Cancel what still runs, stop the loop and join its thread; twice is harmless.
+
+        Args:
+            timeout: the longest wait in seconds for coroutines that do not let themselves be
+                cancelled; default: no limit.
+
+        Returns:
+            The name of the thread if it still runs.
+        """
         with self._lock:
             self._is_closed = True
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
-        self._group.join()
+        return self._group.join(timeout)
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

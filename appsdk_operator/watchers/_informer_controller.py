@@ -35,6 +35,9 @@ __all__ = ["InformerController", "RunnableInformer"]
 _log = logging.getLogger("appsdk_operator.watchers")
 
 
+_CANCEL_TIMEOUT = 1.0
+
+
 @runtime_checkable
 class RunnableInformer(Protocol):
     """What an InformerController needs of an informer; bring your own if you like."""
@@ -313,8 +316,11 @@ class InformerController:
             with self._lock:
                 self._stop = None
             self._delivery.stop()
-            running = self._delivery.join(self._stop_timeout)
-            self._loop.close()
+            if self._delivery.join(self._stop_timeout):
+                # Coroutines can be cancelled; a worker that waits for one ends with it.
+                self._loop.close(_CANCEL_TIMEOUT)
+            running = self._delivery.join(_CANCEL_TIMEOUT)
+            running += self._loop.close(_CANCEL_TIMEOUT)
             running += self._threads.join(self._stop_timeout)
             self._metrics.retire()
         if running:
