@@ -19,6 +19,7 @@ Caveats:
 from appsdk_operator.cache._cache import Cache as Cache
 from appsdk_operator.cache._cache import CacheOptions as CacheOptions
 from appsdk_operator.cache._cache import NotCachedError as NotCachedError
+from appsdk_operator.cache._cache_registration import CacheRegistration as CacheRegistration
 from appsdk_operator.cache._delivery import Delivery as Delivery
 from appsdk_operator.cache._delivery import DeliveryKey as DeliveryKey
 from appsdk_operator.cache._delivery import EventSource as EventSource
@@ -28,12 +29,13 @@ from appsdk_operator.cache._events import BatchHandler as BatchHandler
 from appsdk_operator.cache._events import Event as Event
 from appsdk_operator.cache._events import EventHandler as EventHandler
 from appsdk_operator.cache._events import ResourceAction as ResourceAction
+from appsdk_operator.cache._foreign import ForeignStream as ForeignStream
 from appsdk_operator.cache._informer import Health as Health
 from appsdk_operator.cache._informer import Informer as Informer
-from appsdk_operator.cache._informer import Registration as Registration
 from appsdk_operator.cache._informer import Transform as Transform
 from appsdk_operator.cache._reflector import EventStream as EventStream
 from appsdk_operator.cache._reflector import ListWatchClient as ListWatchClient
+from appsdk_operator.cache._registration import Registration as Registration
 from appsdk_operator.cache._store import IndexFunction as IndexFunction
 from appsdk_operator.cache._store import Lister as Lister
 from appsdk_operator.cache._store import Store as Store
@@ -43,12 +45,14 @@ __all__ = [
     "BatchHandler",
     "Cache",
     "CacheOptions",
+    "CacheRegistration",
     "Delivery",
     "DeliveryKey",
     "Event",
     "EventHandler",
     "EventSource",
     "EventStream",
+    "ForeignStream",
     "Handle",
     "Health",
     "IndexFunction",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, final
+from typing import TypeAlias, final
 
 import attrs
 
+from appsdk_operator.cache._cache_registration import CacheRegistration
 from appsdk_operator.cache._delivery import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
-from appsdk_operator.cache._informer import Health, Informer, Registration, Transform
+from appsdk_operator.cache._informer import Health, Informer, Transform
 from appsdk_operator.cache._reflector import ListWatchClient
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
@@ -34,7 +35,7 @@ Informers: TypeAlias = list[Informer]
 
 
 class NotCachedError(LookupError):
-    """A kind, or a namespace of it, was read that the cache does not hold."""
+    """A kind, or a namespace of it, was read that the cache does not hold, or not yet."""
 
 
 def _no_names(_: object, __: object, value: Sequence[str]) -> None:
@@ -71,8 +72,7 @@ class _Kept:
         self.kind = kind
         self.options = options
         self.informers: dict[str, tuple[Informer, StopSignal]] = {}
-        self.handlers: list[tuple[EventHandler | BatchHandler, dict[str, Any]]] = []
-        self.registrations: dict[int, list[Registration]] = {}
+        self.registrations: list[CacheRegistration] = []
 
 
 @final
@@ -150,17 +150,26 @@ class Cache:
                         "you need to the first call"
                     )
                 return
-            kept = self._kept[kind] = _Kept(kind, options)
+            kept = _Kept(kind, options)
             for namespace in self._namespaces_of(kept):
-                self._start(kept, namespace)
+                kept.informers[namespace] = self._informer(kept, namespace)
+            # Kept once nothing can fail any more: a kind without informers would read as empty.
+            self._kept[kind] = kept
+            for namespace in kept.informers:
+                self._run(kept, namespace)
 
     def remove(self, kind: Kind) -> None:
-        """Stop the informers of ``kind`` and forget it; an unknown one: nothing."""
+        """Stop the informers of ``kind``, forget it and its handlers; an unknown one: nothing."""
         with self._lock:
             kept = self._kept.pop(kind, None)
-            if kept is not None:
-                for _, stop in kept.informers.values():
-                    stop.set()
+            if kept is None:
+                return
+            for registration in kept.registrations:
+                registration.stop()
+            for _, stop in kept.informers.values():
+                stop.set()
+        for registration in kept.registrations:
+            registration.join()
 
     def set_namespaces(self, namespaces: Sequence[str]) -> None:
         """Follow these namespaces from now on; empty: all.
@@ -175,12 +184,16 @@ class Cache:
                 wanted = self._namespaces_of(kept)
                 for namespace in [n for n in kept.informers if n not in wanted]:
                     informer, stop = kept.informers.pop(namespace)
+                    for registration in kept.registrations:
+                        registration.leave(informer)
                     stop.set()
-                    for registrations in kept.registrations.values():
-                        registrations[:] = [r for r in registrations if r.informer is not informer]
                 for namespace in wanted:
                     if namespace not in kept.informers:
-                        self._start(kept, namespace)
+                        informer, stop = self._informer(kept, namespace)
+                        for registration in kept.registrations:
+                            registration.follow(informer)
+                        kept.informers[namespace] = (informer, stop)
+                        self._run(kept, namespace)
 
     @property
     def kinds(self) -> Sequence[Kind]:
@@ -205,26 +218,46 @@ class Cache:
         resync: float | None = None,
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
-    ) -> Callable[[], bool]:
+    ) -> CacheRegistration:
         """Tell ``handler`` of the objects of ``kind``, in namespaces that are added later too.
 
-        See :meth:`Informer.add_event_handler` for the arguments.
-
-        Returns:
-            A function that says whether the handler has handled every object that was there.
+        An EventHandler is called in one thread of its own, however many namespaces there are. See
+        :meth:`Informer.add_event_handler` for the arguments.
 
         Raises:
             NotCachedError: ``kind`` is not kept.
+            TypeError, ValueError: as :meth:`Informer.add_event_handler`.
         """
-        options = {"resync": resync, "max_pending": max_pending, "overflow": overflow}
         with self._lock:
             kept = self._get(kind)
-            kept.handlers.append((handler, options))
-            registrations = kept.registrations[len(kept.handlers) - 1] = [
-                informer.add_event_handler(handler, **options)  # type: ignore[arg-type]
-                for informer, _ in kept.informers.values()
-            ]
-        return lambda: all(registration.has_synced for registration in registrations)
+            registration = CacheRegistration(
+                kind,
+                handler,
+                resync=resync,
+                max_pending=max_pending,
+                overflow=overflow,
+                on_error=self._on_error,
+                clock=self._clock,
+                remove=self._remove_handler,
+            )
+            try:
+                for informer, _ in kept.informers.values():
+                    registration.follow(informer)
+            except BaseException:
+                registration.stop()
+                raise
+            kept.registrations.append(registration)
+            if self._stop is not None:
+                registration.start()
+        return registration
+
+    def _remove_handler(self, registration: CacheRegistration) -> None:
+        with self._lock:
+            kept = self._kept.get(registration.kind)
+            if kept is not None and registration in kept.registrations:
+                kept.registrations.remove(registration)
+            registration.stop()
+        registration.join()
 
     # Reading.
 
@@ -232,10 +265,20 @@ class Cache:
         """The object of that name, None when there is none.
 
         Raises:
-            NotCachedError: ``kind``, or ``namespace`` of it, is not kept.
+            NotCachedError: ``kind``, or ``namespace`` of it, is not kept, or has not synced yet.
             TimeoutError: a lazy read did not sync in time.
+            ValueError: a namespace is missing, or given for a cluster-scoped kind.
         """
-        for informer in self._readable(kind, namespace or None):
+        if kind.is_namespaced is not bool(namespace):
+            raise ValueError(
+                f"namespace={namespace!r}: {kind} is "
+                + (
+                    "namespaced, say where"
+                    if kind.is_namespaced
+                    else "cluster-scoped, leave it out"
+                )
+            )
+        for informer in self._readable(kind, namespace):
             obj = informer.store.get(name, namespace)
             if obj is not None:
                 return obj.viewed_as(kind)
@@ -248,15 +291,15 @@ class Cache:
         namespace: str | None = None,
         label_selector: LabelSelector | str | None = None,
     ) -> Objects:
-        """The objects in ``namespace`` (default: in all that are followed), in no order.
+        """The objects in ``namespace`` (default and ``""``: all that are followed), in no order.
 
         Raises:
-            NotCachedError: ``kind``, or ``namespace`` of it, is not kept.
+            NotCachedError: ``kind``, or ``namespace`` of it, is not kept, or has not synced yet.
             TimeoutError: a lazy read did not sync in time.
         """
         return [
             obj.viewed_as(kind)
-            for informer in self._readable(kind, namespace)
+            for informer in self._readable(kind, namespace or "")
             for obj in informer.store.list(namespace=namespace, label_selector=label_selector)
         ]
 
@@ -264,12 +307,12 @@ class Cache:
         """The objects that ``index`` has under ``value``.
 
         Raises:
-            NotCachedError: ``kind`` is not kept.
+            NotCachedError: ``kind`` is not kept, or has not synced yet.
             KeyError: there is no such index.
         """
         return [
             obj.viewed_as(kind)
-            for informer in self._readable(kind, None)
+            for informer in self._readable(kind, "")
             for obj in informer.store.by_index(index, value)
         ]
 
@@ -283,9 +326,12 @@ class Cache:
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
-        for informer in self._all():
+        # Informers may come and go while we wait.
+        while waiting := [informer for informer in self._all() if not informer.has_synced]:
             left = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
-            if not informer.wait_for_sync(stop, left):
+            if not waiting[0].wait_for_sync(stop, left) and (
+                waiting[0] in self._all() or stop.is_set() or left == 0
+            ):
                 return False
         return True
 
@@ -310,7 +356,7 @@ class Cache:
             self._has_run = True
             self._stop = own
             for kept in self._kept.values():
-                for namespace in list(kept.informers):
+                for namespace in kept.informers:
                     self._run(kept, namespace)
         try:
             own.wait()
@@ -318,9 +364,14 @@ class Cache:
             own.set()
             with self._lock:
                 self._stop = None
+                registrations = [r for kept in self._kept.values() for r in kept.registrations]
             self._threads.join()
+            for registration in registrations:
+                registration.stop()
+            for registration in registrations:
+                registration.join()
 
-    def _start(self, kept: _Kept, namespace: str) -> None:
+    def _informer(self, kept: _Kept, namespace: str) -> tuple[Informer, StopSignal]:
         options = kept.options
         informer = Informer(
             kept.kind,
@@ -335,17 +386,15 @@ class Cache:
             clock=self._clock,
             metrics=self._metrics,
         )
-        kept.informers[namespace] = (informer, StopSignal(clock=self._clock))
-        for number, (handler, handler_options) in enumerate(kept.handlers):
-            registration = informer.add_event_handler(handler, **handler_options)
-            kept.registrations[number].append(registration)
-        self._run(kept, namespace)
+        return informer, StopSignal(clock=self._clock)
 
     def _run(self, kept: _Kept, namespace: str) -> None:
         if self._stop is not None:
             informer, _ = kept.informers[namespace]
             own = self._stop.child()
             kept.informers[namespace] = (informer, own)
+            for registration in kept.registrations:
+                registration.start()
             self._threads.start(f"{kept.kind}/{namespace}", lambda: informer.run(own))
 
     def _namespaces_of(self, kept: _Kept) -> tuple[str, ...]:
@@ -368,30 +417,35 @@ class Cache:
             )
         return kept
 
-    def _readable(self, kind: Kind, namespace: str | None) -> Iterable[Informer]:
+    def _readable(self, kind: Kind, namespace: str) -> Iterable[Informer]:
+        """The informers to read from, synced: all for the namespace ``""``."""
         with self._lock:
-            is_new = kind not in self._kept
-            if is_new and self._is_lazy:
+            if self._is_lazy and kind not in self._kept:
                 self.add(kind)
-            kept = self._get(kind)
-            informers = {name: informer for name, (informer, _) in kept.informers.items()}
-        if is_new:
-            self._wait_for_lazy(informers.values())
-        if namespace is None or "" in informers:
-            return informers.values()
-        if namespace not in informers:
-            raise NotCachedError(
-                f"{kind} is cached in {', '.join(sorted(informers))} only, not in namespace "
-                f"{namespace!r}: add it with set_namespaces, or read through the client"
-            )
-        return (informers[namespace],)
-
-    def _wait_for_lazy(self, informers: Iterable[Informer]) -> None:
-        stop = self._stop
-        for informer in informers:
-            if stop is None or not informer.wait_for_sync(stop, self._sync_timeout):
-                raise TimeoutError(
-                    f"{informer.health().text}; waited {self._sync_timeout:g} s"
-                    if stop is not None
-                    else f"the cache does not run, so {informer.kind} cannot be read: run it first"
+            informers = {n: informer for n, (informer, _) in self._get(kind).informers.items()}
+        if namespace and "" not in informers:
+            if namespace not in informers:
+                raise NotCachedError(
+                    f"{kind} is cached in {', '.join(sorted(informers))} only, not in namespace "
+                    f"{namespace!r}: add it with set_namespaces, or read through the client"
                 )
+            informers = {namespace: informers[namespace]}
+        for informer in informers.values():
+            if not informer.has_synced:
+                self._wait_for(informer)
+        return informers.values()
+
+    def _wait_for(self, informer: Informer) -> None:
+        """A first list that is not complete would read as objects that do not exist."""
+        if not self._is_lazy:
+            raise NotCachedError(
+                f"{informer.health().text}: run the cache and wait with wait_for_sync before "
+                "reading"
+            )
+        stop = self._stop
+        if stop is None:
+            raise TimeoutError(
+                f"the cache does not run, so {informer.kind} cannot be read: run it first"
+            )
+        if not informer.wait_for_sync(stop, self._sync_timeout):
+            raise TimeoutError(f"{informer.health().text}; waited {self._sync_timeout:g} s")

@@ -89,11 +89,12 @@ class EventSource:
     other. Thread-safe.
     """
 
-    def __init__(self, delivery: Delivery, kind: str) -> None:
+    def __init__(self, delivery: Delivery, kind: str, counts: dict[ResourceAction, int]) -> None:
         self.kind = kind
         """The name under which its events are counted and its handlers found."""
         self._delivery = delivery
-        self.counts = dict.fromkeys(_ACTIONS, 0)
+        self.counts = counts
+        """How many events of its kind came, by action; shared by the sources of the kind."""
         self.initial_left = 0
         self.is_initial_ended = False
         self.is_removed = False
@@ -111,13 +112,20 @@ class EventSource:
         """The objects that were there at the start have all been handed over."""
         self._delivery.end_initial_list(self)
 
-    def wait_for_room(self) -> None:
-        """Wait, with :attr:`Overflow.BLOCK`, until fewer events wait than allowed."""
-        self._delivery.wait_for_room()
+    def wait_for_room(self, stop: StopSignal | None = None) -> None:
+        """Wait, with :attr:`Overflow.BLOCK`, until fewer events wait than allowed.
 
-    def resync_every(self, seconds: float, replay: Callable[[], None]) -> None:
-        """Call ``replay`` in a worker each ``seconds``, give or take a tenth."""
-        self._delivery.resync_every(self, seconds, replay)
+        A set ``stop`` and the source's removal end the wait.
+        """
+        self._delivery.wait_for_room(self, stop)
+
+    def resync_every(self, seconds: float, replay: Callable[[], None]) -> Callable[[], None]:
+        """Call ``replay`` in a worker each ``seconds``, give or take a tenth.
+
+        Returns:
+            A function that ends it.
+        """
+        return self._delivery.resync_every(self, seconds, replay)
 
     def on_add(self, obj: Object, *, is_initial: bool = False) -> None:
         """As :meth:`EventHandler.on_add`."""
@@ -190,14 +198,18 @@ class Delivery:
         self._metrics = metrics
         self._threads = ThreadGroup(name)
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(name, clock=clock, metrics=metrics)
-        self._condition = threading.Condition(threading.Lock())
+        # Re-entrant: a signal handler may stop us in the very thread that puts events.
+        self._condition = threading.Condition(threading.RLock())
         bound = max_pending if overflow is Overflow.COALESCE else sys.maxsize
         self._pending: PendingEvents[DeliveryKey] = PendingEvents(
             bound, on_dropped=self._on_dropped
         )
         self._sources: list[EventSource] = []
+        # By kind, because a counter must not fall when a source is removed.
+        self._counts: dict[str, dict[ResourceAction, int]] = {}
         self._resyncs: dict[DeliveryKey, tuple[float, Callable[[], None]]] = {}
         self._random = rng or random.Random()
+        self._resync_number = 0
         self._blocked = 0
         self._sync_waiters = 0
         self._is_stopped = False
@@ -205,8 +217,9 @@ class Delivery:
 
     def source(self, kind: str) -> EventSource:
         """A way in for one informer, its events counted under ``kind``."""
-        source = EventSource(self, kind)
         with self._condition:
+            counts = self._counts.setdefault(kind, dict.fromkeys(_ACTIONS, 0))
+            source = EventSource(self, kind, counts)
             self._sources.append(source)
         return source
 
@@ -216,7 +229,8 @@ class Delivery:
             if source in self._sources:
                 self._sources.remove(source)
             source.is_removed = True
-            self._resyncs.pop(DeliveryKey(source, "", ""), None)
+            for key in [key for key in self._resyncs if key.source is source]:
+                del self._resyncs[key]
             self._pending.drop(lambda key: key.source is source)
             self._condition.notify_all()
 
@@ -240,27 +254,49 @@ class Delivery:
         if ready:
             self._queue.add_all(ready, tickets=ready_tickets)
 
-    def wait_for_room(self) -> None:
+    def wait_for_room(
+        self, source: EventSource | None = None, stop: StopSignal | None = None
+    ) -> None:
         """Wait, with :attr:`Overflow.BLOCK`, until fewer than ``max_pending`` events wait.
 
         An informer asks before it hands over what one read brought, and without a lock, so the
-        bound may be passed by that much.
+        bound may be passed by that much. The wait ends early when this delivery is stopped, the
+        ``source`` is removed, or ``stop`` is set.
         """
-        if self._overflow is not Overflow.BLOCK:
+        if self._overflow is not Overflow.BLOCK or self._pending.count < self._max_pending:
             return
-        with self._condition:
-            while self._pending.count >= self._max_pending and not self._is_stopped:
+        detach = stop.on_set(self._notify) if stop is not None else lambda: None
+        try:
+            with self._condition:
                 self._blocked += 1
                 try:
-                    self._clock.wait(self._condition)
+                    while (
+                        self._pending.count >= self._max_pending
+                        and not self._is_stopped
+                        and not (source is not None and source.is_removed)
+                        and not (stop is not None and stop.is_set())
+                    ):
+                        self._clock.wait(self._condition)
                 finally:
                     self._blocked -= 1
+        finally:
+            detach()
 
-    def resync_every(self, source: EventSource, seconds: float, replay: Callable[[], None]) -> None:
-        """Call ``replay`` in a worker each ``seconds``, give or take a tenth, until removed."""
-        key = DeliveryKey(source, "", "")  # no object has an empty name
-        self._resyncs[key] = (seconds, replay)
+    def resync_every(
+        self, source: EventSource, seconds: float, replay: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call ``replay`` in a worker each ``seconds``, give or take a tenth, until removed.
+
+        Returns:
+            A function that ends it.
+        """
+        with self._condition:
+            self._resync_number += 1
+            # No object has an empty name; several informers may share a source.
+            key = DeliveryKey(source, f"resync {self._resync_number}", "")
+            self._resyncs[key] = (seconds, replay)
         self._queue.add(key, after=self._jittered(seconds))
+        return lambda: self._end_resync(key)
 
     def end_initial_list(self, source: EventSource) -> None:
         """Every initial event of ``source`` was put."""
@@ -333,7 +369,11 @@ class Delivery:
     def _work(self) -> None:
         with self._worker_context():
             while (item := self._queue.get()) is not None:
-                self._turn(item.key)
+                try:
+                    self._turn(item.key)
+                except BaseException:
+                    # Such as SystemExit: it must not silently leave us without workers.
+                    _log.exception("%s: handling %s raised to the top", self._name, item.key)
 
     def _turn(self, key: DeliveryKey) -> None:
         if not key.name:
@@ -365,11 +405,19 @@ class Delivery:
         resync = self._resyncs.get(key)
         try:
             if resync is not None:
-                seconds, replay = resync
-                replay()
-                self._queue.add(key, after=self._jittered(seconds))
+                resync[1]()
+        except Exception:
+            _log.exception(
+                "%s: showing the objects of %s again failed", self._name, key.source.kind
+            )
         finally:
+            if resync is not None and key in self._resyncs:
+                self._queue.add(key, after=self._jittered(resync[0]))
             self._queue.done(key)
+
+    def _end_resync(self, key: DeliveryKey) -> None:
+        with self._condition:
+            self._resyncs.pop(key, None)
 
     def _jittered(self, seconds: float) -> float:
         # Many informers that were started together should not all resync in the same second.
@@ -378,6 +426,8 @@ class Delivery:
     def _on_dropped(self, key: DeliveryKey, event: Event) -> None:
         if event.is_initial:
             key.source.initial_left -= 1
+            if self._sync_waiters and not key.source.initial_left:
+                self._condition.notify_all()
 
     def _notify(self) -> None:
         with self._condition:
@@ -387,9 +437,9 @@ class Delivery:
         with self._condition:
             return [
                 *(
-                    Sample(_EVENTS, (action.value, source.kind), source.counts[action])
-                    for source in self._sources
-                    for action in _ACTIONS
+                    Sample(_EVENTS, (action.value, kind), count)
+                    for kind, counts in self._counts.items()
+                    for action, count in counts.items()
                 ),
                 Sample(_PENDING, (self._name,), self._pending.count),
                 Sample(_MERGED, (self._name,), self._pending.merged_count),

@@ -6,14 +6,20 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, final
+from typing import TypeAlias
 
 import attrs
 
-from appsdk_operator.cache._delivery import Delivery, DeliveryKey, EventSource, Overflow
+from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
 from appsdk_operator.cache._informer_metrics import InformerMetrics
 from appsdk_operator.cache._reflector import ListWatchClient, Reflector
+from appsdk_operator.cache._registration import (
+    ErrorHandler,
+    HandlerCalls,
+    Registration,
+    report_failure,
+)
 from appsdk_operator.cache._store import IndexFunction, Store
 from appsdk_operator.cache._watch_state import (
     Begin,
@@ -24,17 +30,17 @@ from appsdk_operator.cache._watch_state import (
     Upsert,
     WatchState,
 )
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
+from appsdk_operator.client import ClientError
+from appsdk_operator.resource import DecodeError, FieldSelector, Kind, LabelSelector, Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
-__all__ = ["Health", "Informer", "Registration", "Transform"]
+__all__ = ["Health", "Informer", "Transform"]
 
 _log = logging.getLogger("appsdk_operator.cache")
 
 Transform: TypeAlias = Callable[[Object], Object]
-"""Makes of each object what is to be kept, before it reaches the store; must be idempotent."""
-
-ErrorHandler: TypeAlias = Callable[[Exception], None]
+"""Makes of each object what is to be kept, before it reaches the store; must be idempotent, and
+keep what identifies the object: namespace, name, uid and resourceVersion."""
 
 _GRACE = 10.0
 
@@ -45,41 +51,6 @@ class Health:
 
     is_ready: bool
     text: str
-
-
-@final
-class Registration:
-    """A handler's place at an informer. Thread-safe."""
-
-    def __init__(
-        self,
-        informer: Informer,
-        sink: BatchHandler,
-        own_delivery: Delivery | None,
-        *,
-        remove: Callable[[Registration], None],
-        replay: Callable[[Registration], None],
-    ) -> None:
-        self.informer = informer
-        self._do_remove = remove
-        self._do_replay = replay
-        self.sink = sink
-        self.own_delivery = own_delivery
-        self.is_started = False
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether the handler has handled every object that was there when it was added."""
-        synced = getattr(self.sink, "has_synced", None)
-        return self.informer.has_synced if synced is None else bool(synced)
-
-    def remove(self) -> None:
-        """Stop handing events to the handler; twice is harmless."""
-        self._do_remove(self)
-
-    def replay(self) -> None:
-        """Show the handler every object once more, as :attr:`ResourceAction.RESYNC`."""
-        self._do_replay(self)
 
 
 class Informer:
@@ -185,6 +156,7 @@ class Informer:
         self._has_stopped = False
         self._last_error: Exception | None = None
         self._failing_since: float | None = None
+        self._stop: StopSignal | None = None
         self._numbers = InformerMetrics(self, self._metrics)
         self._reflector = Reflector(
             client,
@@ -269,25 +241,33 @@ class Informer:
             handler: an :class:`EventHandler`, called in a thread of its own, or a
                 :class:`BatchHandler`, called in the informer's thread, which must not block.
             resync: seconds, give or take a tenth, after which the handler is shown every object
-                once more, from the local copy; 0: never; default: the informer's own.
+                once more, from the local copy; 0: never; default: the informer's own, which does
+                not apply to BatchHandlers that are no :class:`EventSource`.
             max_pending: how many events may wait for an EventHandler before ``overflow`` applies;
                 default 10,000.
             overflow: what happens then; default: coalesce, object by object.
 
         Raises:
             TypeError: ``handler`` has neither form.
-            ValueError: ``resync`` is negative.
+            ValueError: ``resync`` is negative, or given for a BatchHandler, which has no thread to
+                be called in: call :meth:`Registration.replay` instead.
             RuntimeError: the informer has stopped.
         """
+        wanted = resync
         resync = _checked_resync(self.resync if resync is None else resync)
         own: Delivery | None = None
         sink: BatchHandler
         if isinstance(handler, BatchHandler):
             sink = handler
+            if wanted and not isinstance(sink, EventSource):
+                raise ValueError(
+                    f"resync={wanted}: {type(handler).__name__} is called in the informer's thread "
+                    "and has no time of its own; call replay() of the registration instead"
+                )
         elif isinstance(handler, EventHandler):
             own = Delivery(
                 f"informer/{self.kind}",
-                _Calls(handler, self._report),
+                HandlerCalls(handler, self._on_error),
                 max_pending=max_pending,
                 overflow=overflow,
                 clock=self._clock,
@@ -305,16 +285,18 @@ class Informer:
                     f"the informer of {self.kind} has stopped: add handlers before, or make a new "
                     "informer"
                 )
-            self._registrations.append(registration)
+            # A new list each time, so that a handler may add and remove while it is called.
+            self._registrations = [*self._registrations, registration]
             if self._has_run:
                 self._start(registration)
             present = self._store.list()
             if present:
-                sink.on_events([Event(ResourceAction.CREATE, o, None, True) for o in present])
+                events = [Event(ResourceAction.CREATE, obj, None, True) for obj in present]
+                self._tell(registration, events)
             if self._has_synced:
-                sink.on_initial_list_end()
+                self._tell(registration, None)
         if resync and isinstance(sink, EventSource):
-            sink.resync_every(resync, registration.replay)
+            registration.end_resync = sink.resync_every(resync, registration.replay)
         return registration
 
     # Running.
@@ -335,17 +317,20 @@ class Informer:
             for registration in self._registrations:
                 self._start(registration)
         self._numbers.publish()
-        # A handler that blocks the informer must not keep it from stopping.
-        detach = stop.on_set(self._stop_deliveries)
+        # Waits are on the informer's clock, whichever clock the signal was made with.
+        own = self._stop = StopSignal(clock=self._clock)
+        detach = stop.on_set(own.set)
         try:
-            self._reflector.run(stop)
+            self._reflector.run(own)
         finally:
             detach()
             with self._lock:
                 self._has_stopped = True
-                registrations = list(self._registrations)
+                registrations = self._registrations
                 self._condition.notify_all()
-            self._stop_deliveries()
+            for registration in registrations:
+                if registration.own_delivery is not None:
+                    registration.own_delivery.stop()
             for registration in registrations:
                 if registration.own_delivery is not None:
                     registration.own_delivery.join()
@@ -360,6 +345,7 @@ class Informer:
         Returns:
             Seconds to wait before the next step.
         """
+        self._stop = stop
         return self._reflector.step(stop)
 
     def _start(self, registration: Registration) -> None:
@@ -367,28 +353,21 @@ class Informer:
             registration.is_started = True
             registration.own_delivery.start()
 
-    def _stop_deliveries(self) -> None:
-        # Without the lock: the informer's thread may hold it while it waits for room.
-        for registration in list(self._registrations):
-            if registration.own_delivery is not None:
-                registration.own_delivery.stop()
-
     def _remove(self, registration: Registration) -> None:
         own = registration.own_delivery
         if own is not None:
             own.stop()
+        registration.end_resync()
         with self._lock:
-            if registration in self._registrations:
-                self._registrations.remove(registration)
+            self._registrations = [r for r in self._registrations if r is not registration]
         if own is not None:
             own.join()
 
     def _replay(self, registration: Registration) -> None:
         with self._lock:
             if registration in self._registrations:
-                registration.sink.on_events(
-                    [Event(ResourceAction.RESYNC, obj) for obj in self._store.list()]
-                )
+                present = self._store.list()
+                self._tell(registration, [Event(ResourceAction.RESYNC, obj) for obj in present])
 
     def _wake(self) -> None:
         with self._condition:
@@ -400,9 +379,9 @@ class Informer:
         # User code (transforms, error handlers) and waiting come before and after the lock.
         if self._transform is not None:
             steps = [self._transformed(step, self._transform) for step in steps]
-        for registration in list(self._registrations):
+        for registration in self._registrations:
             if isinstance(registration.sink, EventSource):
-                registration.sink.wait_for_room()
+                registration.sink.wait_for_room(self._stop)
         problems = [step for step in steps if isinstance(step, Problem)]
         with self._lock:
             for step in steps:
@@ -416,25 +395,37 @@ class Informer:
                 elif isinstance(step, Finish):
                     self._hand_over(self._store.finish_list())
                     self._finished()
-            if not problems:
+            if problems:
+                if self._failing_since is None:
+                    self._failing_since = self._clock.monotonic()
+            elif self._state.is_following:
                 self._failing_since = None
-            elif self._failing_since is None:
-                self._failing_since = self._clock.monotonic()
         for problem in problems:
             self._problem(problem.error)
 
     def _hand_over(self, events: list[Event]) -> None:
         if events:
             for registration in self._registrations:
-                registration.sink.on_events(events)
+                self._tell(registration, events)
 
     def _finished(self) -> None:
         self._numbers.lists += 1
         if not self._has_synced:
             self._has_synced = True
             for registration in self._registrations:
-                registration.sink.on_initial_list_end()
+                self._tell(registration, None)
             self._condition.notify_all()
+
+    def _tell(self, registration: Registration, events: list[Event] | None) -> None:
+        """Hand over events, or with None the end of the initial list."""
+        try:
+            if events is None:
+                registration.sink.on_initial_list_end()
+            else:
+                registration.sink.on_events(events)
+        except Exception as error:
+            # One bad handler must not end the local copy that all others rely on.
+            self._problem(error)
 
     def _transformed(self, step: Step, transform: Transform) -> Step:
         if isinstance(step, Upsert):
@@ -452,9 +443,10 @@ class Informer:
     def _kept(self, obj: Object, transform: Transform) -> Object:
         try:
             made = transform(obj)
-            if (made.namespace, made.name, made.uid) != (obj.namespace, obj.name, obj.uid):
+            if _identity(made) != _identity(obj):
                 raise ValueError(
-                    f"the transform made {made!r} of {obj!r}: it must keep namespace, name and uid"
+                    f"the transform made {made!r} of {obj!r}: it must keep namespace, name, uid "
+                    "and resourceVersion"
                 )
         except Exception as error:
             # Kept as it came: to lose the object would be worse, and nobody would notice.
@@ -468,37 +460,23 @@ class Informer:
         self._report(error)
 
     def _report(self, error: Exception) -> None:
-        if self._on_error is None:
-            _log.warning("informer of %s: %s", self.kind, error, extra={"kind": str(self.kind)})
+        what = f"the informer of {self.kind}"
+        if self._on_error is not None:
+            report_failure(self._on_error, error, what)
             return
-        try:
-            self._on_error(error)
-        except Exception:
-            _log.exception("on_error of the informer of %s failed", self.kind)
+        # What a server or a network does needs no traceback; what code does, does.
+        is_expected = isinstance(error, (ClientError, DecodeError, OSError))
+        _log.warning(
+            "%s: %s",
+            what,
+            error if is_expected else repr(error),
+            exc_info=None if is_expected else error,
+            extra={"kind": str(self.kind), "namespace": self.namespace},
+        )
 
 
-class _Calls:
-    """Calls an :class:`EventHandler`; what it raises is reported and goes no further."""
-
-    def __init__(self, handler: EventHandler, report: ErrorHandler) -> None:
-        self._handler = handler
-        self._report = report
-
-    def __call__(self, key: DeliveryKey, event: Event | None) -> None:
-        del key
-        if event is None:
-            return
-        try:
-            if event.action is ResourceAction.CREATE:
-                self._handler.on_add(event.object, is_initial=event.is_initial)
-            elif event.action is ResourceAction.DELETE:
-                self._handler.on_delete(
-                    event.object, is_final_state_unknown=event.is_final_state_unknown
-                )
-            else:
-                self._handler.on_update(event.old or event.object, event.object)
-        except Exception as error:
-            self._report(error)
+def _identity(obj: Object) -> tuple[str, str, str, str]:
+    return obj.namespace, obj.name, obj.uid, obj.resource_version
 
 
 def _checked_resync(resync: float) -> float:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
+from appsdk_operator import client
 from appsdk_operator.client import ApiError, TransportError
 from appsdk_operator.resource import DecodeError
 from appsdk_operator.runtime import Family, Metrics, Sample
@@ -21,7 +22,23 @@ _BYTES = Family("informer_object_bytes", "gauge", "Bytes of JSON in the local co
 _SYNCED = Family("informer_synced", "gauge", "1 once the local copy was complete.", _LABELS)
 _LISTS = Family("informer_lists_total", "counter", "Complete lists received.", _LABELS)
 _ERRORS = Family("informer_errors_total", "counter", "Problems, by cause.", (*_LABELS, "cause"))
-_CAUSES = ("api", "transport", "decode", "other")
+# What a list or a watch can be answered with; other answers count as "api".
+_ANSWERS = (
+    client.BadRequest,
+    client.Expired,
+    client.Forbidden,
+    client.Gone,
+    client.InternalError,
+    client.Invalid,
+    client.NotFound,
+    client.ServerError,
+    client.ServerTimeout,
+    client.ServiceUnavailable,
+    client.Timeout,
+    client.TooManyRequests,
+    client.Unauthorized,
+)
+_CAUSES = (*(answer.__name__ for answer in _ANSWERS), "api", "transport", "decode", "other")
 
 
 @final
@@ -43,8 +60,7 @@ class InformerMetrics:
     def problem(self, error: Exception) -> None:
         """Count one problem under its cause; answers of the server under their own reason too."""
         with self._lock:
-            cause = _cause(error)
-            self._errors[cause] = self._errors.get(cause, 0) + 1
+            self._errors[_cause(error)] += 1
 
     def _samples(self) -> list[Sample]:
         informer = self._informer
@@ -62,7 +78,7 @@ class InformerMetrics:
 
 def _cause(error: Exception) -> str:
     if isinstance(error, ApiError):
-        return type(error).__name__ if type(error) is not ApiError else "api"
+        return type(error).__name__ if type(error) in _ANSWERS else "api"
     if isinstance(error, TransportError):
         return "transport"
     return "decode" if isinstance(error, DecodeError) else "other"

@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Protocol, Self, final
 
 from appsdk_operator.cache._watch_state import List, Problem, Step, Wait, Watch, WatchState
-from appsdk_operator.client import ClientError
 from appsdk_operator.resource import (
     DecodeError,
     Kind,
@@ -124,7 +123,8 @@ class Reflector:
                 retry=False,  # the state machine backs off, and says so
                 stop=stop,
             )
-        except (ClientError, DecodeError) as error:
+        except Exception as error:
+            # Whatever it is, credentials that cannot be got for a moment included: try again.
             if not stop.is_set():
                 self._apply(self._state.list_failed(error, self._clock.monotonic()))
         else:
@@ -143,20 +143,24 @@ class Reflector:
                 send_initial_events=command.initial_events,
                 stop=stop,
             )
-        except ClientError as error:
+        except Exception as error:
             if not stop.is_set():
                 self._apply(state.watch_failed(error, clock.monotonic()))
             return
         failure: Exception | None = None
         with stream:
             self._apply(state.watch_opened(clock.monotonic()))
-            try:
-                for lines in stream:
-                    self._lines(lines)
-                    if not state.is_watching:
-                        break
-            except ClientError as error:
-                failure = error
+            batches = iter(stream)
+            while state.is_watching:
+                # Only what reading raises ends the watch; what applying raises is a defect here.
+                try:
+                    lines = next(batches, None)
+                except Exception as error:
+                    failure = error
+                    break
+                if lines is None:
+                    break
+                self._lines(lines)
         if not stop.is_set():
             self._apply(state.watch_ended(clock.monotonic(), failure))
 

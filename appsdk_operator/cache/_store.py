@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,8 @@ Events: TypeAlias = list[Event]
 _log = logging.getLogger("appsdk_operator.cache")
 
 IndexFunction: TypeAlias = Callable[[Object], Iterable[str]]
-"""The values under which an object is found in an index; a pure function of the object."""
+"""The values under which an object is found in an index; a pure function of the object. A plain
+string is one value."""
 
 _NOTHING: frozenset[str] = frozenset()
 _CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, ResourceAction.DELETE
@@ -63,18 +65,21 @@ class Lister(Protocol):
 
 
 class _Index:
-    __slots__ = ("function", "name", "objects", "values")
+    __slots__ = ("function", "is_complete", "name", "objects", "values")
 
     def __init__(self, name: str, function: IndexFunction) -> None:
         self.name = name
         self.function = function
+        self.is_complete = False
         self.objects: dict[str, dict[ObjectKey, Object]] = {}
         self.values: dict[ObjectKey, tuple[str, ...]] = {}
 
     def values_of(self, obj: Object) -> tuple[str, ...]:
         """User code: called without a lock."""
         try:
-            return tuple(dict.fromkeys(self.function(obj)))
+            values = self.function(obj)
+            # A string is a series of strings too, and nobody wants its letters.
+            return (values,) if isinstance(values, str) else tuple(dict.fromkeys(values))
         except Exception:
             # One odd object must not keep the kind from syncing.
             _log.exception("index %r failed for %r: the object is left out of it", self.name, obj)
@@ -141,7 +146,7 @@ class Store:
     ) -> Objects:
         """The objects in ``namespace`` (default: in all) that the selector matches, in no order."""
         with self._lock:
-            if namespace is not None:
+            if namespace:
                 found = list(self._namespaces.get(namespace, {}).values())
             else:
                 found = [obj for objects in self._namespaces.values() for obj in objects.values()]
@@ -184,28 +189,39 @@ class Store:
             ValueError: there is an index of that name.
         """
         index = _Index(name, function)
-        computed: dict[ObjectKey, tuple[Object, tuple[str, ...]]] = {}
-        while True:
-            # Computed without the lock, so what changed meanwhile has to be computed again.
-            for obj in self.list():
-                known = computed.get(obj.key)
-                if known is None or known[0] is not obj:
-                    computed[obj.key] = (obj, index.values_of(obj))
-            with self._lock:
-                if name in self._indexes:
-                    raise ValueError(
-                        f"{self.kind} has an index {name!r} already: use it, or choose another name"
-                    )
-                present = [obj for space in self._namespaces.values() for obj in space.values()]
-                found = [computed.get(obj.key) for obj in present]
-                if all(f and f[0] is obj for f, obj in zip(found, present, strict=True)):
-                    for known in found:
-                        if known is not None:
-                            index.put(*known)
-                    self._indexes[name] = index
-                    return
+        with self._lock:
+            if name in self._indexes:
+                raise ValueError(
+                    f"{self.kind} has an index {name!r} already: use it, or choose another name"
+                )
+            # From now on the writer indexes what it changes; the rest is computed without the lock.
+            self._indexes = {**self._indexes, name: index}
+            present = [obj for space in self._namespaces.values() for obj in space.values()]
+        computed = [(obj, index.values_of(obj)) for obj in present]
+        with self._lock:
+            for obj, values in computed:
+                if self.get(obj.name, obj.namespace) is obj:
+                    index.put(obj, values)
+            index.is_complete = True
 
     # Writing, by one thread.
+
+    @contextlib.contextmanager
+    def _writing(self, objects: Sequence[Object]) -> Iterator[None]:
+        """Hold the lock, what the indexes say of ``objects`` computed before."""
+        while True:
+            indexes = self._indexes
+            values = {
+                (name, id(obj)): index.values_of(obj)
+                for name, index in indexes.items()
+                for obj in objects
+            }
+            with self._lock:
+                # An index that was added meanwhile wants these objects too.
+                if self._indexes is indexes:
+                    self._values = values
+                    yield
+                    return
 
     def begin_list(self) -> None:
         """A complete list begins."""
@@ -214,9 +230,7 @@ class Store:
     def upsert(self, objects: Sequence[Object], *, is_initial: bool) -> Events:
         """Objects that a list named; returns what changed."""
         events: Events = []
-        values = self._index_values(objects) if self._indexes else {}
-        with self._lock:
-            self._values = values
+        with self._writing(objects):
             for obj in objects:
                 if self._seen is not None:
                     self._seen.setdefault(obj.namespace, set()).add(obj.name)
@@ -251,10 +265,7 @@ class Store:
     def change(self, changes: Sequence[WatchEvent]) -> Events:
         """Changes that a watch brought; returns what they mean, nothing for what is not new."""
         events: Events = []
-        indexed = [c.object for c in changes if c.object is not None] if self._indexes else ()
-        values = self._index_values(indexed)
-        with self._lock:
-            self._values = values
+        with self._writing([c.object for c in changes if c.object is not None]):
             for change in changes:
                 obj = change.object
                 if obj is None:
@@ -272,19 +283,21 @@ class Store:
         if old is None:
             self._put(obj)
             events.append(Event(_CREATE, obj))
-        elif not _is_newer(old, obj):
+        elif _is_newer(old, obj):
+            return
+        elif old.uid != obj.uid:
             self._put(obj, old)
-            if old.uid != obj.uid:
-                events.append(Event(_DELETE, old, None, False, True))
-                events.append(Event(_CREATE, obj))
-            elif old.resource_version != obj.resource_version or not obj.resource_version:
-                events.append(Event(_UPDATE, obj, old))
+            events.append(Event(_DELETE, old, None, False, True))
+            events.append(Event(_CREATE, obj))
+        elif old.resource_version != obj.resource_version or not obj.resource_version:
+            self._put(obj, old)
+            events.append(Event(_UPDATE, obj, old))
 
     def _deleted(self, obj: Object, old: Object | None, events: Events) -> None:
-        if self._seen is not None and obj.namespace in self._seen:
-            self._seen[obj.namespace].discard(obj.name)
         if old is None or _is_newer(old, obj):
             return
+        if self._seen is not None and obj.namespace in self._seen:
+            self._seen[obj.namespace].discard(obj.name)
         self._remove(old)
         # A deletion tells the final state, unless it is of another object of the same name.
         if old.uid != obj.uid:
@@ -303,13 +316,7 @@ class Store:
         else:
             self._bytes -= len(old.raw)
         for index in self._indexes.values():
-            known = self._values.get((index.name, id(obj)))
-            # An index that was added this moment was not there when the values were computed.
-            index.put(obj, index.values_of(obj) if known is None else known)
-
-    def _index_values(self, objects: Iterable[Object]) -> dict[tuple[str, int], tuple[str, ...]]:
-        indexes = list(self._indexes.values())
-        return {(i.name, id(obj)): i.values_of(obj) for obj in objects for i in indexes}
+            index.put(obj, self._values[index.name, id(obj)])
 
     def _remove(self, obj: Object) -> None:
         objects = self._namespaces[obj.namespace]
@@ -323,9 +330,9 @@ class Store:
 
     def _index(self, name: str) -> _Index:
         index = self._indexes.get(name)
-        if index is None:
-            known = ", ".join(sorted(self._indexes)) or "none"
-            raise KeyError(f"{self.kind} has no index {name!r}; it has: {known}")
+        if index is None or not index.is_complete:
+            known = ", ".join(sorted(n for n, i in self._indexes.items() if i.is_complete))
+            raise KeyError(f"{self.kind} has no index {name!r}; it has: {known or 'none'}")
         return index
 
 

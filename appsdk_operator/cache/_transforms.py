@@ -4,55 +4,28 @@ from __future__ import annotations
 
 import msgspec
 
-from appsdk_operator.resource import DecodeError, Object
+from appsdk_operator.resource import Object
 
 __all__ = ["drop_managed_fields"]
 
-
-class _WithMetadata(msgspec.Struct, gc=False):
-    metadata: msgspec.Raw
-
-
-class _WithManagedFields(msgspec.Struct, gc=False, rename="camel"):
-    managed_fields: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-_metadata_of = msgspec.json.Decoder(_WithMetadata).decode
-_managed_fields_of = msgspec.json.Decoder(_WithManagedFields).decode
-_KEY = b'"managedFields":'
+_members_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+_KEY = "managedFields"
+_QUOTED = b'"managedFields"'
 
 
 def drop_managed_fields(obj: Object) -> Object:
     """The object without ``metadata.managedFields``, two fifths of many objects.
 
-    The bytes are cut out where they are; nothing else is decoded. An update of such an object
+    Everything else keeps its bytes and its order, and is not decoded. An update of such an object
     leaves the server's own managedFields alone.
     """
-    metadata = bytes(_metadata_of(obj.raw).metadata)
-    managed = _managed_fields_of(metadata).managed_fields
-    if managed is msgspec.UNSET:
+    if _QUOTED not in obj.raw:
         return obj
-    cut = _cut(metadata, bytes(managed))
-    start = -1 if cut is None else obj.raw.find(metadata)
-    if cut is None or start < 0:
-        raise DecodeError(f"{obj!r}: metadata.managedFields could not be cut out")
-    raw = obj.raw[:start] + cut + obj.raw[start + len(metadata) :]
-    return Object.from_json(obj.kind, raw)
-
-
-def _cut(metadata: bytes, managed: bytes) -> bytes | None:
-    """``metadata`` without the member, which may be first, last or between others."""
-    key = metadata.find(_KEY)
-    while key >= 0:
-        value = key + len(_KEY)
-        end = metadata.find(managed, value)
-        if not metadata[value:end].strip():
-            end += len(managed)
-            before, after = metadata[:key].rstrip(), metadata[end:].lstrip()
-            if before.endswith(b","):
-                return before[:-1] + after
-            if after.startswith(b","):
-                return before + after[1:]
-            return before + after
-        key = metadata.find(_KEY, key + 1)
-    return None
+    members = _members_of(obj.raw)
+    metadata = _members_of(members["metadata"])
+    # The name may also have been found elsewhere, in a label or in another part of the object.
+    if metadata.pop(_KEY, None) is None:
+        return obj
+    members["metadata"] = msgspec.Raw(_encode(metadata))
+    return Object.from_json(obj.kind, _encode(members))

@@ -14,6 +14,9 @@ every path is tested with scripted input.
 
 The rules are those of client-go's reflector, but for three: lists are consistent and paged, a
 garbage line or a version that goes back leads to a new list, and watches that end at once back off.
+
+Servers whose lists have no version (some aggregated APIs) can be watched, not resumed: such a watch
+begins with the present objects, in any order, and when it ends a list has to follow.
 """
 
 from __future__ import annotations
@@ -97,7 +100,7 @@ class Begin:
 class Upsert:
     """These objects exist, as part of a complete list."""
 
-    objects: Sequence[Object]
+    objects: list[Object]
 
 
 @attrs.frozen
@@ -199,8 +202,14 @@ class WatchState:
         self._restarts = 0
         self._list_version = ""
         self._opened_at = 0.0
-        self._got_something = False
+        self._got_object = False
+        self._is_placed = False
         self._short_watches = 0
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the local copy is complete and a watch keeps it so."""
+        return self.is_watching and self._phase is _Phase.WATCH
 
     def next(self) -> Command:
         """What to do now."""
@@ -254,12 +263,12 @@ class WatchState:
         """The server accepted the watch."""
         self.is_watching = True
         self._opened_at = now
-        self._got_something = False
+        self._got_object = False
+        self._is_placed = bool(self.resource_version)
         return [Begin()] if self._phase is _Phase.STREAM else []
 
     def events(self, events: Sequence[WatchEvent], now: float) -> list[Step]:
         """Events came; once :attr:`is_watching` is False the rest of the stream is not wanted."""
-        self._got_something = True
         steps: list[Step] = []
         for event in events:
             if self._phase is _Phase.STREAM:
@@ -272,37 +281,29 @@ class WatchState:
 
     def garbage(self, error: DecodeError, now: float) -> list[Step]:
         """A line of the stream could not be read: what it said is lost, so list again."""
-        self._relist(now, delay=True)
+        self._relist(now, error, may_stream=self._phase is not _Phase.STREAM)
         return [Problem(error, "watch")]
 
     def watch_ended(self, now: float, error: Exception | None = None) -> list[Step]:
         """The stream ended: cleanly, or with ``error``."""
         was_open, self.is_watching = self.is_watching, False
-        if self._phase is _Phase.LIST:
+        if not was_open:
+            # What came last ended it for us, and settled what follows.
             return []
         if self._phase is _Phase.STREAM:
             # The initial events did not all come; a list needs less of the connection.
-            self._phase = _Phase.LIST
-            self._begin_list()
-            self._back_off(error, now)
+            self._relist(now, error, may_stream=False)
             return [Problem(error or ConnectionResetError("the stream ended early"), "watch")]
+        if error is None and (self._got_object or now - self._opened_at >= _SHORT_WATCH):
+            self._short_watches = 0
+            if not self.resource_version:
+                self._relist(now, None)
+            return []
         if error is None:
-            is_short = was_open and not self._got_something and now - self._opened_at < _SHORT_WATCH
-            if not is_short:
-                self._short_watches = 0
-                return []
-            self._short_watches += 1
-            problem = ShortWatchError(
-                f"the server ended {self._short_watches} watches in a row within {_SHORT_WATCH} s "
-                "and without an event: is a proxy in between, or is the server overloaded?"
-            )
-            if self._short_watches >= _MAX_SHORT_WATCHES:
-                self._short_watches = 0
-                self._relist(now, delay=True)
-            else:
-                self._back_off(problem, now)
-            return [Problem(problem, "watch")]
-        if not isinstance(error, WatchSilent):
+            return [Problem(self._short_watch(now), "watch")]
+        if not self.resource_version:
+            self._relist(now, error)
+        elif not isinstance(error, WatchSilent):
             # A silent connection has cost minutes already; resume at once.
             self._back_off(error, now)
         return [Problem(error, "watch")]
@@ -311,21 +312,20 @@ class WatchState:
         """The server did not accept the watch."""
         self.is_watching = False
         if self._phase is _Phase.STREAM:
-            self._phase = _Phase.LIST
-            self._begin_list()
-            if isinstance(error, ApiError) and error.status in _CANNOT_STREAM:
+            cannot = isinstance(error, ApiError) and error.status in _CANNOT_STREAM
+            if cannot:
                 # An older server: not a problem, it has lists.
                 self._may_stream = False
-                return []
-            self._back_off(error, now)
-        elif isinstance(error, Gone):
-            self._relist(now, delay=True)
-        elif isinstance(error, ApiError) and (
-            error.status == 404 or error.has_cause("ResourceVersionTooLarge")
+            self._relist(now, error, may_stream=False, delay=not cannot)
+            return [] if cannot else [Problem(error, "watch")]
+        if isinstance(error, ApiError) and (
+            isinstance(error, Gone)
+            or error.status == 404
+            or error.has_cause("ResourceVersionTooLarge")
         ):
-            # The kind is not served (any more), or the server's history is shorter than ours, as
-            # after a restore: only a list can tell what there is.
-            self._relist(now, delay=True)
+            # The history was compacted, the kind is not served (any more), or the server's history
+            # is shorter than ours, as after a restore: only a list can tell what there is.
+            self._relist(now, error)
         else:
             self._back_off(error, now)
         return [Problem(error, "watch")]
@@ -334,51 +334,73 @@ class WatchState:
         if event.type is WatchEventType.BOOKMARK:
             if event.initial_events_end:
                 self.resource_version = event.resource_version
+                self._is_placed = bool(event.resource_version)
                 self._phase = _Phase.WATCH
                 steps.append(Finish(self.resource_version))
             else:
                 # Only a server that does not know streamed lists sends others before that one.
                 self._may_stream = False
-                self._relist(now, delay=False)
+                self._relist(now, None, delay=False)
         elif event.type is WatchEventType.ERROR:
-            steps.append(Problem(_error_of(event), "watch"))
-            self._relist(now, delay=True)
+            error = _error_of(event)
+            steps.append(Problem(error, "watch"))
+            self._relist(now, error, may_stream=False)
         elif event.object is not None:
+            self._got_object = True
             if event.type is WatchEventType.DELETED:
                 _add_change(steps, event)
             else:
-                steps.append(Upsert((event.object,)))
+                _add_present(steps, event.object)
 
     def _event(self, event: WatchEvent, steps: list[Step], now: float) -> None:
         if event.type is WatchEventType.BOOKMARK:
-            if not _is_older(event.resource_version, self.resource_version):
-                self.resource_version = event.resource_version
+            self._move_on(event.resource_version)
         elif event.type is WatchEventType.ERROR:
-            steps.append(Problem(_error_of(event), "watch"))
-            self._relist(now, delay=True)
+            error = _error_of(event)
+            steps.append(Problem(error, "watch"))
+            self._relist(now, error)
         elif event.object is not None:
+            self._got_object = True
             version = event.object.resource_version
-            if _is_older(version, self.resource_version):
-                steps.append(
-                    Problem(
-                        VersionWentBackError(
-                            f"{event.object!r} came after version {self.resource_version}: the "
-                            "server's history was replaced or replayed; listing again"
-                        ),
-                        "watch",
-                    )
+            if not self._is_placed and event.type is WatchEventType.ADDED:
+                _add_change(steps, event)
+            elif _is_older(version, self.resource_version):
+                problem = VersionWentBackError(
+                    f"{event.object!r} came after version {self.resource_version}: the server's "
+                    "history was replaced or replayed; listing again"
                 )
-                self._relist(now, delay=True)
-            elif version != self.resource_version or not version:
-                self.resource_version = version
+                steps.append(Problem(problem, "watch"))
+                self._relist(now, problem)
+            else:
+                self._move_on(version)
                 _add_change(steps, event)
 
-    def _relist(self, now: float, *, delay: bool) -> None:
+    def _move_on(self, version: str) -> None:
+        if version and not _is_older(version, self.resource_version):
+            self.resource_version = version
+            self._is_placed = True
+
+    def _short_watch(self, now: float) -> Exception:
+        self._short_watches += 1
+        problem = ShortWatchError(
+            f"the server ended {self._short_watches} watches in a row within {_SHORT_WATCH} s "
+            "and without an event: is a proxy in between, or is the server overloaded?"
+        )
+        if self._short_watches >= _MAX_SHORT_WATCHES or not self.resource_version:
+            self._short_watches = 0
+            self._relist(now, problem)
+        else:
+            self._back_off(problem, now)
+        return problem
+
+    def _relist(
+        self, now: float, error: Exception | None, *, delay: bool = True, may_stream: bool = True
+    ) -> None:
         self.is_watching = False
-        self._phase = _Phase.STREAM if self._may_stream else _Phase.LIST
+        self._phase = _Phase.STREAM if may_stream and self._may_stream else _Phase.LIST
         self._begin_list()
         if delay:
-            self._back_off(None, now)
+            self._back_off(error, now)
 
     def _begin_list(self) -> None:
         self._continue = ""
@@ -408,6 +430,14 @@ def _is_older(version: str, than: str) -> bool:
     if version.isdigit() and than.isdigit():
         return int(version) < int(than)
     return False
+
+
+def _add_present(steps: list[Step], obj: Object) -> None:
+    last = steps[-1] if steps else None
+    if isinstance(last, Upsert):
+        last.objects.append(obj)
+    else:
+        steps.append(Upsert([obj]))
 
 
 def _add_change(steps: list[Step], event: WatchEvent) -> None:

@@ -1,0 +1,110 @@
+"""A handler's place at a cache: at every informer of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
+from appsdk_operator.cache._events import BatchHandler, EventHandler
+from appsdk_operator.cache._informer import Informer
+from appsdk_operator.cache._registration import ErrorHandler, HandlerCalls, Registration
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import Clock
+
+__all__ = ["CacheRegistration"]
+
+
+@final
+class CacheRegistration:
+    """A handler's place at a cache, in all namespaces of a kind. Thread-safe.
+
+    However many namespaces there are, an EventHandler has one thread, and is never called twice at
+    once.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        handler: EventHandler | BatchHandler,
+        *,
+        resync: float | None,
+        max_pending: int,
+        overflow: Overflow,
+        on_error: ErrorHandler | None,
+        clock: Clock,
+        remove: Callable[[CacheRegistration], None],
+    ) -> None:
+        self.kind = kind
+        """The kind whose objects it is told of."""
+        self._handler = handler
+        self._resync = resync
+        self._do_remove = remove
+        # Only ever replaced, so that it can be read without the cache's lock.
+        self._places: dict[Informer, Registration] = {}
+        self._is_started = False
+        self._delivery: Delivery | None = None
+        if isinstance(handler, EventHandler) and not isinstance(handler, BatchHandler):
+            self._delivery = Delivery(
+                f"cache/{kind}",
+                HandlerCalls(handler, on_error),
+                max_pending=max_pending,
+                overflow=overflow,
+                clock=clock,
+            )
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has handled every object that was there when it was added, and when
+        a namespace was added later."""
+        return all(place.has_synced for place in self._places.values())
+
+    def remove(self) -> None:
+        """Stop handing events to the handler, and wait for the call that runs; twice is harmless.
+
+        A handler that removes itself is not waited for.
+        """
+        self._do_remove(self)
+
+    # For the cache.
+
+    def follow(self, informer: Informer) -> None:
+        """Hand over the events of ``informer`` too."""
+        sink: EventHandler | BatchHandler = self._handler
+        if self._delivery is not None:
+            sink = self._delivery.source(str(self.kind))
+        try:
+            place = informer.add_event_handler(sink, resync=self._resync)
+        except BaseException:
+            if self._delivery is not None and isinstance(sink, EventSource):
+                self._delivery.remove(sink)
+            raise
+        self._places = {**self._places, informer: place}
+
+    def leave(self, informer: Informer) -> None:
+        """Hand over no more events of ``informer``, also not those that wait."""
+        place = self._places.get(informer)
+        if place is None:
+            return
+        self._places = {i: p for i, p in self._places.items() if i is not informer}
+        place.remove()
+        if self._delivery is not None and isinstance(place.sink, EventSource):
+            self._delivery.remove(place.sink)
+
+    def start(self) -> None:
+        """Begin to call the handler."""
+        if self._delivery is not None and not self._is_started:
+            self._is_started = True
+            self._delivery.start()
+
+    def stop(self) -> None:
+        """Leave every informer; the call that runs goes on."""
+        if self._delivery is not None:
+            self._delivery.stop()
+        for informer in self._places:
+            self.leave(informer)
+
+    def join(self) -> None:
+        """Wait for the call that runs."""
+        if self._delivery is not None:
+            self._delivery.join()

@@ -1,0 +1,93 @@
+"""A handler's place at an informer, and how its methods are called."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, final
+
+from appsdk_operator.cache._delivery import Delivery, DeliveryKey
+from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
+
+if TYPE_CHECKING:
+    from appsdk_operator.cache._informer import Informer
+
+__all__ = ["ErrorHandler", "HandlerCalls", "Registration", "report_failure"]
+
+_log = logging.getLogger("appsdk_operator.cache")
+
+ErrorHandler: TypeAlias = Callable[[Exception], None]
+
+
+@final
+class Registration:
+    """A handler's place at an informer. Thread-safe."""
+
+    def __init__(
+        self,
+        informer: Informer,
+        sink: BatchHandler,
+        own_delivery: Delivery | None,
+        *,
+        remove: Callable[[Registration], None],
+        replay: Callable[[Registration], None],
+    ) -> None:
+        self.informer = informer
+        self._do_remove = remove
+        self._do_replay = replay
+        self.sink = sink
+        self.own_delivery = own_delivery
+        self.is_started = False
+        self.end_resync: Callable[[], None] = lambda: None
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has handled every object that was there when it was added."""
+        # Both: several informers may share one EventSource, which knows of the first's list only.
+        return self.informer.has_synced and bool(getattr(self.sink, "has_synced", True))
+
+    def remove(self) -> None:
+        """Stop handing events to the handler, and wait for the call that runs; twice is harmless.
+
+        A handler that removes itself is not waited for.
+        """
+        self._do_remove(self)
+
+    def replay(self) -> None:
+        """Show the handler every object once more, as :attr:`ResourceAction.RESYNC`."""
+        self._do_replay(self)
+
+
+@final
+class HandlerCalls:
+    """Calls an :class:`EventHandler`; what it raises is reported and goes no further."""
+
+    def __init__(self, handler: EventHandler, on_error: ErrorHandler | None) -> None:
+        self._handler = handler
+        self._on_error = on_error
+
+    def __call__(self, key: DeliveryKey, event: Event | None) -> None:
+        if event is None:
+            return
+        try:
+            if event.action is ResourceAction.CREATE:
+                self._handler.on_add(event.object, is_initial=event.is_initial)
+            elif event.action is ResourceAction.DELETE:
+                self._handler.on_delete(
+                    event.object, is_final_state_unknown=event.is_final_state_unknown
+                )
+            else:
+                self._handler.on_update(event.old or event.object, event.object)
+        except Exception as error:
+            if self._on_error is None:
+                _log.exception("handler %r failed for %r", self._handler, event)
+            else:
+                report_failure(self._on_error, error, str(key))
+
+
+def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None:
+    """Tell ``on_error``, which must not raise: what it raises is logged."""
+    try:
+        on_error(error)
+    except Exception:
+        _log.exception("on_error failed when told of %r of %s", error, whose)
