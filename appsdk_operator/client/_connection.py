@@ -18,7 +18,7 @@ import attrs
 from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._proxy import Proxy, proxy_for
-from appsdk_operator.client._tls import TLSContexts
+from appsdk_operator.client._tls import TLSContexts, trusting
 from appsdk_operator.client._tls_stream import ByteStream, TLSStream
 from appsdk_operator.client._transport_errors import (
     BadResponse,
@@ -297,7 +297,7 @@ class Endpoint:
 
     def _through_proxy(self, connection: Connection, proxy: Proxy) -> None:
         if proxy.scheme == "https":
-            _handshake(connection, ssl.create_default_context(), proxy.host, f"the proxy {proxy}")
+            _handshake(connection, trusting(), proxy.host, f"the proxy {proxy}")
         if self.scheme == "http":
             return
         headers = [("Host", self.authority)]

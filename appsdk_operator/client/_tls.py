@@ -13,7 +13,7 @@ from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._transport_errors import ConfigError
 
-__all__ = ["TLSContexts"]
+__all__ = ["TLSContexts", "trusting"]
 
 _log = logging.getLogger("appsdk_operator.client")
 
@@ -76,18 +76,24 @@ class TLSContexts:
         return tuple(stamps)
 
 
+def trusting(*, cafile: str | None = None, cadata: str | None = None) -> ssl.SSLContext:
+    """A context that verifies servers by these authorities, default: the machine's own."""
+    context = ssl.create_default_context(cafile=cafile, cadata=cadata)
+    # Python 3.13 turned strict checks of RFC 5280 on, which the CAs of many clusters and proxies
+    # do not pass and no other Kubernetes client makes.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
 def _make(config: ClientConfig, pair: tuple[bytes, bytes] | None) -> ssl.SSLContext:
     ca = config.ca_data.decode("ascii", "replace") if config.ca_data else None
     try:
-        context = ssl.create_default_context(cafile=config.ca_file, cadata=ca)
+        context = trusting(cafile=config.ca_file, cadata=ca)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the CA {config.ca_file or 'in ca_data'} cannot be used: {error}; give certificates "
             "in PEM form"
         ) from error
-    # Python 3.13 turned strict checks of RFC 5280 on, which the CAs of many clusters do not pass
-    # and no other Kubernetes client makes.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     # Watches and requests speak HTTP/1.1; a server that offers HTTP/2 must not choose it.
     context.set_alpn_protocols(["http/1.1"])
     if config.unsafe_skip_tls_verify:
