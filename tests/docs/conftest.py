@@ -1,0 +1,72 @@
+"""What the tests of the documentation share: its pages, taken apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SAVED = re.compile(r"[Ss]ave (?:this|it) as `([\w./]+)`[^\n]*\n+\Z")
+
+
+@attrs.frozen
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    language: str
+    text: str
+    line: int
+    """The line of the page on which its text begins, from 1."""
+    saved_as: str
+    """The file that the reader is told to make of it; empty: none."""
+
+    @property
+    def commands(self) -> list[tuple[str, list[str]]]:
+        """The commands of a console block, each with the output that the page shows."""
+        found: list[tuple[str, list[str]]] = []
+        for line in self.text.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            elif line.strip():
+                found[-1][1].append(line)
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def taken_apart(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    blocks = []
+    for found in _FENCE.finditer(text):
+        before = text[: found.start()]
+        saved = _SAVED.search(before)
+        line = before.count("\n") + 2
+        blocks.append(Block(page, found[1], found[2], line, saved[1] if saved else ""))
+    return blocks
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``page`` is each page in turn."""
+    if "page" in metafunc.fixturenames:
+        metafunc.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@pytest.fixture
+def blocks_of() -> Callable[[Path], list[Block]]:
+    """Takes a page apart."""
+    return taken_apart
+
+
+@pytest.fixture
+def blocks(page: Path) -> list[Block]:
+    """The blocks of the page."""
+    return taken_apart(page)

@@ -1,0 +1,96 @@
+"""The pages say what is so: their code runs, their commands exist, their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+LANGUAGES = {"python", "console", "text", "yaml", ""}
+# What a command begins with that is no program in PATH.
+BUILTINS = {".", "cd", "export"}
+# Not on every machine on which the tests run, but on every reader's.
+READERS = {"kubectl", "setup-envtest"}
+
+
+def close(namespace: dict[str, Any]) -> None:
+    """End what a page that failed half-way has left running."""
+    for value in reversed(list(namespace.values())):
+        if type(value).__module__.startswith("appsdk_operator."):
+            for name in ("close", "stop"):
+                end = getattr(value, name, None)
+                if callable(end):
+                    end()
+        if type(value).__name__ == "StopSignal":
+            value.set()
+
+
+def test_the_python_of_a_page_runs_from_top_to_bottom(
+    page: Path, blocks: list[Any], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    is_done = False
+    try:
+        for block in blocks:
+            if block.language == "python":
+                # As many lines before it as on the page, so that a traceback leads there.
+                code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
+                if not block.saved_as:
+                    exec(code, namespace)
+        is_done = True
+    finally:
+        if not is_done:
+            close(namespace)
+
+
+def test_the_blocks_of_a_page_are_of_a_known_language(blocks: list[Any]) -> None:
+    assert {block.language for block in blocks} <= LANGUAGES
+
+
+def test_the_programs_that_a_page_calls_are_there(blocks: list[Any]) -> None:
+    saved = {block.saved_as for block in blocks if block.saved_as}
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    scripts = Path(sys.executable).parent
+    for block in blocks:
+        for command, _ in block.commands if block.language == "console" else ():
+            words = [w for w in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=\S*", w)]
+            program = words[0]
+            if program in BUILTINS | READERS:
+                continue
+            assert (scripts / program).exists() or shutil.which(program), f"{block}: {command}"
+            if program == "make":
+                assert words[1] in targets, f"{block}: {command}"
+            for script in (w for w in words[1:] if w.endswith(".py")):
+                assert script in saved or (ROOT / script).exists(), f"{block}: {command}"
+
+
+def test_the_links_of_a_page_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+            assert anchor in slugs, f"{page.name} links to {link}; there is {sorted(slugs)}"
+
+
+def test_each_page_can_be_reached_from_the_readme(page: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert page == ROOT / "README.md" or f"]({page.relative_to(ROOT)})" in readme
+
+
+def test_the_command_line_that_the_pages_use_is_installed() -> None:
+    command = [Path(sys.executable).parent / "appsdk-operator", "apiserver", "--help"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "--kubeconfig" in text
+    assert "--port" in text

@@ -1,0 +1,162 @@
+"""The README and the first steps, done as a reader does them: files saved, commands typed."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0
+# What the reader did before the tests were run.
+SKIPPED = ("python3 -m venv", ". .venv/bin/activate", "pip install", "make ")
+
+
+class Terminal:
+    """A command that runs, and what it has printed."""
+
+    def __init__(self, command: str, folder: Path) -> None:
+        scripts = Path(sys.executable).parent
+        environment = {name: v for name, v in os.environ.items() if name != "KUBECONFIG"}
+        environment |= {
+            "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONUNBUFFERED": "1",
+            "HOME": str(folder),
+        }
+        self.command = command
+        self.lines: list[str] = []
+        self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._process = subprocess.Popen(
+            ["bash", "-c", f"exec env {command}"],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._queue.put(line.rstrip("\n"))
+        self._queue.put(None)
+
+    def expect(self, wanted: str) -> None:
+        """Wait for a line like this one; ports and durations may differ."""
+        while True:
+            try:
+                line = self._queue.get(timeout=PATIENCE)
+            except queue.Empty:
+                line = None
+            assert line is not None, f"{self.command!r} did not print {wanted!r}: {self.lines}"
+            self.lines.append(line)
+            if settled(line) == settled(wanted):
+                return
+
+    def end(self) -> int:
+        """Ctrl-C, if it still runs; the exit status."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+        finally:
+            self._reader.join()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+    def finish(self) -> int:
+        """Wait until it ends by itself; the exit status."""
+        self._process.wait(PATIENCE)
+        return self.end()
+
+
+def settled(line: str) -> str:
+    """A line without what differs from run to run."""
+    line = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", line)
+    return re.sub(r"\d+\.\d\ds", "0.00s", line).strip(" =")
+
+
+@pytest.fixture
+def type_in(tmp_path: Path) -> Iterator[Callable[[str], Terminal]]:
+    """Type a command into a terminal of its own."""
+    terminals: list[Terminal] = []
+
+    def start(command: str) -> Terminal:
+        terminals.append(Terminal(command, tmp_path))
+        return terminals[-1]
+
+    yield start
+    for terminal in reversed(terminals):
+        terminal.end()
+
+
+def stays(command: str, folder: Path) -> bool:
+    """Whether a command runs until Ctrl-C: the API server, and programs that run an operator."""
+    scripts = [folder / word for word in command.split() if word.endswith(".py")]
+    texts = [script.read_text() for script in scripts if script.exists()]
+    return "apiserver" in command or any("handle_signals=True" in text for text in texts)
+
+
+@pytest.fixture
+def follow(
+    blocks_of: Callable[[Path], list[Any]], tmp_path: Path, type_in: Callable[[str], Terminal]
+) -> Callable[[Path], None]:
+    """Do what a page says, block by block; every command has to succeed.
+
+    A text block is what the terminal shows in which a command was started last that still runs.
+    """
+
+    def run(page: Path) -> None:
+        running: list[Terminal] = []
+        for block in blocks_of(page):
+            if block.language == "python" and block.saved_as:
+                (tmp_path / block.saved_as).write_text(block.text, encoding="utf-8")
+            elif block.language == "text" and running:
+                for line in block.text.splitlines():
+                    running[-1].expect(line)
+            for command, output in block.commands if block.language == "console" else ():
+                if command.startswith(SKIPPED):
+                    continue
+                if command.startswith("kubectl") and not shutil.which("kubectl"):
+                    pytest.skip("needs kubectl")
+                terminal = type_in(command)
+                for line in output:
+                    terminal.expect(line)
+                if stays(command, tmp_path):
+                    running.append(terminal)
+                else:
+                    assert terminal.finish() == 0, f"{command!r} failed: {terminal.lines}"
+        for terminal in reversed(running):
+            assert terminal.end() == 0, f"{terminal.command!r} failed: {terminal.lines}"
+
+    return run
+
+
+def test_the_readme_can_be_followed_literally(follow: Callable[[Path], None]) -> None:
+    follow(ROOT / "README.md")
+
+
+def test_the_first_steps_can_be_followed_literally(follow: Callable[[Path], None]) -> None:
+    follow(ROOT / "docs/getting-started.md")
+
+
+def test_the_readme_keeps_its_word_of_ten_lines(
+    blocks_of: Callable[[Path], list[Any]],
+) -> None:
+    program = next(block for block in blocks_of(ROOT / "README.md") if block.saved_as)
+    assert len(program.text.splitlines()) == 10
