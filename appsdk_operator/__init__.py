@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from appsdk_operator.resource import custom_resource_definition as custom_resource_definition
     from appsdk_operator.resource import kinds as kinds
     from appsdk_operator.runtime import Clock as Clock
+    from appsdk_operator.runtime import JSONFormatter as JSONFormatter
     from appsdk_operator.runtime import ManualClock as ManualClock
     from appsdk_operator.runtime import Metrics as Metrics
     from appsdk_operator.runtime import StopSignal as StopSignal
@@ -120,7 +121,7 @@ _ROOMS = {
         "Scope",
         "custom_resource_definition",
     ),
-    "runtime": ("Clock", "ManualClock", "Metrics", "StopSignal", "WorkQueue"),
+    "runtime": ("Clock", "JSONFormatter", "ManualClock", "Metrics", "StopSignal", "WorkQueue"),
     "watchers": (
         "ConstantBackoff",
         "ExponentialBackoff",

@@ -33,6 +33,7 @@ NAMES = [
     "Informer",
     "InformerController",
     "Invalid",
+    "JSONFormatter",
     "JsonPatch",
     "Kind",
     "KubernetesInformer",

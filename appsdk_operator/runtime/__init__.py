@@ -13,6 +13,7 @@ from appsdk_operator.runtime._clock import Clock as Clock
 from appsdk_operator.runtime._clock import ManualClock as ManualClock
 from appsdk_operator.runtime._clock import RealClock as RealClock
 from appsdk_operator.runtime._clock import system_clock as system_clock
+from appsdk_operator.runtime._logging import JSONFormatter as JSONFormatter
 from appsdk_operator.runtime._metrics import Family as Family
 from appsdk_operator.runtime._metrics import LocalHistogram as LocalHistogram
 from appsdk_operator.runtime._metrics import Metrics as Metrics
@@ -37,6 +38,7 @@ __all__ = [
     "Family",
     "ItemExponential",
     "ItemFastSlow",
+    "JSONFormatter",
     "LocalHistogram",
     "LoopThread",
     "ManualClock",
