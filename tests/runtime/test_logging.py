@@ -17,7 +17,7 @@ def lines() -> Iterator[tuple[logging.Logger, io.StringIO]]:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JSONFormatter())
-    logger = logging.Logger("appsdk_operator.test")
+    logger = logging.Logger("appsdk_operator.test")  # noqa: LOG001 - one that nobody else knows
     logger.addHandler(handler)
     yield logger, stream
     handler.close()
