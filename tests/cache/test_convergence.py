@@ -178,9 +178,7 @@ class ModelServer:
             return max(oldest, self.revision - self.plan.lag)
         return self.revision
 
-    def list_page(
-        self, kind: object, *, limit: int, continue_token: str, **_: object
-    ) -> ListPage:
+    def list_page(self, kind: object, *, limit: int, continue_token: str, **_: object) -> ListPage:
         self._refuse()
         if continue_token:
             revision, start = json.loads(continue_token)
