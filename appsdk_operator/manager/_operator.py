@@ -60,8 +60,7 @@ class Operator:
             TypeError: it has no ``run``.
             RuntimeError: the operator runs already, and would never start it.
         """
-        if not isinstance(controller, OperatorController):
-            raise TypeError(f"controller={controller!r} is not a controller: it needs run(stop)")
+        _check_controller(controller)
         with self._lock:
             if self._has_run:
                 raise RuntimeError(
@@ -81,18 +80,30 @@ class Operator:
         Raises:
             Exception: what a controller raised, after all others have stopped.
             ExceptionGroup: several controllers failed.
+            ValueError: ``handle_signals`` outside of the main thread.
             TimeoutError: controllers still run ``stop_timeout`` seconds after the stop; as the
                 only error or one of the group.
             RuntimeError: it was run before.
         """
-        own = stop.child() if stop is not None else StopSignal(clock=self._clock)
+        if handle_signals and threading.current_thread() is not threading.main_thread():
+            raise ValueError(
+                "handle_signals works in the main thread only: run the operator there, or set its "
+                "stop signal yourself"
+            )
         with self._lock:
             if self._has_run:
                 raise RuntimeError("the operator was run before: make a new one")
             self._has_run = True
+            own = stop.child() if stop is not None else StopSignal(clock=self._clock)
             controllers = list(self._controllers)
         failures: list[Exception] = []
         threads = ThreadGroup("operator")
+
+        def fail(controller: OperatorController, error: Exception) -> None:
+            with self._lock:
+                failures.append(error)
+            _log.error("controller %r failed, the operator stops: %s", controller, error)
+            own.set()
 
         def run(controller: OperatorController) -> None:
             try:
@@ -100,10 +111,12 @@ class Operator:
                 if not own.is_set():
                     _log.warning("controller %r ended although nobody stopped it", controller)
             except Exception as error:
-                with self._lock:
-                    failures.append(error)
-                _log.error("controller %r failed, the operator stops: %s", controller, error)
-                own.set()
+                fail(controller, error)
+            except BaseException as error:
+                # SystemExit and its like would end the thread without a word.
+                failure = RuntimeError(f"controller {controller!r} raised {error!r}")
+                failure.__cause__ = error
+                fail(controller, failure)
 
         with _signals(own) if handle_signals else contextlib.nullcontext():
             try:
@@ -128,6 +141,15 @@ class Operator:
             raise ExceptionGroup("controllers failed", errors)
 
 
+def _check_controller(controller: object) -> None:
+    if not isinstance(controller, OperatorController):
+        raise TypeError(f"controller={controller!r} is not a controller: it needs run(stop)")
+    if isinstance(controller, type):
+        raise TypeError(
+            f"controller={controller!r} is a class: add an instance, {controller.__name__}(…)"
+        )
+
+
 @contextlib.contextmanager
 def _signals(stop: StopSignal) -> Iterator[None]:
     is_first = True
@@ -149,4 +171,6 @@ def _signals(stop: StopSignal) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # None: a handler that was not set from Python, and cannot be set again from it.
+            if handler is not None:
+                signal.signal(number, handler)

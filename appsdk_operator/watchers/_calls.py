@@ -7,7 +7,7 @@ from typing import final
 
 import attrs
 
-from appsdk_operator.cache import Event, ResourceAction
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction, Store
 from appsdk_operator.resource import Object
 from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
 
@@ -20,13 +20,42 @@ __all__ = ["Entry", "OwedCall", "WatcherCall"]
 class Entry:
     """A watcher's place in a controller: what tells it apart, also from itself added twice."""
 
-    __slots__ = ("is_removed", "kind", "selective", "watcher")
+    __slots__ = ("is_removed", "kind", "selective", "told", "watcher")
 
     def __init__(self, watcher: ResourceWatcher, kind: str) -> None:
         self.watcher = watcher
         self.selective = watcher if isinstance(watcher, SelectiveWatcher) else None
         self.kind = kind
         self.is_removed = False
+        self.told: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
+        """For sources that had told others already when the watcher came: of which objects, by uid
+        and resourceVersion, it was told first. What was on its way then may be older than that."""
+
+    def is_due(self, key: DeliveryKey, event: Event, first: OwedCall | None) -> bool:
+        """Whether the watcher is to be told of ``event``, given the first call that it is owed."""
+        told = self.told.get(key.source)
+        if told is None:
+            return True
+        obj, action = event.object, event.action
+        known = told.get(key) if first is None else (first.seen.uid, first.seen.resource_version)
+        if known is None or known[0] != obj.uid:
+            if action is not ResourceAction.CREATE or (known and _is_older(obj, known[1])):
+                return False
+        elif first is None and action is not ResourceAction.DELETE:
+            is_shown = obj.resource_version == known[1] and action is not ResourceAction.RESYNC
+            if is_shown or _is_older(obj, known[1]):
+                return False
+        if action is ResourceAction.DELETE:
+            told.pop(key, None)
+        elif first is not None or action is ResourceAction.CREATE:
+            self.was_told(key, obj)
+        return True
+
+    def was_told(self, key: DeliveryKey, obj: Object) -> None:
+        """Remember that the watcher was told of ``obj`` for the first time."""
+        told = self.told.get(key.source)
+        if told is not None:
+            told[key] = (obj.uid, obj.resource_version)
 
     def ignores(self, event: Event) -> bool:
         """Whether the watcher has nothing to do for ``event``."""
@@ -34,7 +63,7 @@ class Entry:
             return False
         try:
             return not self.selective.concerns(event.old, event.object)
-        except Exception:
+        except BaseException:
             _log.exception("concerns() of %r failed: the event is delivered", self.watcher)
             return False
 
@@ -75,13 +104,28 @@ class OwedCall:
     """The number of the next try."""
     due: float | None
     """The monotonic time of the next try; None: the policy gave up, only a resync revives it."""
+    store: Store | None = None
+    """For a first call: where the object was found, and must still be when the call is made."""
 
     @property
     def is_first(self) -> bool:
         """Whether the watcher has not been told of the object at all."""
         return self.error is None
 
+    @property
+    def is_pointless(self) -> bool:
+        """Whether the first call is for an object that is gone, perhaps without an event."""
+        if self.store is None:
+            return False
+        present = self.store.get(self.latest.name, self.latest.namespace)
+        return present is None or present.uid != self.latest.uid
+
     def learn(self, event: Event) -> None:
         """Take over the newest state of the object."""
         if event.object.uid == self.latest.uid:
             self.latest = event.object
+
+
+def _is_older(obj: Object, version: str) -> bool:
+    mine = obj.resource_version
+    return mine.isdigit() and version.isdigit() and int(mine) < int(version)

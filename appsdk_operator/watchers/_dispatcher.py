@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, final
 
-from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction, Store
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, settle
 from appsdk_operator.watchers._calls import Entry, OwedCall, WatcherCall
@@ -57,34 +57,41 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._watchers: ListMap[str, Entry] = ListMap()
         self._owed: dict[DeliveryKey, list[OwedCall]] = {}
+        self._has_begun = False
 
     def add(
         self,
         watcher: ResourceWatcher,
         kind: str,
-        present: Callable[[], Iterable[tuple[EventSource, Object]]],
+        present: Callable[[], Iterable[tuple[EventSource, Store]]],
     ) -> list[DeliveryKey]:
-        """Add a watcher that is owed a first call for each object that is ``present``.
+        """Add a watcher that is owed a first call for each object in the ``present`` stores.
 
         Returns:
             The keys of those objects: their turn has come.
         """
         entry = Entry(watcher, kind)
         self._metrics.add_kind(kind)
+        keys = []
         with self._lock:
             # An event is handled with the watchers before or after this block, so together with
-            # the objects in the store the new watcher misses none.
+            # the objects in the stores the new watcher misses none. Until the first event nobody
+            # has missed anything.
+            if self._has_begun:
+                for source, store in present():
+                    entry.told[source] = {}
+                    keys += [self._owe_first_call(entry, source, store, obj) for obj in store]
             self._watchers.add_item(kind, entry)
-            return [self._owe_first_call(entry, source, obj) for source, obj in present()]
+        return keys
 
     def remove(self, watcher: ResourceWatcher | None, kind: str) -> None:
         """Remove the first entry of ``watcher``, or with None all of ``kind``, and their calls."""
-        entries = self._watchers.items(kind)
-        if watcher is not None:
-            entries = tuple(entry for entry in entries if entry.watcher is watcher)[:1]
         with self._lock:
-            for entry in entries:
-                entry.is_removed = True
+            for entry in self._watchers.items(kind):
+                if watcher is None or entry.watcher is watcher:
+                    entry.is_removed = True
+                    if watcher is not None:
+                        break
             self._watchers.remove_items(kind, lambda entry: entry.is_removed)
             for key, calls in list(self._owed.items()):
                 self._keep_owed(key, [call for call in calls if not call.entry.is_removed])
@@ -94,11 +101,17 @@ class Dispatcher:
         with self._lock:
             for key in [key for key in self._owed if key.source is source]:
                 del self._owed[key]
+            for _, _, entry in self._watchers.all_items():
+                entry.told.pop(source, None)
 
     def pending_retries(self) -> int:
-        """How many calls wait for their time."""
+        """How many failed calls wait for their time."""
         with self._lock:
-            return sum(call.due is not None for calls in self._owed.values() for call in calls)
+            return sum(
+                call.due is not None and not call.is_first
+                for calls in self._owed.values()
+                for call in calls
+            )
 
     def given_up(self) -> int:
         """How many failed calls wait for a resync."""
@@ -122,6 +135,7 @@ class Dispatcher:
 
     def _deliver(self, key: DeliveryKey, event: Event) -> None:
         with self._lock:
+            self._has_begun = True
             entries = self._watchers.items(key.source.kind)
             calls = list(self._owed.get(key, ()))
             for call in calls:
@@ -130,6 +144,9 @@ class Dispatcher:
             if entry.is_removed or entry.ignores(event):
                 continue
             own = [call for call in calls if call.entry is entry]
+            first = next((call for call in own if call.is_first), None)
+            if not entry.is_due(key, event, first):
+                continue
             if event.action is _RESYNC:
                 self._resync(key, event, entry, own)
             else:
@@ -157,12 +174,14 @@ class Dispatcher:
             return False
         policy = self._dequeue_policy
         drop = True
-        if policy is not None:
-            error = call.error or RuntimeError("unknown")
+        if policy is not None and call.error is not None:
             try:
-                drop = policy(event.action, event.object, call.action, call.seen, error)
-            except Exception:
-                _log.exception("the retry dequeue policy failed: the retry is dropped")
+                drop = bool(policy(event.action, event.object, call.action, call.seen, call.error))
+            except BaseException:
+                _log.exception(
+                    "the retry dequeue policy of controller %s failed: the retry is dropped",
+                    self._name,
+                )
         # Whatever the policy says: after a deletion a watcher must not be told that the object
         # exists.
         return drop or (event.action is _DELETE and call.action is not _DELETE)
@@ -186,7 +205,11 @@ class Dispatcher:
             if call.due is None or call.due > now or call.entry.is_removed:
                 continue
             if self._settle_owed(key, call):
-                if not call.is_first:
+                if call.is_pointless:
+                    continue
+                if call.is_first:
+                    call.entry.was_told(key, call.latest)
+                else:
                     self._metrics.retry_made(key.source.kind, call.action, now - call.due)
                 self._call(
                     key, call.entry, call.action, call.latest, call.old, attempt=call.attempt
@@ -211,14 +234,19 @@ class Dispatcher:
         except Exception as error:
             failure = error
         except BaseException as error:
+            if threading.current_thread() is threading.main_thread():
+                raise  # no worker: a test that does one step, and Ctrl-C is meant for it
             # SystemExit and its like would end the worker without a word.
             failure = RuntimeError(f"the watcher raised {error!r}")
             failure.__cause__ = error
-        self._metrics.end(
-            kind, action, self._clock.monotonic() - started, has_failed=failure is not None
-        )
+        finally:
+            seconds = self._clock.monotonic() - started
+            self._metrics.end(kind, action, seconds, has_failed=failure is not None)
         if failure is not None:
-            self._failed(key, entry, action, obj, old, attempt, failure)
+            try:
+                self._failed(key, entry, action, obj, old, attempt, failure)
+            finally:
+                failure = None  # its traceback holds this frame, which would hold it in turn
 
     def _failed(
         self,
@@ -233,23 +261,29 @@ class Dispatcher:
         kind = key.source.kind
         try:
             self._error_handler(error, WatcherCall(kind, entry.watcher, action, obj, attempt))
-        except Exception:
+        except BaseException:
             _log.exception("the error handler of controller %s failed", self._name)
         delay: float | None = None
         try:
-            delay = self._retry_policy(error, attempt)
-        except Exception:
-            _log.exception("the retry policy of controller %s failed: no retry", self._name)
+            answer = self._retry_policy(error, attempt)
+            delay = None if answer is None else max(0.0, float(answer))
+        except BaseException:
+            _log.exception(
+                "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
+                self._name,
+            )
+        # A resync that failed is tried again as the update that it may have been.
+        again = _UPDATE if action is _RESYNC else action
         if delay is None:
             self._metrics.gave_up(kind, action)
             if action is _DELETE or action is _RESYNC:
                 return  # no resync shows what is gone, and the next resync is a new try anyway
         else:
-            self._metrics.retry_planned(kind, action)
-        due = None if delay is None else self._clock.monotonic() + max(0.0, delay)
+            self._metrics.retry_planned(kind, again)
+        due = None if delay is None else self._clock.monotonic() + delay
         call = OwedCall(
             entry=entry,
-            action=_UPDATE if action is _RESYNC else action,
+            action=again,
             seen=obj,
             latest=obj,
             old=old,
@@ -263,7 +297,9 @@ class Dispatcher:
 
     # What is owed. The lock is held by the callers of the first two.
 
-    def _owe_first_call(self, entry: Entry, source: EventSource, obj: Object) -> DeliveryKey:
+    def _owe_first_call(
+        self, entry: Entry, source: EventSource, store: Store, obj: Object
+    ) -> DeliveryKey:
         key = DeliveryKey(source, obj.namespace, obj.name)
         call = OwedCall(
             entry=entry,
@@ -274,6 +310,7 @@ class Dispatcher:
             error=None,
             attempt=0,
             due=self._clock.monotonic(),
+            store=store,
         )
         self._owed.setdefault(key, []).append(call)
         return key

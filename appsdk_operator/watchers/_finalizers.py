@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, final
@@ -58,8 +59,25 @@ def default_finalizer(kind: Kind) -> str:
 
 
 def in_progress_finalizer(kind: Kind) -> str:
-    """``wip.{version}.{kind}.{group}``: on objects whose add callback has not succeeded yet."""
+    """``wip.{version}.{kind}.{group}``: on objects whose add callback has not succeeded yet.
+
+    It belongs to :func:`default_finalizer`; a watcher with another one gets ``wip.`` in front of
+    that, because one watcher must not end what another has begun.
+    """
     return _finalizer("wip", kind)
+
+
+def in_progress_name(kind: Kind, finalizer: str) -> str:
+    """The finalizer for objects in progress that belongs to ``finalizer``."""
+    if finalizer == default_finalizer(kind):
+        return in_progress_finalizer(kind)
+    prefix, slash, rest = finalizer.rpartition("/")
+    name = f"wip.{rest}"
+    if len(name) > _MAX_NAME:
+        # Still one for each: the digest stands for what is cut off.
+        digest = hashlib.sha256(rest.encode()).hexdigest()[:16]
+        name = f"{name[: _MAX_NAME - 17]}.{digest}"
+    return f"{prefix}{slash}{name}"
 
 
 def _finalizer(prefix: str, kind: Kind) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
+from types import FunctionType
 from typing import Any, Protocol, final, runtime_checkable
 
 from appsdk_operator.cache import (
@@ -13,8 +15,9 @@ from appsdk_operator.cache import (
     Informer,
     Overflow,
     Registration,
+    Store,
 )
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Clock,
     LoopThread,
@@ -149,6 +152,7 @@ class InformerController:
         self._informed: list[_Informed] = []
         self._stop: StopSignal | None = None
         self._has_run = False
+        self._is_over = False
         self._failures: list[Exception] = []
 
     # Who is tied to whom.
@@ -161,10 +165,7 @@ class InformerController:
             ValueError: ``kind`` is empty, or the informer was added before.
         """
         kind = _checked_kind(kind)
-        if not isinstance(informer, RunnableInformer):
-            raise TypeError(
-                f"informer={informer!r} is not an informer: it needs add_event_handler and run"
-            )
+        _check_informer(informer)
         source = self._delivery.source(kind)
         informed = _Informed(informer, kind, source)
         with self._lock:
@@ -177,7 +178,11 @@ class InformerController:
             self._informed.append(informed)
             stop = self._stop
         self._metrics.add_kind(kind)
-        registration = informer.add_event_handler(source)
+        try:
+            registration = informer.add_event_handler(source)
+        except BaseException:
+            self.remove_informer(informer)
+            raise
         informed.registration = registration if isinstance(registration, Registration) else None
         if stop is not None:
             self._run_informer(informed, stop)
@@ -204,11 +209,7 @@ class InformerController:
             ValueError: ``kind`` is empty.
         """
         kind = _checked_kind(kind)
-        if not isinstance(watcher, ResourceWatcher):
-            raise TypeError(
-                f"watcher={watcher!r} is not a watcher: it needs add, update and delete, or make "
-                "one from functions with SimpleWatcher"
-            )
+        _check_watcher(watcher)
         for key in self._dispatcher.add(watcher, kind, lambda: self._present(kind)):
             self._delivery.wake(key)
 
@@ -224,16 +225,15 @@ class InformerController:
         """Call no watcher of ``kind`` any more, also for no retry."""
         self._dispatcher.remove(None, _checked_kind(kind))
 
-    def _present(self, kind: str) -> list[tuple[EventSource, Object]]:
+    def _present(self, kind: str) -> list[tuple[EventSource, Store]]:
         """The objects that watchers of ``kind`` may have been told of already."""
         with self._lock:
-            if self._stop is None:
+            if self._is_over:
                 return []
             return [
-                (informed.source, obj)
+                (informed.source, informed.informer.store)
                 for informed in self._informed
                 if informed.kind == kind and isinstance(informed.informer, Informer)
-                for obj in informed.informer.store.list()
             ]
 
     # How it stands.
@@ -296,14 +296,13 @@ class InformerController:
             Exception: what an informer raised; the other informers are stopped first.
             ExceptionGroup: several of these.
         """
-        own = stop.child()
         with self._lock:
             if self._has_run:
                 raise RuntimeError(
                     f"controller {self.name} was run before: a controller runs once, make a new one"
                 )
             self._has_run = True
-            self._stop = own
+            own = self._stop = stop.child()
             informed = list(self._informed)
         self._metrics.publish()
         try:
@@ -315,6 +314,7 @@ class InformerController:
             own.set()
             with self._lock:
                 self._stop = None
+                self._is_over = True
             self._delivery.stop()
             if self._delivery.join(self._stop_timeout):
                 # Coroutines can be cancelled; a worker that waits for one ends with it.
@@ -349,7 +349,22 @@ class InformerController:
         self._loop.close()
 
     def _run_informer(self, informed: _Informed, stop: StopSignal) -> None:
-        own = informed.stop = stop.child()
+        with self._lock:
+            if informed not in self._informed:
+                return  # removed before it could be started
+            own = informed.stop = stop.child()
+
+        def fail(error: Exception) -> None:
+            _log.error(
+                "controller %s: the informer of %s failed",
+                self.name,
+                informed.kind,
+                exc_info=error,
+                extra={"controller": self.name, "kind": informed.kind},
+            )
+            with self._lock:
+                self._failures.append(error)
+            stop.set()
 
         def run() -> None:
             try:
@@ -359,10 +374,12 @@ class InformerController:
                         f"the informer of {informed.kind} ended although nobody stopped it"
                     )
             except Exception as error:
-                _log.exception("informer of %s failed", informed.kind)
-                with self._lock:
-                    self._failures.append(error)
-                stop.set()
+                fail(error)
+            except BaseException as error:
+                # SystemExit and its like would end the thread without a word.
+                failure = RuntimeError(f"the informer of {informed.kind} raised {error!r}")
+                failure.__cause__ = error
+                fail(failure)
 
         self._threads.start(f"informer/{informed.kind}", run)
 
@@ -385,7 +402,34 @@ class InformerController:
 
 
 def _checked_kind(kind: str | Kind) -> str:
+    if not isinstance(kind, (str, Kind)):
+        raise TypeError(f"kind={kind!r}: name the kind with a Kind or a string")
     text = str(kind)
     if not text:
         raise ValueError("kind='': name the kind that ties informers to watchers")
     return text
+
+
+def _check_informer(informer: object) -> None:
+    if not isinstance(informer, RunnableInformer):
+        raise TypeError(
+            f"informer={informer!r} is not an informer: it needs add_event_handler and run"
+        )
+    if isinstance(informer, type):
+        raise TypeError(
+            f"informer={informer!r} is a class: add an instance, {informer.__name__}(…)"
+        )
+
+
+def _check_watcher(watcher: object) -> None:
+    methods = ("add", "update", "delete")
+    missing = [name for name in methods if not callable(getattr(watcher, name, None))]
+    if missing:
+        raise TypeError(
+            f"watcher={watcher!r} is not a watcher: it has no method {' and no '.join(missing)}; "
+            "or make one from functions with SimpleWatcher"
+        )
+    if isinstance(watcher, type) and any(
+        isinstance(inspect.getattr_static(watcher, name), FunctionType) for name in methods
+    ):
+        raise TypeError(f"watcher={watcher!r} is a class: add an instance, {watcher.__name__}(…)")

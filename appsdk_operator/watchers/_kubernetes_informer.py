@@ -25,7 +25,7 @@ class KubernetesInformer(Informer):
         client: ListWatchClient,
         *,
         namespace: str = "",
-        label_selectors: Sequence[str] = (),
+        label_selectors: Sequence[str] | str = (),
         field_selector: str | None = None,
         resync: float = 30.0,
         **options: Any,
@@ -36,16 +36,19 @@ class KubernetesInformer(Informer):
             kind: what to follow.
             client: lists and watches.
             namespace: the one to follow; default: all.
-            label_selectors: objects must match all of them, for example ``("app=web", "tier")``.
+            label_selectors: objects must match all of them, for example ``("app=web", "tier")``;
+                a single one may be given as it is.
             field_selector: objects must match it too, for example ``"metadata.name=web"``.
             resync: seconds, give or take a tenth; default 30; 0: never.
             options: any other of :class:`~appsdk_operator.cache.Informer`.
         """
+        # A string is a series of strings too, and nobody wants to select its letters.
+        selectors = [label_selectors] if isinstance(label_selectors, str) else label_selectors
         super().__init__(
             kind,
             client,
             namespace=namespace,
-            label_selector=",".join(label_selectors) or None,
+            label_selector=",".join(filter(None, selectors)) or None,
             field_selector=field_selector,
             resync=resync,
             **options,

@@ -73,9 +73,8 @@ class ListMap(Generic[K, V]):
         """Every item with its key and index, as they are now."""
         with self._lock:
             lists = list(self._lists.items())
-        for key, items in lists:
-            for index, item in enumerate(items):
-                yield key, index, item
+        # Not a generator itself, which would look only when somebody begins to walk.
+        return ((key, index, item) for key, items in lists for index, item in enumerate(items))
 
     def __len__(self) -> int:
         """How many keys have items."""
@@ -91,26 +90,45 @@ class ListMap(Generic[K, V]):
     def remove_items(self, key: K, match: Callable[[V], bool], *, limit: int = 0) -> int:
         """Remove the items that match, the first ``limit`` of them (below 1: all); how many.
 
-        Items that are added while ``match`` is being asked are not looked at.
+        Items that are added while ``match`` is being asked may not be looked at.
         """
-        matched: list[V] = []
-        for item in self._lists.get(key, ()):
-            if match(item):
-                matched.append(item)
-                if len(matched) == limit:
-                    break
+        removed = 0
+        while True:
+            before = self._lists.get(key, ())
+            matched: list[int] = []
+            for index, item in enumerate(before):
+                if match(item):
+                    matched.append(index)
+                    if len(matched) == limit - removed:
+                        break
+            gone = self._discard(key, before, matched)
+            removed += gone
+            # Somebody else was faster with one of them: others may match as well.
+            if limit < 1 or gone == len(matched):
+                return removed
+
+    def _discard(self, key: K, before: tuple[V, ...], matched: list[int]) -> int:
+        """Remove the items at those places of ``before``, as far as they are still there."""
         if not matched:
             return 0
         with self._lock:
             kept = list(self._lists.get(key, ()))
-            before = len(kept)
-            for item in matched:
+            if self._lists.get(key) is before:
+                places = matched
+            else:
                 # By identity: equal items may be different ones.
-                index = next((i for i, candidate in enumerate(kept) if candidate is item), None)
-                if index is not None:
-                    del kept[index]
+                ids = [id(item) for item in kept]
+                places = []
+                for index in matched:
+                    wanted = id(before[index])
+                    if wanted in ids:
+                        place = ids.index(wanted)
+                        ids[place] = 0
+                        places.append(place)
+            for place in sorted(places, reverse=True):
+                del kept[place]
             self._replace(key, kept)
-            return before - len(kept)
+            return len(places)
 
     def remove_item_at(self, key: K, index: int) -> None:
         """Remove the item at ``index``; out of range: nothing."""

@@ -16,6 +16,7 @@ from appsdk_operator.watchers._finalizers import (
     check_finalizer,
     default_finalizer,
     in_progress_finalizer,
+    in_progress_name,
 )
 from appsdk_operator.watchers._watcher import (
     ObjectCallback,
@@ -48,8 +49,9 @@ class OpinionatedWatcher:
         * ``delete(obj)``: the object is being deleted, and still there.
 
     While ``add`` is under way the object carries a second finalizer (``wip.…``), so that a crash in
-    the middle cannot lose a deletion. Thread-safe. The semantics are those of grafana-app-sdk's
-    OpinionatedWatcher.
+    the middle cannot lose a deletion. Two watchers of one kind need different finalizers, or the
+    object goes when one of them has cleaned up. Thread-safe. The semantics are those of
+    grafana-app-sdk's OpinionatedWatcher.
     """
 
     def __init__(
@@ -88,8 +90,8 @@ class OpinionatedWatcher:
                 raise TypeError(f"{name}={callback!r} cannot be called: give a function, or None")
         self.kind = kind
         self.finalizer = check_finalizer(finalizer(kind))
-        self.in_progress_finalizer = check_finalizer(in_progress_finalizer(kind))
-        if self.finalizer == self.in_progress_finalizer:
+        self.in_progress_finalizer = check_finalizer(in_progress_name(kind, self.finalizer))
+        if self.finalizer == in_progress_finalizer(kind):
             raise ValueError(
                 f"finalizer {self.finalizer!r} is the one for objects in progress: choose another"
             )
@@ -177,6 +179,8 @@ class OpinionatedWatcher:
         While ``add`` fails, our own write of the finalizer in progress must not pass for news that
         ends its retries.
         """
+        if new.is_deleting != old.is_deleting:
+            return True
         if new.generation > 0:
             return new.generation != old.generation
         return not self._is_own_write(old, new)
@@ -232,7 +236,15 @@ class OpinionatedWatcher:
         before, after = set(old.finalizers), set(new.finalizers)
         if not (before ^ after) & set(self._names):
             return False
-        return _without_bookkeeping(old) == _without_bookkeeping(new)
+        return self._without_bookkeeping(old) == self._without_bookkeeping(new)
+
+    def _without_bookkeeping(self, obj: Object) -> dict[str, Any]:
+        data = obj.to_dict()
+        metadata = data.get("metadata", {})
+        for field in ("managedFields", "resourceVersion"):
+            metadata.pop(field, None)
+        metadata["finalizers"] = [name for name in obj.finalizers if name not in self._names]
+        return data
 
     def _forget(self, uid: str) -> None:
         with self._lock:
@@ -247,14 +259,6 @@ def _call(callback: Callable[..., Any] | None, *objects: Object) -> None:
 def _check_object(obj: object, action: str) -> None:
     if not isinstance(obj, Object):
         raise TypeError(f"{action} needs an object, and got {obj!r}")
-
-
-def _without_bookkeeping(obj: Object) -> dict[str, Any]:
-    data = obj.to_dict()
-    metadata = data.get("metadata", {})
-    for field in ("finalizers", "managedFields", "resourceVersion"):
-        metadata.pop(field, None)
-    return data
 
 
 def _fits(watcher: OpinionatedWatcher) -> SelectiveWatcher:
