@@ -31,6 +31,16 @@ PATIENCE = 10.0
 """Seconds that a test waits for another thread before it fails."""
 
 
+def eventually(predicate: Callable[[], object]) -> None:
+    """Wait for what another thread will do without telling anybody."""
+    never = threading.Event()
+    for _ in range(int(PATIENCE / 0.002)):
+        if predicate():
+            return
+        never.wait(0.002)
+    raise AssertionError(f"still not true after {PATIENCE} s")
+
+
 class NoJitter(random.Random):
     """Always the lower end."""
 

@@ -10,7 +10,7 @@ import enum
 import json
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import hypothesis.strategies as st
@@ -246,7 +246,7 @@ class Stream:
         self._server = server
         self._lines = lines
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,728 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from appsdk_operator import client as c
+from appsdk_operator.cache import EventSource, Informer, Overflow, Store, drop_managed_fields
+from appsdk_operator.client import Request
+from appsdk_operator.resource import Object, SelectorError
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from tests.cache.conftest import (
+    PATIENCE,
+    PLACE,
+    THING,
+    BatchRecorder,
+    Hang,
+    NoJitter,
+    Recorder,
+    ScriptedClient,
+    Stream,
+    bookmark,
+    check_history,
+    data,
+    error_line,
+    eventually,
+    line,
+    page,
+    thing,
+)
+
+
+def status(code, **more):
+    return c.error_from_status({"code": code, **more})
+
+
+def forbidden(verb="list"):
+    path = THING.path("x")
+    request = Request(
+        method="GET", path=path, verb=verb, resource="things.example.com", namespace="x"
+    )
+    return c.error_from_status({"code": 403, "reason": "Forbidden"}, request=request)
+
+
+# What handlers are told.
+
+
+def test_handlers_are_told_of_what_is_there_and_of_what_happens(make):
+    stream = Stream(then=None)
+    running = make(page(thing("a", 1)), stream)
+    recorder = Recorder()
+    registration = running.informer.add_event_handler(recorder)
+    running.start().sync()
+    stream.send(line("ADDED", thing("b", 11)), line("MODIFIED", thing("a", 12)))
+    stream.send(line("DELETED", thing("b", 13)), bookmark(20))
+    recorder.wait_for("delete b@13")
+    assert recorder.calls == ["add a@1 initial", "add b@11", "update a@1->12", "delete b@13"]
+    assert registration.has_synced
+    assert running.errors == []
+    assert running.informer.health().text == "informer of things.v1.example.com: ok, 1 objects"
+
+
+def test_the_store_is_updated_before_handlers_run(make):
+    stream = Stream(then=None)
+    running = make(page(thing("a", 1)), stream)
+    seen = []
+    recorder = Recorder()
+
+    def look(_):
+        found = running.informer.store.get("a", "x")
+        seen.append(found.resource_version if found else None)
+
+    recorder.hook = look
+    running.informer.add_event_handler(recorder)
+    running.start()
+    recorder.wait_for_count(1)
+    for number, text in enumerate(
+        [line("MODIFIED", thing("a", 11)), line("DELETED", thing("a", 12))], 2
+    ):
+        stream.send(text)
+        recorder.wait_for_count(number)
+    assert seen == ["1", "11", None]
+
+
+def test_a_late_handler_gets_what_is_there_as_initial_and_then_what_happens(make):
+    stream = Stream(then=None)
+    running = make(page(thing("a", 1), thing("b", 2)), stream).start().sync()
+    late = Recorder()
+    registration = running.informer.add_event_handler(late)
+    late.wait_for_count(2)
+    stream.send(line("MODIFIED", thing("a", 11)))
+    late.wait_for("update a@1->11")
+    assert sorted(late.calls[:2]) == ["add a@1 initial", "add b@2 initial"]
+    assert registration.has_synced
+
+
+@pytest.mark.stress
+def test_handlers_that_are_added_while_a_writer_writes_miss_nothing_and_get_nothing_twice(make):
+    stream = Stream(then=None)
+    running = make(page(version=1), stream).start().sync()
+    handlers = [BatchRecorder() for _ in range(12)]
+    room, done = threading.Semaphore(100), threading.Event()
+
+    class Pacer(BatchRecorder):
+        def on_events(self, events):
+            super().on_events(events)
+            room.release(len(events))
+
+    pacer = Pacer()
+    running.informer.add_event_handler(pacer)
+
+    def write():
+        version = 1
+        present = set()
+        while not done.is_set():
+            version += 1
+            name = f"o{version % 11}"
+            is_delete = name in present and version % 5 == 0
+            (present.discard if is_delete else present.add)(name)
+            assert room.acquire(timeout=PATIENCE)
+            stream.send(line("DELETED" if is_delete else "MODIFIED", thing(name, version)))
+        stream.end()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for handler in handlers:
+            before = len(pacer.events)
+            eventually(lambda before=before: len(pacer.events) > before + 20)
+            running.informer.add_event_handler(handler)
+    finally:
+        done.set()
+        writer.join()
+    running.client.wait_for_requests(3)
+    running.end()
+    held = {obj.key: obj.resource_version for obj in running.informer.store}
+    for handler in handlers:
+        left = check_history(handler.events)
+        assert {key: obj.resource_version for key, obj in left.items()} == held
+        assert handler.ends == 1
+    assert len({len(handler.events) for handler in handlers}) > 1
+
+
+def test_a_slow_handler_holds_up_neither_the_copy_nor_other_handlers(make):
+    stream = Stream(then=None)
+    running = make(page(thing("a", 1)), stream)
+    gate, entered = threading.Event(), threading.Event()
+    slow, fast = Recorder(), Recorder()
+    slow.hook = lambda _: (entered.set(), gate.wait(PATIENCE))
+    registration = running.informer.add_event_handler(slow, max_pending=1)
+    running.informer.add_event_handler(fast)
+    running.start().sync()
+    assert entered.wait(PATIENCE)
+    for version in range(11, 200):
+        stream.send(line("MODIFIED", thing("a", version)))
+    fast.wait_for("update a@198->199")
+    assert running.informer.store.get("a", "x").resource_version == "199"
+    assert slow.calls == []
+    assert not registration.has_synced
+    gate.set()
+    slow.wait_for_count(2)
+    assert len(fast.calls) == 190
+    assert slow.calls[0] == "add a@1 initial"
+    assert slow.calls[-1].endswith("->199")
+    assert len(slow.calls) <= 3
+    check_history(slow.events)
+
+
+def test_a_handler_that_raises_is_reported_and_goes_on_and_so_do_the_others(make):
+    running = make(page(thing("a"), thing("b")), Hang)
+    bad, good = Recorder(), Recorder()
+
+    def fail(text):
+        if " a@" in text:
+            raise KeyError("a")
+
+    bad.hook = fail
+    running.informer.add_event_handler(bad)
+    running.informer.add_event_handler(good)
+    running.start()
+    bad.wait_for_count(1)
+    good.wait_for_count(2)
+    assert bad.calls == ["add b@1 initial"]
+    assert [repr(error) for error in running.errors] == ["KeyError('a')"]
+
+
+def test_the_failure_of_a_handler_is_logged_with_its_traceback(make, caplog):
+    running = make(page(thing("a"), thing("b")), Hang, on_error=None)
+    bad = Recorder()
+    bad.hook = lambda text: 1 / 0 if " a@" in text else None
+    running.informer.add_event_handler(bad)
+    running.start()
+    bad.wait_for_count(1)
+    (record,) = [r for r in caplog.records if "handler" in r.message]
+    assert "failed for <CREATE <Thing x/a" in record.message
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_a_batch_handler_that_raises_ends_neither_the_informer_nor_other_handlers(make):
+    class Bad(BatchRecorder):
+        def on_events(self, events):
+            raise RuntimeError("no")
+
+        on_initial_list_end = on_events  # type: ignore[assignment]
+
+    stream = Stream(then=None)
+    running = make(page(thing("a")), stream)
+    good = Recorder()
+    running.informer.add_event_handler(Bad())
+    running.informer.add_event_handler(good)
+    running.start().sync()
+    stream.send(line("ADDED", thing("b", 11)))
+    good.wait_for("add b@11")
+    assert {type(error) for error in running.errors} == {RuntimeError, TypeError}
+
+
+def test_a_batch_handler_that_removes_itself_takes_nothing_from_the_next(make):
+    class Once(BatchRecorder):
+        def on_events(self, events):
+            registration.remove()
+
+    running = make(page(thing("a")), Stream(then=None))
+    after = BatchRecorder()
+    registration = running.informer.add_event_handler(Once())
+    running.informer.add_event_handler(after)
+    running.start().sync()
+    running.end()
+    assert after.calls == ["add a@1 initial"]
+    assert after.ends == 1
+
+
+def test_a_removed_handler_is_called_no_more_and_removal_is_harmless_twice(make):
+    stream = Stream(then=None)
+    running = make(page(thing("a")), stream)
+    gone, stays = Recorder(), Recorder()
+    registration = running.informer.add_event_handler(gone)
+    running.informer.add_event_handler(stays)
+    running.start()
+    gone.wait_for_count(1)
+    registration.remove()
+    registration.remove()
+    stream.send(line("ADDED", thing("b", 11)))
+    stays.wait_for("add b@11")
+    assert gone.calls == ["add a@1 initial"]
+
+
+def test_a_handler_may_remove_itself(make):
+    running = make(page(thing("a"), thing("b")), Hang)
+    recorder = Recorder()
+    recorder.hook = lambda _: registration.remove()
+    registration = running.informer.add_event_handler(recorder)
+    running.start()
+    recorder.wait_for_count(1)
+    running.end()
+    assert len(recorder.calls) == 1
+
+
+def test_a_replay_shows_one_handler_everything_once_more(make):
+    running = make(page(thing("a")), Hang)
+    one, other = Recorder(), Recorder()
+    registration = running.informer.add_event_handler(one)
+    running.informer.add_event_handler(other)
+    running.start()
+    one.wait_for_count(1)
+    other.wait_for_count(1)
+    registration.replay()
+    one.wait_for("resync a@1")
+    assert other.calls == ["add a@1 initial"]
+    registration.remove()
+    registration.replay()
+    assert len(one.calls) == 2
+
+
+def test_resyncs_show_the_local_copy_without_asking_the_server(make):
+    running = make(page(thing("a")), Hang, resync=100.0)
+    recorder, never = Recorder(), Recorder()
+    running.informer.add_event_handler(recorder)
+    running.informer.add_event_handler(never, resync=0)
+    running.start()
+    recorder.wait_for_count(1)
+    for count in (1, 2):
+        running.clock.block_until_waiting(1)
+        running.clock.advance(110.0)
+        recorder.wait_for("resync a@1", count)
+    assert running.client.verbs == ["list", "watch"]
+    assert "resync a@1" not in never.calls
+
+
+def test_a_batch_handler_has_no_thread_for_resyncs_and_is_told_so(make):
+    running = make(resync=10.0)
+    running.informer.add_event_handler(BatchRecorder())
+    with pytest.raises(ValueError, match=r"call replay\(\) of the registration"):
+        running.informer.add_event_handler(BatchRecorder(), resync=5.0)
+
+
+# Syncing.
+
+
+def test_synced_means_complete_across_all_pages(make):
+    """A peer called itself synced with the first 500 of 20,000 objects."""
+    gate = threading.Event()
+
+    def second_page(**_):
+        assert gate.wait(PATIENCE)
+        return page(thing("b"))
+
+    running = make(page(thing("a"), token="t"), second_page, page_size=1)
+    recorder = Recorder()
+    registration = running.informer.add_event_handler(recorder)
+    running.start()
+    recorder.wait_for("add a@1 initial")
+    running.client.wait_for_requests(2)
+    assert not running.informer.has_synced
+    assert not registration.has_synced
+    assert not running.informer.wait_for_sync(running.stop, 0.0)
+    gate.set()
+    running.sync()
+    assert len(running.informer.store) == 2
+
+
+def test_a_handler_has_synced_when_it_has_handled_what_was_there(make):
+    running = make(page(thing("a")), Hang)
+    gate, entered = threading.Event(), threading.Event()
+    recorder = Recorder()
+    recorder.hook = lambda _: (entered.set(), gate.wait(PATIENCE))
+    registration = running.informer.add_event_handler(recorder)
+    running.start().sync()
+    assert entered.wait(PATIENCE)
+    assert not registration.has_synced
+    gate.set()
+    recorder.wait_for_count(1)
+    assert registration.own_delivery.wait_idle(None)
+    assert registration.has_synced
+
+
+def test_a_source_that_informers_share_has_synced_only_when_both_have(make):
+    from appsdk_operator.cache import Delivery
+
+    one, other = make(page(thing("a"))), make(page(thing("b")))
+    delivery = Delivery("d", lambda key, event: None)
+    source: EventSource = delivery.source("things")
+    first = one.informer.add_event_handler(source)
+    second = other.informer.add_event_handler(source)
+    one.informer.step(one.stop)
+    while delivery.step():
+        pass
+    assert (first.has_synced, second.has_synced) == (True, False)
+    other.informer.step(other.stop)
+    assert not second.has_synced
+    while delivery.step():
+        pass
+    assert second.has_synced
+    delivery.stop()
+
+
+def test_waiting_for_the_sync_ends_with_a_stop_in_time_and_with_the_informer(make):
+    running = make(Hang).start()
+    assert not running.informer.wait_for_sync(StopSignal(), 0.0)
+    results = []
+    stop = StopSignal()
+    waiters = [
+        threading.Thread(target=lambda s=s: results.append(running.informer.wait_for_sync(s)))
+        for s in (stop, StopSignal())
+    ]
+    for waiter in waiters:
+        waiter.start()
+    stop.set()
+    waiters[0].join(PATIENCE)
+    running.end()
+    waiters[1].join(PATIENCE)
+    assert results == [False, False]
+
+
+def test_what_is_listed_first_but_gone_in_the_end_is_deleted_before_the_sync(make):
+    expired = status(410, reason="Expired")
+    running = make(page(thing("a"), token="t"), expired, page(thing("b"), version=12), page_size=1)
+    handler = BatchRecorder()
+    running.informer.add_event_handler(handler)
+    for _ in range(3):
+        running.informer.step(running.stop)
+    assert handler.calls == ["add a@1 initial", "add b@1 initial", "delete a@1 unknown"]
+    assert handler.ends == 1
+
+
+# Requests.
+
+
+def test_lists_and_watches_carry_what_was_asked_for(make):
+    running = make(
+        page(),
+        Stream(),
+        namespace="x",
+        label_selector="app=web",
+        field_selector="metadata.name=a",
+        page_size=7,
+        watch_timeout=(11.0, 12.0),
+    )
+    for _ in range(2):
+        running.informer.step(running.stop)
+    listed, watched = running.client.requests
+    for request in (listed, watched):
+        assert (request.namespace, request.label_selector) == ("x", "app=web")
+        assert (request.field_selector, request.kind) == ("metadata.name=a", THING)
+    assert (listed.limit, listed.retry) == (7, False)
+    assert (watched.resource_version, watched.timeout) == ("10", 11.0)
+
+
+def test_waits_are_on_the_clock_of_the_informer_whatever_signal_stops_it(make):
+    running = make(status(500), page(thing("a")), Hang).start()
+    running.clock.block_until_waiting(1)
+    assert running.client.verbs == ["list"]
+    running.clock.advance(1.0)
+    running.sync()
+
+
+@pytest.mark.parametrize(
+    ("answers", "limit"),
+    [
+        ([status(403)] * 50, 12),
+        ([status(500)] * 50, 12),
+        ([c.ConnectFailed("refused")] * 50, 12),
+        ([page(), *[Stream() for _ in range(100)]], 25),
+        ([page(), *[Stream([bookmark(11)]) for _ in range(100)]], 25),
+    ],
+)
+def test_a_server_that_refuses_or_hangs_up_is_not_flooded(answers, limit):
+    """Peers made 1,400 to 3,800 requests a second of these."""
+    clock, stop = ManualClock(), StopSignal()
+    client = ScriptedClient(*answers)
+    informer = Informer(
+        THING,
+        client,
+        stream_first_sync=False,
+        clock=clock,
+        metrics=Metrics(),
+        on_error=lambda _: None,
+        rng=NoJitter(),
+    )
+    while clock.monotonic() < 180.0:
+        clock.advance(informer.step(stop))
+    assert len(client.requests) <= limit
+
+
+def test_an_event_of_another_kind_is_reported_and_the_stream_goes_on(make):
+    other = {"kind": "Other", "apiVersion": "v1", "metadata": {"name": "a"}}
+    stream = Stream([line("ADDED", other), line("ADDED", thing("a", 11))])
+    running = make(page(), stream)
+    for _ in range(2):
+        running.informer.step(running.stop)
+    assert [type(error).__name__ for error in running.errors] == ["WrongKindError"]
+    assert running.informer.store.get("a", "x") is not None
+    assert running.informer.resource_version == "11"
+
+
+def test_garbage_leads_to_a_list_and_nothing_before_or_after_it_is_lost(make):
+    stream = Stream([line("ADDED", thing("a", 11)), b"{garbage", line("ADDED", thing("b", 12))])
+    running = make(page(), stream, page(thing("a", 11), thing("b", 12), version=12))
+    handler = BatchRecorder()
+    running.informer.add_event_handler(handler)
+    for _ in range(4):
+        running.informer.step(running.stop)
+    assert handler.calls == ["add a@11", "add b@12"]
+    assert stream.is_closed
+
+
+def test_an_error_that_no_client_documents_is_an_error_like_any_other(make):
+    """Credentials come from code of other people, and that may raise anything."""
+    running = make(
+        OSError("plugin"), page(), RuntimeError("session is closed"), Stream(then=KeyError("x"))
+    )
+    for _ in range(7):
+        running.informer.step(running.stop)
+    kinds = [type(error) for error in running.errors]
+    assert kinds == [OSError, RuntimeError, KeyError]
+
+
+# Errors and health.
+
+
+def test_errors_are_told_counted_by_cause_and_kept(make):
+    gone = status(410, reason="Expired")
+    running = make(forbidden(), gone, c.ConnectionLost("x"), page(), Stream([b"{"]), page())
+    metrics, labels = running.metrics, {"kind": str(THING), "namespace": ""}
+
+    def count(cause):
+        return metrics.value("informer_errors_total", cause=cause, **labels)
+
+    running.start()
+    for _ in range(4):
+        running.clock.block_until_waiting(1)
+        running.clock.advance(30.0)
+    running.client.wait_for_requests(7)
+    assert [count(cause) for cause in ("Forbidden", "Expired", "transport", "decode")] == [1] * 4
+    assert [count(cause) for cause in ("other", "api", "TooManyRequests", "Unauthorized")] == [
+        0
+    ] * 4
+    assert metrics.value("informer_lists_total", **labels) == 2
+    assert metrics.value("informer_synced", **labels) == 1
+    assert running.informer.last_error is running.errors[-1]
+
+
+def test_every_series_is_there_at_0_from_the_start(make):
+    running = make(Hang).start()
+    running.client.wait_for_requests(1)
+    labels = {"kind": str(THING), "namespace": ""}
+    for name in ("objects", "object_bytes", "synced", "lists_total"):
+        assert running.metrics.value(f"informer_{name}", **labels) == 0
+    for cause in ("Forbidden", "NotFound", "Gone", "transport", "decode", "api", "other"):
+        assert running.metrics.value("informer_errors_total", cause=cause, **labels) == 0
+
+
+def test_the_size_of_the_copy_is_a_metric(make):
+    obj = thing("a")
+    running = make(page(obj), Hang).start().sync()
+    labels = {"kind": str(THING), "namespace": ""}
+    assert running.metrics.value("informer_objects", **labels) == 1
+    assert running.metrics.value("informer_object_bytes", **labels) == len(obj.raw)
+
+
+def test_on_error_may_raise(make, caplog):
+    def fail(error):
+        raise RuntimeError("no")
+
+    running = make(status(500), page(), on_error=fail)
+    for _ in range(3):
+        running.informer.step(running.stop)
+    assert running.informer.has_synced
+    assert "on_error failed" in caplog.text
+
+
+def test_problems_are_logged_when_nobody_asked_for_them(make, caplog):
+    running = make(status(500), ValueError("odd"), on_error=None)
+    for _ in range(3):
+        running.informer.step(running.stop)
+    expected, odd = caplog.records
+    assert expected.exc_info is None
+    assert expected.kind == str(THING)
+    assert odd.exc_info
+
+
+def test_health_says_what_is_wrong_and_what_to_do(make):
+    running = make(forbidden(), namespace="x")
+    informer = running.informer
+    assert informer.health().text == (
+        "informer of things.v1.example.com in x: not synced yet (it was not started)"
+    )
+    running.start()
+    running.clock.block_until_waiting(1)
+    health = informer.health()
+    assert not health.is_ready
+    for part in ("not synced yet", "verb 'list'", "things.example.com", "namespace 'x'", "Role"):
+        assert part in health.text
+    running.end()
+    assert informer.health().text == "informer of things.v1.example.com in x: stopped"
+
+
+def test_health_turns_unready_when_the_watch_fails_for_long_and_back(make):
+    """A watch that may be listed but not watched is never silently stale."""
+    running = make(page(), Stream(then=c.ConnectionLost("x")), forbidden("watch"))
+    informer, clock = running.informer, running.clock
+    informer.step(running.stop)
+    informer.step(running.stop)
+    assert informer.health().is_ready
+    informer.step(running.stop)
+    informer.step(running.stop)
+    clock.advance(9.0)
+    assert informer.health().is_ready
+    clock.advance(2.0)
+    health = informer.health()
+    assert not health.is_ready
+    assert "out of touch with the server for 11 s" in health.text
+    assert "verb 'watch'" in health.text
+    running.client.then(Stream([bookmark(11)]))
+    informer.step(running.stop)
+    informer.step(running.stop)
+    assert informer.health().is_ready
+
+
+def test_a_list_that_gets_no_further_than_its_first_page_is_out_of_touch(make):
+    running = make(page(), Stream([error_line(410, "Expired")]), page_size=1)
+    for _ in range(5):
+        running.client.then(page(thing("a"), token="t"), status(500))
+    for _ in range(14):
+        running.clock.advance(running.informer.step(running.stop))
+    assert running.clock.monotonic() > 10.0
+    assert not running.informer.health().is_ready
+
+
+# Transforms.
+
+
+def test_a_transform_decides_what_is_kept(make):
+    managed = data("a")
+    managed["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    changed = data("a", 11)
+    changed["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    running = make(
+        page(Object.from_dict(THING, managed)),
+        Stream([line("MODIFIED", changed)]),
+        transform=drop_managed_fields,
+    )
+    handler = BatchRecorder()
+    running.informer.add_event_handler(handler)
+    for _ in range(2):
+        running.informer.step(running.stop)
+    assert handler.calls == ["add a@1 initial", "update a@1->11"]
+    assert all(b"managedFields" not in e.object.raw for e in handler.events)
+    assert running.informer.store.json_bytes == len(handler.events[-1].object.raw)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda obj: 1 / 0,
+        lambda obj: None,
+        lambda obj: thing("other", 1),
+        lambda obj: thing("a", 1, uid="other"),
+        lambda obj: thing("a", 99),
+    ],
+)
+def test_a_transform_that_fails_or_changes_who_it_is_is_reported_and_the_object_kept(
+    make, transform
+):
+    running = make(page(thing("a", 1), thing("b", 1)), transform=transform)
+    running.informer.step(running.stop)
+    assert running.informer.has_synced
+    assert len(running.informer.store) == 2
+    assert len(running.errors) == 2
+
+
+# Life.
+
+
+def test_an_informer_runs_once_and_takes_no_handlers_afterwards(make):
+    running = make(page()).start().sync()
+    with pytest.raises(RuntimeError, match="was run before"):
+        running.informer.run(StopSignal())
+    running.end()
+    with pytest.raises(RuntimeError, match="has stopped: add handlers before"):
+        running.informer.add_event_handler(Recorder())
+    assert running.metrics.value("informer_objects", kind=str(THING), namespace="") is None
+
+
+@pytest.mark.parametrize("phase", ["listing", "watching", "waiting", "blocked", "opening"])
+def test_a_stop_is_prompt_in_every_phase(make, phase):
+    script = {
+        "listing": [Hang],
+        "opening": [page(), Hang],
+        "watching": [page(), Stream(then=None)],
+        "waiting": [status(500)],
+        "blocked": [
+            page(thing("a"), thing("b")),
+            Stream([line("ADDED", thing("c", 11))], then=None),
+        ],
+    }[phase]
+    running = make(*script)
+    gate = threading.Event()
+    recorder = Recorder()
+    if phase == "blocked":
+        recorder.hook = lambda _: gate.wait(PATIENCE)
+        running.informer.add_event_handler(recorder, max_pending=1, overflow=Overflow.BLOCK)
+    running.start()
+    running.client.wait_for_requests(len(script))
+    if phase == "waiting":
+        running.clock.block_until_waiting(1)
+    running.stop.set()
+    gate.set()
+    running.end()
+
+
+def test_an_informer_that_is_blocked_by_a_foreign_delivery_stops_promptly(make):
+    from appsdk_operator.cache import Delivery
+
+    stream = Stream([line("ADDED", thing("c", 11))], then=None)
+    running = make(page(thing("a"), thing("b")), stream)
+    delivery = Delivery("d", lambda key, event: None, max_pending=1, overflow=Overflow.BLOCK)
+    running.informer.add_event_handler(delivery.source("things"))
+    running.start()
+    running.client.wait_for_requests(2)
+    running.end()
+    delivery.stop()
+
+
+def test_with_block_a_slow_handler_sees_every_event(make):
+    stream = Stream(then=None)
+    running = make(page(thing("a", 1)), stream)
+    recorder = Recorder()
+    running.informer.add_event_handler(recorder, max_pending=2, overflow=Overflow.BLOCK)
+    running.start()
+    for version in range(11, 311):
+        stream.send(line("MODIFIED", thing("a", version)))
+    recorder.wait_for("update a@309->310")
+    assert len(recorder.calls) == 301
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"namespace": "x", "kind": PLACE}, "cluster-scoped"),
+        ({"page_size": -1}, "page_size=-1"),
+        ({"watch_timeout": (10.0, 5.0)}, "low <= high"),
+        ({"watch_timeout": (0.0, 5.0)}, "1 <= low"),
+        ({"resync": -1.0}, "resync=-1"),
+    ],
+)
+def test_options_are_checked(make, options, text):
+    with pytest.raises(ValueError, match=text):
+        make(**options)
+
+
+def test_a_selector_that_cannot_be_parsed_is_refused(make):
+    with pytest.raises(SelectorError):
+        make(label_selector="a in (")
+
+
+def test_handlers_are_checked(make):
+    informer = make().informer
+    with pytest.raises(TypeError, match="give it on_add, on_update and on_delete"):
+        informer.add_event_handler(object())
+    with pytest.raises(ValueError, match="resync=-1"):
+        informer.add_event_handler(Recorder(), resync=-1)
+
+
+def test_indexes_are_kept_from_the_first_list_on(make):
+    running = make(page(thing("a"), thing("b")), indexes={"name": lambda obj: [obj.name]})
+    running.informer.step(running.stop)
+    store: Store = running.informer.store
+    assert [obj.name for obj in store.by_index("name", "b")] == ["b"]
