@@ -1,0 +1,67 @@
+"""The page of metrics names every series that the kit publishes, with its type and labels."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from appsdk_operator import runtime
+from appsdk_operator.cache import _delivery, _informer_metrics
+from appsdk_operator.client import _metrics as client_metrics
+from appsdk_operator.runtime import Family, _workqueue
+from appsdk_operator.watchers import _controller_metrics
+
+PAGE = Path(__file__).parents[2] / "docs/observability.md"
+ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]*) \|", re.MULTILINE)
+
+Row = tuple[str, str, tuple[str, ...]]
+
+
+def on_the_page() -> set[Row]:
+    text = PAGE.read_text(encoding="utf-8")
+    return {
+        (name, kind, tuple(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels in ROW.findall(text)
+    }
+
+
+def in_the_code() -> set[Row]:
+    modules = (_workqueue, _delivery, _informer_metrics, _controller_metrics)
+    return {
+        (value.name, value.type, value.labels)
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, Family)
+    }
+
+
+def client_names() -> set[str]:
+    tree = ast.parse(Path(client_metrics.__file__).read_text(encoding="utf-8"))
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {text for text in texts if re.fullmatch(r"rest_client_\w+", str(text))}
+
+
+def test_the_page_names_each_family_with_its_type_and_labels() -> None:
+    told = {row for row in on_the_page() if not row[0].startswith("rest_client_")}
+    assert told == in_the_code()
+
+
+def test_the_page_names_each_family_of_the_client() -> None:
+    told = {name for name, _, _ in on_the_page() if name.startswith("rest_client_")}
+    assert told == client_names()
+
+
+def test_no_module_publishes_families_that_this_test_does_not_know() -> None:
+    package = Path(runtime.__file__).parents[1]
+    makers = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"= Family\(", path.read_text(encoding="utf-8"))
+    }
+    assert makers == {
+        "cache/_delivery.py",
+        "cache/_informer_metrics.py",
+        "runtime/_workqueue.py",
+        "watchers/_controller_metrics.py",
+    }

@@ -1,0 +1,113 @@
+"""The examples run as their README says, and tell the story that they promise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appsdk_operator import kinds
+from appsdk_operator.testing import APIServer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+COMPOSE_WATCHERS = """\
+added   colors: the ledger says {'favourite': 'blue'}
+        colors: blue -> red
+updated colors: the ledger says {'favourite': 'red'}
+updated colors: the ledger says {'favourite': 'red'}
+deleted colors: the ledger says None
+"""
+
+RETRY_POLICIES = """\
+flaky: attempt 0 failed: busy, come back in 0.1 s
+flaky: attempt 1 failed: busy, come back in 0.2 s
+flaky: copied, port 80
+  retries that wait: 0
+hopeless: attempt 0 failed: the port is not a number
+  retries that wait: 0
+slow: attempt 0 failed: busy, come back in 3600 s
+  retries that wait: 1
+  slow: the retry is kept
+  retries that wait: 1
+  slow: the retry is dropped
+slow: copied, port 8080
+  retries that wait: 0
+"""
+
+NAMESPACES = """\
+-- team-red is served
+team-red/first is number 1 of its team
+-- team-green is served
+team-green/first is number 1 of its team
+-- team-red is served no more
+team-green/second is number 2 of its team
+"""
+
+TYPED_SPEC = """\
+vault: db, kept 7 times
+vault: db, mail, kept 7 times
+refused: spec.target.keep
+status: BackupStatus(saved=2)
+"""
+
+TOUCHED = (
+    kinds.core.v1.ConfigMap,
+    kinds.core.v1.Namespace,
+    kinds.apiextensions.v1.CustomResourceDefinition,
+)
+STORIES = {
+    "compose_watchers": COMPOSE_WATCHERS,
+    "retry_policies": RETRY_POLICIES,
+    "namespaces": NAMESPACES,
+    "typed_spec": TYPED_SPEC,
+}
+
+
+def run(name: str, *arguments: str) -> str:
+    """What an example prints; it must end with status 0 and without a word on stderr."""
+    command = [sys.executable, "-W", "error", EXAMPLES / f"{name}.py", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_an_example_tells_its_story(name: str) -> None:
+    assert run(name) == STORIES[name]
+
+
+@pytest.mark.parametrize("name", [*STORIES, "issue_tracker"])
+def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
+    name: str, tmp_path: Path
+) -> None:
+    with APIServer() as server:
+        there = {kind: server.objects(kind) for kind in TOUCHED}
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        story = run(name, "--kubeconfig", str(tmp_path / "kubeconfig"))
+        assert story == STORIES.get(name, story)
+        assert {kind: server.objects(kind) for kind in TOUCHED} == there
+
+
+def test_the_demo_sees_everything_come_as_promised() -> None:
+    story = run("issue_tracker")
+    assert "#1        triage   add     flaky         fails, will be retried" in story
+    assert "-- the operator is down: slow-search is deleted, while-away is created" in story
+    assert "#2        triage   delete  slow-search   ok" in story
+    assert re.search(r"^\d+ calls: everything came as promised\n\Z", story, re.MULTILINE)
+
+
+def test_the_property_holds_for_the_careful_watcher_and_not_for_the_careless_one() -> None:
+    story = run("property_test_order")
+    assert story.startswith("careful: the property held in 200 histories\ncareless: announced ")
+    assert "ConnectionError('the registry does not answer')" in story
+
+
+def test_the_table_of_examples_is_complete() -> None:
+    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    programs = {path.name for path in EXAMPLES.glob("*.py")}
+    assert set(re.findall(r"^\| \[(\w+\.py)\]", text, re.MULTILINE)) == programs
+    assert set(re.findall(r"^\$ python examples/(\w+\.py)$", text, re.MULTILINE)) == programs
