@@ -1,0 +1,495 @@
+"""When and with what a failed call is made again, beside the events."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+
+import pytest
+import tenacity
+
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.resource import Kind
+from appsdk_operator.watchers import (
+    ConstantBackoff,
+    ExponentialBackoff,
+    SimpleWatcher,
+    TenacityRetry,
+    WatcherCall,
+    keep_all_retries,
+    never_retry,
+    opinionated_retry_dequeue_policy,
+)
+
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+CREATE, UPDATE, DELETE, RESYNC = ResourceAction
+FAIL = [ValueError(f"failure {n}") for n in range(10)]
+
+
+def test_retries_come_after_5_10_20_40_80_and_160_seconds(rig, widget):
+    rig.watcher("w", *FAIL)
+    rig.informer.add(widget("x"))
+    assert len(rig.work()) == 1
+    for delay in (5, 10, 20, 40, 80, 160):
+        assert rig.after(delay - 0.5) == [], "not before it is due"
+        assert rig.after(0.5) == ["w CREATE 1 of x"]
+    assert rig.after(1e6) == []
+    assert [call.attempt for _, call in rig.errors] == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_the_policy_is_asked_with_rising_attempts_and_the_newest_error(make_rig, widget):
+    asked = []
+
+    def policy(error, attempt):
+        asked.append((str(error), attempt))
+        return 1.0
+
+    rig = make_rig(retry_policy=policy)
+    rig.watcher("w", *FAIL[:3])
+    rig.informer.add(widget("x"))
+    rig.work()
+    for _ in range(4):
+        rig.after(1)
+    assert asked == [("failure 0", 0), ("failure 1", 1), ("failure 2", 2)]
+
+
+def test_a_new_event_begins_with_attempt_0_again(make_rig, widget):
+    asked = []
+    rig = make_rig(retry_policy=lambda _, attempt: asked.append(attempt) or 1.0)
+    rig.watcher("w", *FAIL[:3])
+    rig.informer.add(widget("x", 1))
+    rig.work()
+    rig.after(1)
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.work()
+    assert asked == [0, 1, 0]
+
+
+def test_each_watcher_and_object_has_attempts_of_its_own(make_rig, widget):
+    asked = []
+    rig = make_rig(retry_policy=lambda error, attempt: asked.append((str(error), attempt)) or 2.0)
+    rig.watcher("a", ValueError("a x"), ValueError("a y"), ValueError("a x"))
+    rig.watcher("b", None, ValueError("b y"))
+    rig.informer.add(widget("x"), widget("y"))
+    rig.work()
+    assert rig.after(2) == ["a CREATE 1 of x", "a CREATE 1 of y", "b CREATE 1 of y"]
+    assert asked == [("a x", 0), ("a y", 0), ("b y", 0), ("a x", 1)]
+
+
+def test_only_the_watcher_that_failed_is_called_again(rig, widget):
+    for name, plan in (("a", []), ("b", FAIL[:1]), ("c", [])):
+        rig.watcher(name, *plan)
+    rig.informer.add(widget("x"))
+    rig.work()
+    assert rig.after(5) == ["b CREATE 1 of x"]
+
+
+def test_a_policy_may_be_any_function(make_rig, widget):
+    rig = make_rig(retry_policy=lambda _, attempt: [0.5, 7][attempt] if attempt < 2 else None)
+    rig.watcher("w", *FAIL)
+    rig.informer.add(widget("x"))
+    rig.work()
+    assert len(rig.after(0.5)) == 1
+    assert rig.after(6.9) == []
+    assert len(rig.after(0.1)) == 1
+    assert rig.after(1e6) == []
+
+
+def test_tenacity_objects_drive_the_retries(make_rig, widget):
+    policy = TenacityRetry(
+        stop=tenacity.stop_after_attempt(4) | tenacity.stop_after_delay(100),
+        wait=tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(3)),
+        retry=tenacity.retry_if_exception_type(ValueError),
+    )
+    rig = make_rig(retry_policy=policy)
+    rig.watcher("w", *FAIL)
+    rig.informer.add(widget("x"))
+    rig.work()
+    assert [len(rig.after(seconds)) for seconds in (1, 3, 3, 1e6)] == [1, 1, 1, 0]
+
+
+def test_a_delay_of_zero_or_less_means_at_once_after_the_other_watchers(make_rig, widget):
+    rig = make_rig(retry_policy=lambda *_: -3.0)
+    rig.watcher("a", FAIL[0])
+    rig.watcher("b")
+    rig.informer.add(widget("x"))
+    assert rig.work() == ["a CREATE 1 of x", "b CREATE 1 of x", "a CREATE 1 of x"]
+
+
+def test_a_call_that_always_fails_and_is_retried_at_once_starves_no_other_object(make_rig, widget):
+    rig = make_rig(retry_policy=lambda *_: 0.0)
+    rig.watcher("w", *FAIL * 10)
+    rig.informer.add(widget("x"), *(widget(f"y{n}") for n in range(5)))
+    for _ in range(12):
+        rig.controller.process_next()
+    assert {call[-2:] for call in rig.calls} >= {f"y{n}" for n in range(5)}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        lambda *_: 1 / 0,
+        lambda *_: (True, 5.0),  # grafana-app-sdk's own form
+        lambda *_: "soon",
+        lambda *_: exec("raise SystemExit(3)"),
+        lambda: 5.0,
+    ],
+)
+def test_a_policy_that_misbehaves_costs_the_retry_and_nothing_else(
+    make_rig, widget, caplog, policy
+):
+    rig = make_rig(retry_policy=policy)
+    rig.watcher("a", FAIL[0])
+    rig.watcher("b")
+    rig.informer.add(widget("x"))
+    assert rig.work() == ["a CREATE 1 of x", "b CREATE 1 of x"]
+    assert rig.after(1e6) == []
+    assert "it returns seconds, or None" in caplog.text
+    rig.informer.resync(widget("x"))
+    assert rig.work() == ["a CREATE 1 of x", "b RESYNC 1 of x"], "a resync revives it"
+
+
+def test_the_error_handler_is_told_before_the_policy_is_asked(make_rig, widget):
+    order = []
+    rig = make_rig(
+        retry_policy=lambda *_: order.append("policy"),
+        error_handler=lambda error, call: order.append(("handler", error, call)),
+    )
+    watcher = rig.watcher("w", FAIL[0])
+    obj = widget("x")
+    rig.informer.add(obj)
+    rig.work()
+    assert order == [
+        ("handler", FAIL[0], WatcherCall(str(WIDGET), watcher, CREATE, obj, 0)),
+        "policy",
+    ]
+
+
+@pytest.mark.parametrize("error", [ValueError("handler"), SystemExit(1)])
+def test_an_error_handler_that_raises_keeps_nobody_from_anything(make_rig, widget, caplog, error):
+    def handler(*_):
+        raise error
+
+    rig = make_rig(error_handler=handler)
+    rig.watcher("a", FAIL[0])
+    rig.watcher("b")
+    rig.informer.add(widget("x"))
+    assert rig.work() == ["a CREATE 1 of x", "b CREATE 1 of x"]
+    assert "error handler" in caplog.text
+    assert rig.after(5) == ["a CREATE 1 of x"]
+
+
+def test_every_failed_call_is_told_retries_included(rig, widget):
+    rig.watcher("w", *FAIL[:3])
+    rig.informer.add(widget("x"))
+    rig.work()
+    rig.after(5)
+    rig.after(10)
+    assert [(str(error), call.attempt) for error, call in rig.errors] == [
+        ("failure 0", 0),
+        ("failure 1", 1),
+        ("failure 2", 2),
+    ]
+
+
+# Retries beside events
+
+
+def test_a_retry_is_made_with_the_newest_object(make_rig, widget):
+    rig = make_rig(retry_dequeue_policy=keep_all_retries)
+    watcher = rig.watcher("w", FAIL[0])
+    rig.informer.add(widget("x", 1))
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.work()
+    assert rig.after(5) == ["w CREATE 2 of x"]
+    assert watcher.objects[-1][0].resource_version == "2"
+
+
+def test_a_retry_of_an_update_keeps_what_the_watcher_knew_before(make_rig, widget):
+    rig = make_rig(retry_dequeue_policy=keep_all_retries)
+    rig.watcher("w", FAIL[0])
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.informer.update(widget("x", 2), widget("x", 3))
+    rig.work()
+    assert rig.after(5) == ["w UPDATE 1->3 of x"]
+
+
+def test_without_a_policy_every_new_event_drops_the_retry(rig, widget):
+    rig.watcher("w", FAIL[0])
+    rig.informer.add(widget("x", 1))
+    rig.work()
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.work()
+    assert rig.controller.pending_retries == 0
+    assert rig.after(1e6) == []
+
+
+def test_an_event_of_another_object_drops_nothing(rig, widget):
+    rig.watcher("w", FAIL[0])
+    rig.informer.add(widget("x"))
+    rig.work()
+    rig.informer.add(widget("y"), widget("x", 4, namespace="other", uid="u2"))
+    rig.work()
+    assert rig.after(5) == ["w CREATE 1 of x"]
+
+
+def test_the_dequeue_policy_is_asked_once_for_each_retry_before_the_watcher_is_called(
+    make_rig, widget
+):
+    asked = []
+
+    def policy(*arguments):
+        asked.append((*arguments, list(rig.calls)))
+        return False
+
+    rig = make_rig(retry_dequeue_policy=policy)
+    rig.watcher("a", FAIL[0], FAIL[1])
+    rig.watcher("b")
+    objects = [widget("x", n) for n in (1, 2, 3)]
+    rig.informer.add(objects[0])
+    rig.work()
+    rig.informer.update(objects[0], objects[1])
+    so_far = list(rig.calls)
+    rig.work()
+    assert asked == [(UPDATE, objects[1], CREATE, objects[0], FAIL[0], so_far)]
+    asked.clear()
+    rig.informer.update(objects[1], objects[2])
+    so_far = list(rig.calls)
+    rig.work()
+    assert asked == [
+        (UPDATE, objects[2], CREATE, objects[0], FAIL[0], so_far),
+        (UPDATE, objects[2], UPDATE, objects[1], FAIL[1], so_far),
+    ]
+
+
+def test_the_dequeue_policy_sees_the_last_error_of_a_retry(make_rig, widget):
+    seen = []
+    rig = make_rig(retry_dequeue_policy=lambda *arguments: seen.append(arguments[4]))
+    rig.watcher("w", FAIL[0], FAIL[1])
+    rig.informer.add(widget("x", 1))
+    rig.work()
+    rig.after(5)
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.work()
+    assert seen == [FAIL[1]]
+
+
+def test_the_dequeue_policy_is_not_asked_about_what_was_given_up(make_rig, widget):
+    rig = make_rig(retry_policy=never_retry, retry_dequeue_policy=lambda *_: 1 / 0)
+    rig.watcher("w", FAIL[0])
+    rig.informer.add(widget("x", 1))
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    assert rig.work() == ["w CREATE 1 of x", "w UPDATE 1->2 of x"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1)])
+def test_a_dequeue_policy_that_raises_drops_the_retry_and_nothing_else(
+    make_rig, widget, caplog, error
+):
+    def policy(*_):
+        raise error
+
+    rig = make_rig(retry_dequeue_policy=policy)
+    rig.watcher("a", FAIL[0])
+    rig.watcher("b")
+    rig.informer.add(widget("x", 1))
+    rig.work()
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    assert rig.work() == ["a UPDATE 1->2 of x", "b UPDATE 1->2 of x"]
+    assert rig.after(1e6) == []
+    assert "dequeue policy" in caplog.text
+
+
+def test_the_opinionated_policy_keeps_the_retry_when_only_the_status_changed(make_rig, widget):
+    rig = make_rig(retry_dequeue_policy=opinionated_retry_dequeue_policy)
+    rig.watcher("w", FAIL[0])
+    rig.informer.update(widget("x", 1, generation=1), widget("x", 2, generation=2))
+    rig.work()
+    rig.informer.update(widget("x", 2, generation=2), widget("x", 3, generation=2))
+    rig.work()
+    assert rig.after(5) == ["w UPDATE 1->3 of x"]
+    rig.informer.update(widget("x", 3, generation=2), widget("x", 4, generation=3))
+    rig.work()
+    assert rig.after(1e6) == []
+
+
+@pytest.mark.parametrize("policy", [None, keep_all_retries, opinionated_retry_dequeue_policy])
+def test_a_watcher_is_never_told_of_an_object_after_its_deletion(make_rig, widget, policy):
+    rig = make_rig(retry_dequeue_policy=policy)
+    rig.watcher("w", FAIL[0], FAIL[1])
+    rig.informer.add(widget("x", 1))
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.work()
+    rig.informer.delete(widget("x", 3))
+    assert rig.work() == ["w DELETE 3 of x"]
+    assert rig.after(1e6) == []
+
+
+def test_a_failed_deletion_is_retried(rig, widget):
+    rig.watcher("w", FAIL[0])
+    rig.informer.delete(widget("x", 3))
+    rig.work()
+    assert rig.after(5) == ["w DELETE 3 of x"]
+
+
+def test_a_deletions_retry_kept_past_a_recreation_is_for_the_old_object(make_rig, widget):
+    rig = make_rig(retry_dequeue_policy=keep_all_retries)
+    watcher = rig.watcher("w", FAIL[0])
+    rig.informer.delete(widget("x", 3, uid="old"))
+    rig.informer.add(widget("x", 4, uid="new"))
+    rig.informer.update(widget("x", 4, uid="new"), widget("x", 5, uid="new"))
+    rig.work()
+    assert rig.after(5) == ["w DELETE 3 of x"]
+    assert watcher.objects[-1][0].uid == "old"
+
+
+def test_a_resync_drops_no_retry_and_is_not_told_beside_it(rig, widget):
+    rig.watcher("w", FAIL[0])
+    rig.watcher("other")
+    rig.informer.add(widget("x"))
+    rig.work()
+    rig.clock.advance(4)
+    rig.informer.resync(widget("x"))
+    assert rig.work() == ["other RESYNC 1 of x"]
+    assert rig.after(1) == ["w CREATE 1 of x"]
+
+
+def test_a_resync_revives_what_was_given_up_as_what_it_was(make_rig, widget):
+    rig = make_rig(retry_policy=ExponentialBackoff(initial=1, max_attempts=0))
+    rig.watcher("w", *FAIL[:3])
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.work()
+    rig.after(1)
+    assert rig.after(1e6) == []
+    rig.informer.resync(widget("x", 2))
+    assert rig.work() == ["w UPDATE 1->2 of x"]
+    assert rig.errors[-1][1].attempt == 0
+    assert rig.after(1) == ["w UPDATE 1->2 of x"]
+
+
+def test_a_new_event_settles_what_was_given_up(make_rig, widget):
+    rig = make_rig(retry_policy=never_retry)
+    rig.watcher("w", FAIL[0])
+    rig.informer.add(widget("x", 1))
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.work()
+    rig.informer.resync(widget("x", 2))
+    assert rig.work() == ["w RESYNC 2 of x"]
+
+
+def test_a_failed_resync_is_retried_like_an_update(rig, widget):
+    rig.watcher("w", FAIL[0])
+    rig.informer.resync(widget("x", 2))
+    rig.work()
+    assert rig.after(5) == ["w RESYNC 2 of x"]
+
+
+def test_a_retry_that_comes_due_beside_an_event_goes_after_it_or_not_at_all(make_rig, widget):
+    for policy, after in ((None, []), (keep_all_retries, ["w CREATE 2 of x"])):
+        rig = make_rig(retry_dequeue_policy=policy)
+        rig.watcher("w", FAIL[0])
+        rig.informer.add(widget("x", 1))
+        rig.work()
+        rig.informer.update(widget("x", 1), widget("x", 2))
+        assert rig.after(5) == ["w UPDATE 1->2 of x", *after]
+
+
+def test_retries_of_several_watchers_that_are_due_together_keep_the_add_order(rig, widget):
+    for name in "abc":
+        rig.watcher(name, FAIL[0])
+    rig.informer.add(widget("x"))
+    rig.work()
+    assert [call[0] for call in rig.after(5)] == ["a", "b", "c"]
+
+
+def test_the_time_of_the_next_retry_can_be_asked_for(rig, widget):
+    rig.watcher("w", FAIL[0])
+    assert rig.controller.next_retry_at is None
+    rig.informer.add(widget("x"))
+    rig.work()
+    assert rig.controller.next_retry_at == 5.0
+    assert rig.controller.pending_retries == 1
+
+
+def test_an_update_that_a_watcher_ignores_ends_no_retry(make_rig, widget):
+    rig = make_rig()
+    watcher = rig.make_watcher("w", FAIL[0])
+    watcher.concerns = lambda old, new: new.generation != old.generation
+    rig.controller.add_watcher(watcher, WIDGET)
+    rig.informer.add(widget("x", 1, generation=1))
+    rig.work()
+    rig.informer.update(widget("x", 1, generation=1), widget("x", 2, generation=1))
+    assert rig.work() == []
+    assert rig.after(5) == ["w CREATE 2 of x"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1)])
+def test_when_a_watcher_cannot_say_whether_it_is_concerned_it_is_told(
+    make_rig, widget, caplog, error
+):
+    def concerns(old, new):
+        raise error
+
+    rig = make_rig()
+    watcher = rig.make_watcher("w")
+    watcher.concerns = concerns
+    rig.controller.add_watcher(watcher, WIDGET)
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    assert rig.work() == ["w UPDATE 1->2 of x"]
+    assert "the event is delivered" in caplog.text
+
+
+# What is said, and what is kept
+
+
+def test_the_log_names_everything_but_the_contents(make_rig, widget, caplog):
+    rig = make_rig(name="ctrl", error_handler=None)
+    rig.watcher("w", FAIL[0], FAIL[1])
+    rig.informer.add(widget("x", spec={"password": "hunter2"}))
+    with caplog.at_level(logging.DEBUG):
+        rig.work()
+        rig.after(5)
+    first, second = caplog.records
+    for record, attempt, error in ((first, 0, FAIL[0]), (second, 1, FAIL[1])):
+        assert record.name == "appsdk_operator.watchers"
+        assert record.levelno == logging.ERROR
+        fields = {
+            "controller": "ctrl",
+            "kind": str(WIDGET),
+            "namespace": "default",
+            "object": "x",
+            "action": "CREATE",
+            "attempt": attempt,
+        }
+        assert {name: getattr(record, name) for name in fields} == fields
+        assert record.exc_info[1] is error
+        assert f"attempt {attempt}" in record.getMessage()
+    assert "hunter2" not in caplog.text
+
+
+def test_a_settled_failure_is_let_go_at_once(make_rig, widget):
+    # Without the collector: a cycle for each failure would be its work.
+    class PlannedError(Exception):
+        pass  # built-in errors take no weak references
+
+    failures = []
+    rig = make_rig(
+        error_handler=lambda error, _: failures.append(weakref.ref(error)),
+        retry_policy=ConstantBackoff(1),
+    )
+
+    def add(_):
+        if not failures:
+            raise PlannedError
+
+    rig.controller.add_watcher(SimpleWatcher(add=add), WIDGET)
+    gc.disable()
+    try:
+        rig.informer.add(widget("x"))
+        rig.work()
+        assert failures[0]() is not None, "the retry keeps its error"
+        rig.after(1)
+        assert failures[0]() is None
+    finally:
+        gc.enable()

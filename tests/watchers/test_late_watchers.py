@@ -1,0 +1,443 @@
+"""Watchers that are added while the controller works: additions first, then what happens."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.testing import ModelServer
+from appsdk_operator.watchers import (
+    ConstantBackoff,
+    InformerController,
+    KubernetesInformer,
+    SimpleWatcher,
+)
+
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+
+
+class Notes:
+    """A watcher's notes, and whether they make sense: nobody is told of what it does not know."""
+
+    def __init__(self, fails: Callable[[], bool] = lambda: False) -> None:
+        self.told: list[str] = []
+        self.known: dict[str, Object] = {}
+        self.watcher = SimpleWatcher(add=self.add, update=self.update, delete=self.delete)
+        self._fails = fails
+
+    def add(self, obj: Object) -> None:
+        self.told.append(f"add {obj.name}@{obj.resource_version}")
+        assert not self._shown_before(obj), f"{self.told}: added twice"
+        self.known[obj.uid] = obj
+
+    def update(self, old: Object, new: Object) -> None:
+        self.told.append(f"update {new.name}@{old.resource_version}->{new.resource_version}")
+        assert new.uid in self.known, f"{self.told}: an update of an unknown object"
+        is_resync = old is new
+        assert self._version(new) > 0
+        if not is_resync:
+            assert not self._shown_before(new), f"{self.told}: not newer"
+        self.known[new.uid] = new
+
+    def delete(self, obj: Object) -> None:
+        self.told.append(f"delete {obj.name}@{obj.resource_version}")
+        assert self.known.pop(obj.uid, None), f"{self.told}: a deletion of an unknown object"
+
+    def _version(self, obj: Object) -> int:
+        return int(obj.resource_version)
+
+    def _shown_before(self, obj: Object) -> bool:
+        known = self.known.get(obj.uid)
+        return known is not None and self._version(known) >= self._version(obj)
+
+
+class World:
+    """A server, an informer and a controller, one step at a time."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.server = ModelServer(WIDGET)
+        self.errors: list[Exception] = []
+        self.informer = KubernetesInformer(
+            WIDGET, self.server, clock=self.clock, metrics=Metrics(), resync=0
+        )
+        self.controller = InformerController(
+            clock=self.clock,
+            metrics=Metrics(),
+            retry_policy=ConstantBackoff(1),
+            error_handler=lambda error, _: self.errors.append(error),
+        )
+        self.controller.add_informer(self.informer, WIDGET)
+        self.stop = StopSignal(clock=self.clock)
+        self.late: list[Notes] = []
+
+    def poll(self) -> None:
+        """One request, after what the informer wants to wait before it."""
+        if wait := self.informer.step(self.stop):
+            self.clock.advance(wait)
+            self.informer.step(self.stop)
+
+    def work(self) -> None:
+        while self.controller.process_next():
+            pass
+
+    def settle(self) -> None:
+        # Not more rounds: after several watches without an event an informer lists anew.
+        for _ in range(3):
+            self.clock.advance(40)
+            self.poll()
+            self.work()
+
+    def add_late(self) -> Notes:
+        notes = Notes()
+        self.late.append(notes)
+        self.controller.add_watcher(notes.watcher, WIDGET)
+        return notes
+
+    def close(self) -> None:
+        self.controller.close()
+
+
+@pytest.fixture
+def world():
+    made = World()
+    yield made
+    made.close()
+
+
+def test_it_is_told_of_the_present_objects_as_additions(world):
+    for name in "ab":
+        world.server.create(name)
+    world.settle()
+    late = world.add_late()
+    world.work()
+    assert sorted(late.told) == ["add a@2", "add b@3"]
+    world.server.change("a", spec={"n": 1})
+    world.settle()
+    assert late.told[2:] == ["update a@2->4"]
+
+
+def test_a_watcher_that_was_there_from_the_start_is_told_nothing_twice(world):
+    world.server.create("a")
+    world.poll()
+    world.poll()
+    early = world.add_late()  # nothing was handled yet
+    world.settle()
+    assert early.told == ["add a@2"]
+
+
+def test_nobody_else_is_told_anything_because_of_it(world):
+    first = world.add_late()
+    world.server.create("a")
+    world.settle()
+    world.add_late()
+    world.settle()
+    assert first.told == ["add a@2"]
+
+
+def test_an_update_on_its_way_becomes_its_addition(world):
+    world.server.create("a")
+    world.settle()
+    world.server.change("a", spec={"n": 1})
+    world.poll()  # in the store, and waits to be handled
+    late = world.add_late()
+    world.settle()
+    assert late.told == ["add a@3"]
+
+
+def test_a_deletion_on_its_way_is_none_of_its_business(world):
+    world.server.create("a")
+    world.settle()
+    world.server.delete("a")
+    world.poll()
+    late = world.add_late()
+    world.settle()
+    assert late.told == []
+
+
+def test_an_object_made_anew_on_its_way_is_added_once(world):
+    world.server.create("a")
+    world.settle()
+    world.server.change("a", spec={"n": 1})
+    world.server.delete("a")
+    world.server.create("a")
+    world.poll()
+    late = world.add_late()
+    world.settle()
+    assert late.told == ["add a@5"]
+
+
+def test_an_object_that_goes_before_its_first_call_is_not_mentioned(world):
+    world.server.create("a")
+    world.settle()
+    late = world.add_late()
+    world.server.delete("a")
+    world.poll()
+    world.settle()
+    assert late.told == []
+
+
+def test_its_first_call_is_retried_with_attempt_numbers_of_its_own(world):
+    world.server.create("a")
+    world.settle()
+    failures = [ConnectionError("one"), ConnectionError("two")]
+
+    def add(obj):
+        if failures:
+            raise failures.pop(0)
+        told.append(obj.name)
+
+    told: list[str] = []
+    world.controller.add_watcher(SimpleWatcher(add=add), WIDGET)
+    assert world.controller.pending_retries == 0, "a first call is no retry"
+    world.work()
+    assert world.controller.pending_retries == 1
+    world.clock.advance(1)
+    world.work()
+    world.clock.advance(1)
+    world.work()
+    assert told == ["a"]
+    assert [str(error) for error in world.errors] == ["one", "two"]
+
+
+def test_it_may_be_removed_before_its_first_call(world):
+    world.server.create("a")
+    world.settle()
+    late = world.add_late()
+    world.controller.remove_watcher(late.watcher, WIDGET)
+    world.settle()
+    assert late.told == []
+    assert not world.controller._dispatcher._owed
+
+
+def test_a_selective_watcher_gets_its_first_call_whatever_it_ignores(world):
+    class Selective(Notes):
+        def __init__(self) -> None:
+            super().__init__()
+            self.watcher = self
+
+        def concerns(self, old, new):
+            return False
+
+    world.server.create("a")
+    world.settle()
+    world.server.change("a", spec={"n": 1})
+    world.poll()
+    late = Selective()
+    world.controller.add_watcher(late, WIDGET)
+    world.settle()
+    assert late.told == ["add a@3"]
+
+
+class DuringHandOver:
+    """Acts in the informer's thread after the store has changed, before the controller is told."""
+
+    def __init__(self) -> None:
+        self.act: Callable[[], None] = lambda: None
+
+    def on_events(self, events) -> None:
+        act, self.act = self.act, lambda: None
+        act()
+
+    def on_initial_list_end(self) -> None:
+        pass
+
+
+@pytest.fixture
+def racing():
+    """A world where a watcher comes between the store's change and the event."""
+    made = World()
+    made.controller.remove_informer(made.informer)
+    made.gap = DuringHandOver()
+    made.informer.add_event_handler(made.gap)
+    made.controller.add_informer(made.informer, WIDGET)
+    made.server.create("a")
+    made.settle()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("is_handled_meanwhile", [True, False])
+@pytest.mark.parametrize(
+    ("history", "told"),
+    [
+        (["create b"], {"a": ["add a@2"], "b": ["add b@3"]}),
+        (["change a", "change a", "change a"], {"a": ["add a@5"]}),
+        (["delete a"], {}),
+        (["delete a", "create a"], {"a": ["add a@4"]}),
+        (["change a", "delete a", "create a", "change a"], {"a": ["add a@6"]}),
+        (["create b", "delete b"], {"a": ["add a@2"], "b": ["add b@3", "delete b@4"]}),
+    ],
+)
+def test_what_is_handed_over_while_it_is_added_is_neither_lost_nor_told_twice(
+    racing, history, told, is_handled_meanwhile
+):
+    late: list[Notes] = []
+
+    def act() -> None:
+        late.append(racing.add_late())
+        if is_handled_meanwhile:
+            racing.work()
+
+    racing.gap.act = act
+    for number, step in enumerate(history):
+        verb, name = step.split()
+        if verb == "create":
+            racing.server.create(name)
+        elif verb == "change":
+            racing.server.change(name, spec={"n": number})
+        else:
+            racing.server.delete(name)
+    racing.poll()
+    racing.settle()
+    assert not racing.errors
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for note in late[0].told:
+        by_name[note.split()[1].split("@")[0]].append(note)
+    # It may see the way to the newest state, but begins with an addition and ends with that.
+    assert by_name.keys() == told.keys()
+    for name, notes in by_name.items():
+        assert notes[0].startswith("add")
+        assert notes[-1].rsplit("@")[-1].rsplit(">")[-1] == told[name][-1].rsplit("@")[-1]
+        if is_handled_meanwhile:
+            assert notes == told[name]
+
+
+steps = st.lists(
+    st.sampled_from(
+        [f"{verb} {name}" for verb in ("create", "change", "delete") for name in "ab"]
+        + 2 * ["poll", "handle"]
+        + ["late", "late in the gap", "resync"]
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(steps=steps)
+def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers_state(steps):
+    world = World()
+    gap = DuringHandOver()
+    world.controller.remove_informer(world.informer)
+    world.informer.add_event_handler(gap)
+    world.controller.add_informer(world.informer, WIDGET)
+    replay = world.controller._informed[0].registration.replay
+    try:
+        for number, step in enumerate(steps):
+            verb, _, name = step.partition(" ")
+            present = world.server.find(name)
+            if step == "poll":
+                world.poll()
+            elif step == "handle":
+                world.controller.process_next()
+            elif step == "late":
+                world.add_late()
+            elif step == "late in the gap":
+
+                def act() -> None:
+                    world.add_late()
+                    world.work()
+
+                gap.act = act
+            elif step == "resync":
+                replay()
+            elif verb == "create" and present is None:
+                world.server.create(name)
+            elif verb == "change" and present is not None:
+                world.server.change(name, spec={"n": number})
+            elif verb == "delete" and present is not None:
+                world.server.delete(name)
+        world.settle()
+        assert not world.errors
+        there = {obj.uid: obj for obj in world.server.objects}
+        for late in world.late:
+            assert late.known == there
+        for _, _, entry in world.controller._dispatcher._watchers.all_items():
+            for told in entry.told.values():
+                assert {uid for uid, _ in told.values()} <= there.keys()
+    finally:
+        world.close()
+
+
+def test_with_threads_late_watchers_miss_nothing_and_see_nothing_odd():
+    from appsdk_operator.cache import Event, Informer
+
+    class Feed(Informer):
+        """An informer whose store the test changes from a thread."""
+
+        def run(self, stop: StopSignal) -> None:
+            stop.wait()
+
+        def put(self, obj: Object, old: Object | None, *, is_deleted: bool) -> None:
+            with self._lock:
+                if is_deleted:
+                    self._store._remove(old)
+                    event = Event(ResourceAction.DELETE, obj)
+                else:
+                    self._store._put(obj, old)
+                    event = (
+                        Event(ResourceAction.UPDATE, obj, old)
+                        if old
+                        else Event(ResourceAction.CREATE, obj)
+                    )
+                self._hand_over([event])
+
+    feed = Feed(WIDGET, ModelServer(WIDGET), metrics=Metrics())
+    errors: list[Exception] = []
+    controller = InformerController(
+        workers=3,
+        metrics=Metrics(),
+        retry_policy=lambda *_: None,
+        error_handler=lambda error, _: errors.append(error),
+    )
+    controller.add_informer(feed, WIDGET)
+    stop = StopSignal()
+    thread = threading.Thread(target=controller.run, args=(stop,))
+    thread.start()
+    present: dict[str, Object] = {}
+    lates: list[Notes] = []
+    try:
+        for version in range(1, 600):
+            name = f"w{version % 7}"
+            old = present.get(name)
+            is_deleted = old is not None and version % 11 == 0
+            obj = Object.from_dict(
+                WIDGET,
+                {
+                    "metadata": {
+                        "name": name,
+                        "namespace": "default",
+                        "uid": old.uid if old else f"{name}-{version}",
+                        "resourceVersion": str(version),
+                    }
+                },
+            )
+            adding = None
+            if version % 40 == 0:
+                lates.append(Notes())
+                adding = threading.Thread(
+                    target=controller.add_watcher, args=(lates[-1].watcher, WIDGET)
+                )
+                adding.start()
+            feed.put(obj, old, is_deleted=is_deleted)
+            if adding is not None:
+                adding.join()
+            if is_deleted:
+                del present[name]
+            else:
+                present[name] = obj
+        assert controller.wait_idle(20)
+    finally:
+        stop.set()
+        thread.join()
+    assert not errors
+    for late in lates:
+        assert late.known == {obj.uid: obj for obj in present.values()}
