@@ -214,7 +214,7 @@ class Recorder:
     ) -> None:
         self.calls: list[Call] = []
         self.wrong: list[str] = []
-        self.seen: dict[str, Object] = {}
+        self.seen: dict[str, Object] = {}  # by uid: what it knows to exist
         self._fail = fail
         self._one_worker = one_worker
         self._running: set[str] = set()
@@ -239,9 +239,9 @@ class Recorder:
             if name in self._running or (self._one_worker and self._running):
                 self.wrong.append(f"{action} of {name} beside calls for {self._running}")
             self._running.add(name)
-            if version < self._versions.get(name, 0):
+            if version < self._versions.get(obj.uid, 0):
                 self.wrong.append(f"{action} of {name} went back to version {version}")
-            self._versions[name] = version
+            self._versions[obj.uid] = version
         failed = True
         try:
             self._fail(action, obj)
@@ -250,16 +250,23 @@ class Recorder:
             with self._condition:
                 self._running.discard(name)
                 self.calls.append(Call(action, name, version, started, obj, failed))
-                if not failed:
-                    self.seen[name] = obj
-                    if action == "delete":
-                        del self.seen[name]
+                if failed:
+                    pass
+                elif action == "delete":
+                    self.seen.pop(obj.uid, None)
+                else:
+                    self.seen[obj.uid] = obj
                 self._condition.notify_all()
 
     def wait(self, condition: Callable[[Recorder], Any], timeout: float = TIMEOUT) -> bool:
         """Wait until ``condition`` of this recorder holds, which is asked after each call."""
         with self._condition:
             return bool(self._condition.wait_for(lambda: condition(self), timeout))
+
+    def knows(self, obj: Object) -> bool:
+        """Whether this state of an object is the last that it saw."""
+        seen = self.seen.get(obj.uid)
+        return seen is not None and seen.resource_version == obj.resource_version
 
     def actions(self, name: str) -> list[str]:
         """What happened to one object, failed calls with an exclamation mark."""
@@ -410,3 +417,14 @@ def world(server: Server) -> Iterator[World]:
     world = World(server)
     with contextlib.closing(world):
         yield world
+
+
+@pytest.fixture
+def mortal_world(server: Server) -> Iterator[World]:
+    """A world whose server may be killed: the embedded one starts a new thread after that."""
+    with contextlib.ExitStack() as exits:
+        if isinstance(server, Embedded):
+            server = Embedded()
+            exits.enter_context(server.server)
+            _install(server)
+        yield exits.enter_context(contextlib.closing(World(server)))
