@@ -199,7 +199,8 @@ class Delivery:
         self._threads = ThreadGroup(name)
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(name, clock=clock, metrics=metrics)
         # Re-entrant: a signal handler may stop us in the very thread that puts events.
-        self._condition = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
         bound = max_pending if overflow is Overflow.COALESCE else sys.maxsize
         self._pending: PendingEvents[DeliveryKey] = PendingEvents(
             bound, on_dropped=self._on_dropped
@@ -239,7 +240,7 @@ class Delivery:
         tickets = self._queue.tickets(len(events))
         ready: list[DeliveryKey] = []
         ready_tickets: list[int] = []
-        with self._condition:
+        with self._lock:
             if self._is_stopped or source.is_removed:
                 return
             for ticket, event in zip(tickets, events, strict=True):
@@ -379,7 +380,7 @@ class Delivery:
         if not key.name:
             self._resync(key)
             return
-        with self._condition:
+        with self._lock:
             event = self._pending.take(key)
             if self._blocked:
                 self._condition.notify_all()
@@ -389,17 +390,21 @@ class Delivery:
         except Exception:
             _log.exception("handling %s failed outside of the user's code", key)
         finally:
-            with self._condition:
-                if event is not None and event.is_initial:
-                    key.source.initial_left -= 1
-                    if self._sync_waiters and not key.source.initial_left:
-                        self._condition.notify_all()
+            if event is not None and event.is_initial:
+                self._initial_handled(key.source)
+            with self._lock:
                 ticket = self._pending.next_ticket(key)
             if ticket is not None:
                 self._queue.add(key, ticket=ticket)
             elif delay is not None:
                 self._queue.add(key, after=delay)
             self._queue.done(key)
+
+    def _initial_handled(self, source: EventSource) -> None:
+        with self._lock:
+            source.initial_left -= 1
+            if self._sync_waiters and not source.initial_left:
+                self._condition.notify_all()
 
     def _resync(self, key: DeliveryKey) -> None:
         resync = self._resyncs.get(key)
@@ -425,9 +430,7 @@ class Delivery:
 
     def _on_dropped(self, key: DeliveryKey, event: Event) -> None:
         if event.is_initial:
-            key.source.initial_left -= 1
-            if self._sync_waiters and not key.source.initial_left:
-                self._condition.notify_all()
+            self._initial_handled(key.source)
 
     def _notify(self) -> None:
         with self._condition:

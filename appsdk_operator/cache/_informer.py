@@ -31,7 +31,14 @@ from appsdk_operator.cache._watch_state import (
     WatchState,
 )
 from appsdk_operator.client import ClientError
-from appsdk_operator.resource import DecodeError, FieldSelector, Kind, LabelSelector, Object
+from appsdk_operator.resource import (
+    DecodeError,
+    FieldSelector,
+    Kind,
+    LabelSelector,
+    Object,
+    WatchEvent,
+)
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
 __all__ = ["Health", "Informer", "Transform"]
@@ -433,7 +440,7 @@ class Informer:
         if isinstance(step, Changes):
             return Changes(
                 [
-                    e._replace(object=self._kept(e.object, transform))
+                    WatchEvent(e.type, self._kept(e.object, transform))
                     for e in step.events
                     if e.object
                 ]

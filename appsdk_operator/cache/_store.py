@@ -16,6 +16,7 @@ from appsdk_operator.resource import (
     ObjectKey,
     WatchEvent,
     WatchEventType,
+    is_older_version,
 )
 
 __all__ = ["IndexFunction", "Lister", "Store"]
@@ -283,7 +284,7 @@ class Store:
         if old is None:
             self._put(obj)
             events.append(Event(_CREATE, obj))
-        elif _is_newer(old, obj):
+        elif is_older_version(obj.resource_version, old.resource_version):
             return
         elif old.uid != obj.uid:
             self._put(obj, old)
@@ -294,7 +295,7 @@ class Store:
             events.append(Event(_UPDATE, obj, old))
 
     def _deleted(self, obj: Object, old: Object | None, events: Events) -> None:
-        if old is None or _is_newer(old, obj):
+        if old is None or is_older_version(obj.resource_version, old.resource_version):
             return
         if self._seen is not None and obj.namespace in self._seen:
             self._seen[obj.namespace].discard(obj.name)
@@ -342,9 +343,3 @@ def _selected(found: list[Object], selector: LabelSelector | str | None) -> Obje
     if isinstance(selector, str):
         selector = LabelSelector.parse(selector)
     return [obj for obj in found if selector.matches(obj.labels)]
-
-
-def _is_newer(stored: Object, obj: Object) -> bool:
-    """Whether what is stored is newer than ``obj``; unknown where versions are not numbers."""
-    mine, other = stored.resource_version, obj.resource_version
-    return mine.isdigit() and other.isdigit() and int(mine) > int(other)

@@ -41,6 +41,7 @@ from appsdk_operator.resource import (
     Object,
     WatchEvent,
     WatchEventType,
+    is_older_version,
 )
 
 __all__ = [
@@ -364,7 +365,7 @@ class WatchState:
             version = event.object.resource_version
             if not self._is_placed and event.type is WatchEventType.ADDED:
                 _add_change(steps, event)
-            elif _is_older(version, self.resource_version):
+            elif is_older_version(version, self.resource_version):
                 problem = VersionWentBackError(
                     f"{event.object!r} came after version {self.resource_version}: the server's "
                     "history was replaced or replayed; listing again"
@@ -372,11 +373,13 @@ class WatchState:
                 steps.append(Problem(problem, "watch"))
                 self._relist(now, problem)
             else:
-                self._move_on(version)
+                if version:
+                    self.resource_version = version
+                    self._is_placed = True
                 _add_change(steps, event)
 
     def _move_on(self, version: str) -> None:
-        if version and not _is_older(version, self.resource_version):
+        if version and not is_older_version(version, self.resource_version):
             self.resource_version = version
             self._is_placed = True
 
@@ -423,13 +426,6 @@ class ShortWatchError(TransportError):
 
 class VersionWentBackError(Exception):
     """A watch delivered an object older than what it had delivered before."""
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Whether one resource version is before another; those that are not numbers never are."""
-    if version.isdigit() and than.isdigit():
-        return int(version) < int(than)
-    return False
 
 
 def _add_present(steps: list[Step], obj: Object) -> None:

@@ -36,6 +36,7 @@ from appsdk_operator.resource._mutable import MutableObject as MutableObject
 from appsdk_operator.resource._object import Object as Object
 from appsdk_operator.resource._object import ObjectKey as ObjectKey
 from appsdk_operator.resource._object import OwnerReference as OwnerReference
+from appsdk_operator.resource._object import is_older_version as is_older_version
 from appsdk_operator.resource._object import parse_time as parse_time
 from appsdk_operator.resource._patches import PatchError as PatchError
 from appsdk_operator.resource._patches import PatchTestFailed as PatchTestFailed
@@ -84,6 +85,7 @@ __all__ = [
     "decode_watch_event",
     "dump_yaml",
     "encode_json",
+    "is_older_version",
     "load_yaml",
     "parse_time",
 ]

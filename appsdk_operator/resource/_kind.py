@@ -126,10 +126,17 @@ class Kind:
     spec: Any = attrs.field(default=None, eq=False, validator=_check_view)
     status: Any = attrs.field(default=None, eq=False, validator=_check_view)
 
-    @property
-    def api_version(self) -> str:
-        """``group/version``, or the version alone for the core group."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+    # Made once: every object that arrives is compared with it.
+    api_version: str = attrs.field(
+        init=False,
+        eq=False,
+        repr=False,
+        default=attrs.Factory(
+            lambda self: f"{self.group}/{self.version}" if self.group else self.version,
+            takes_self=True,
+        ),
+    )
+    """``group/version``, or the version alone for the core group."""
 
     @property
     def is_namespaced(self) -> bool:

@@ -16,7 +16,7 @@ from appsdk_operator.resource._kind import Kind
 if TYPE_CHECKING:
     from appsdk_operator.resource._mutable import MutableObject
 
-__all__ = ["Object", "ObjectKey", "OwnerReference", "parse_time"]
+__all__ = ["Object", "ObjectKey", "OwnerReference", "is_older_version", "parse_time"]
 
 _T = TypeVar("_T")
 
@@ -363,6 +363,19 @@ def with_type_fields(kind: Kind, data: Mapping[str, Any]) -> dict[str, Any]:
     """``data`` with the fields that lists leave out in front; its own keys keep their order."""
     missing = {key: value for key, value in type_fields(kind).items() if not data.get(key)}
     return {**missing, **{key: value for key, value in data.items() if key not in missing}}
+
+
+def is_older_version(version: str, than: str) -> bool:
+    """Whether one ``resourceVersion`` is before another (KEP-5504).
+
+    Those that are not decimal numbers cannot be compared and never are.
+
+    >>> is_older_version("99", "100"), is_older_version("100", "100"), is_older_version("a", "b")
+    (True, False, False)
+    """
+    # As text, since this is asked for every event: a shorter number is a smaller one.
+    is_older = version < than if len(version) == len(than) else len(version) < len(than)
+    return is_older and version.isdigit() and than.isdigit()
 
 
 def parse_time(stamp: str) -> dt.datetime:

@@ -37,7 +37,7 @@ class WatchEventType(enum.Enum):
     ERROR = "ERROR"
 
 
-class WatchEvent(NamedTuple):
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     """One line of a watch stream."""
 
     type: WatchEventType

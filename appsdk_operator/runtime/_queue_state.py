@@ -133,7 +133,8 @@ class QueueState(Generic[K]):
             del self._entries[entry.key]
             self._count(entry.priority, -1)
             self.locked[entry.key] = now
-            return QueueItem(entry.key, entry.priority, tuple(entry.reasons), now - entry.since)
+            reasons = tuple(entry.reasons) if entry.reasons else ()
+            return QueueItem(entry.key, entry.priority, reasons, now - entry.since)
         return None
 
     def done(self, key: K) -> float | None:

@@ -8,7 +8,7 @@ from typing import final
 import attrs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction, Store
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
 
 _log = logging.getLogger("appsdk_operator.watchers")
@@ -37,13 +37,16 @@ class Entry:
         if told is None:
             return True
         obj, action = event.object, event.action
+        version = obj.resource_version
         known = told.get(key) if first is None else (first.seen.uid, first.seen.resource_version)
         if known is None or known[0] != obj.uid:
-            if action is not ResourceAction.CREATE or (known and _is_older(obj, known[1])):
+            if action is not ResourceAction.CREATE or (
+                known and is_older_version(version, known[1])
+            ):
                 return False
         elif first is None and action is not ResourceAction.DELETE:
-            is_shown = obj.resource_version == known[1] and action is not ResourceAction.RESYNC
-            if is_shown or _is_older(obj, known[1]):
+            is_shown = version == known[1] and action is not ResourceAction.RESYNC
+            if is_shown or is_older_version(version, known[1]):
                 return False
         if action is ResourceAction.DELETE:
             told.pop(key, None)
@@ -124,8 +127,3 @@ class OwedCall:
         """Take over the newest state of the object."""
         if event.object.uid == self.latest.uid:
             self.latest = event.object
-
-
-def _is_older(obj: Object, version: str) -> bool:
-    mine = obj.resource_version
-    return mine.isdigit() and version.isdigit() and int(mine) < int(version)

@@ -137,11 +137,17 @@ class Dispatcher:
         with self._lock:
             self._has_begun = True
             entries = self._watchers.items(key.source.kind)
-            calls = list(self._owed.get(key, ()))
+            calls = list(self._owed[key]) if key in self._owed else ()
             for call in calls:
                 call.learn(event)
         for entry in entries:
             if entry.is_removed or entry.ignores(event):
+                continue
+            if not calls:
+                # Nearly always: nobody is owed anything for this object.
+                if entry.is_due(key, event, None):
+                    old = event.object if event.action is _RESYNC else event.old
+                    self._call(key, entry, event.action, event.object, old, attempt=0)
                 continue
             own = [call for call in calls if call.entry is entry]
             first = next((call for call in own if call.is_first), None)
