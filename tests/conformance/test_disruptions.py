@@ -113,7 +113,7 @@ def test_nothing_is_lost_when_the_server_is_killed_under_load(mortal_world: Worl
     world = mortal_world
     steady = Recorder()
     failing = Recorder(sometimes(random.Random(1), 0.2))
-    running = world.operate(kind, steady, failing, workers=3)
+    running = world.operate(CONFIG_MAP, steady, failing, workers=3)
     running.wait_for_sync()
     writers = Writers(world, CONFIG_MAP, seed=2)
     writers.wait_for_more(50)
