@@ -50,7 +50,9 @@ class Entry:
                 return False
         if action is ResourceAction.DELETE:
             told.pop(key, None)
-        elif first is not None or action is ResourceAction.CREATE:
+        elif action is not ResourceAction.RESYNC and (
+            first is not None or action is ResourceAction.CREATE
+        ):
             self.was_told(key, obj)
         return True
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import ResourceAction
@@ -322,6 +322,7 @@ steps = st.lists(
 
 
 @settings(max_examples=250, deadline=None)
+@example(steps=["create a", "poll", "delete a", "handle", "late", "resync"])
 @given(steps=steps)
 def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers_state(steps):
     world = World()
