@@ -14,8 +14,9 @@ from queue import SimpleQueue
 from appsdk_operator import (
     Client,
     ClientConfig,
+    Informer,
     InformerController,
-    KubernetesInformer,
+    LabelSelector,
     MergePatch,
     MutableObject,
     Object,
@@ -99,9 +100,8 @@ def run(client: Client) -> None:
     told: SimpleQueue[str] = SimpleQueue()
 
     controller = InformerController()
-    selectors = [f"{label}={value}" for label, value in LABELS.items()]
-    informer = KubernetesInformer(CONFIG_MAP, client, label_selectors=selectors)
-    controller.add_informer(informer, CONFIG_MAP)
+    selector = LabelSelector.from_mapping(LABELS)
+    controller.add_informer(Informer(CONFIG_MAP, client, label_selector=selector), CONFIG_MAP)
     controller.add_watcher(ledger(book), CONFIG_MAP)
     controller.add_watcher(
         on_change(lambda name, before, after: print(f"        {name}: {before} -> {after}")),

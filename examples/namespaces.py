@@ -13,8 +13,9 @@ from queue import SimpleQueue
 from appsdk_operator import (
     Client,
     ClientConfig,
+    Informer,
     InformerController,
-    KubernetesInformer,
+    LabelSelector,
     MutableObject,
     Object,
     Operator,
@@ -64,12 +65,10 @@ class Story:
             self._client.delete(NAMESPACE, team)
         self._end.set()
 
-    def _serve(self, team: str) -> KubernetesInformer:
+    def _serve(self, team: str) -> Informer:
         print(f"-- {team} is served", flush=True)
-        selectors = [f"{label}={value}" for label, value in LABELS.items()]
-        informer = KubernetesInformer(
-            CONFIG_MAP, self._client, namespace=team, label_selectors=selectors
-        )
+        selector = LabelSelector.from_mapping(LABELS)
+        informer = Informer(CONFIG_MAP, self._client, namespace=team, label_selector=selector)
         self._controller.add_informer(informer, CONFIG_MAP)
         return informer
 

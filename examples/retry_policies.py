@@ -13,8 +13,9 @@ from queue import SimpleQueue
 from appsdk_operator import (
     Client,
     ClientConfig,
+    Informer,
     InformerController,
-    KubernetesInformer,
+    LabelSelector,
     MergePatch,
     MutableObject,
     Object,
@@ -150,9 +151,9 @@ def run(client: Client) -> None:
         retry_dequeue_policy=when_data_changed,
         error_handler=report,
     )
-    selectors = [f"{label}={value}" for label, value in LABELS.items()]
-    informer = KubernetesInformer(CONFIG_MAP, client, label_selectors=selectors)
-    controller.add_informer(informer, CONFIG_MAP)
+    # No KubernetesInformer: its resync would bring back what the policy gives up on.
+    selector = LabelSelector.from_mapping(LABELS)
+    controller.add_informer(Informer(CONFIG_MAP, client, label_selector=selector), CONFIG_MAP)
     mirror = Mirror(told)
     watcher = SimpleWatcher(add=mirror.copy, update=mirror.copy_changed)
     controller.add_watcher(watcher, CONFIG_MAP)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import re
 import shlex
 import shutil
@@ -10,12 +12,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import appsdk_operator
+from appsdk_operator import cache, client, manager, resource, runtime, testing, watchers
+
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {"python", "console", "text", "yaml", ""}
 # What a command begins with that is no program in PATH.
 BUILTINS = {".", "cd", "export"}
 # Not on every machine on which the tests run, but on every reader's.
 READERS = {"kubectl", "setup-envtest"}
+
+
+def look_up(path: str) -> Any:
+    """What a dotted path leads to; AttributeError when it leads nowhere."""
+    parts = path.split(".")
+    found: Any = importlib.import_module(parts[0])
+    for number, name in enumerate(parts[1:], 2):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(".".join(parts[:number]))
+        found = getattr(found, name)
+    return found
 
 
 def close(namespace: dict[str, Any]) -> None:
@@ -49,8 +65,24 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
             close(namespace)
 
 
-def test_the_blocks_of_a_page_are_of_a_known_language(blocks: list[Any]) -> None:
-    assert {block.language for block in blocks} <= LANGUAGES
+def test_the_blocks_of_a_page_are_of_a_known_language_and_fit(blocks: list[Any]) -> None:
+    for block in blocks:
+        assert block.language in LANGUAGES, block
+        width = max(map(len, block.text.splitlines()), default=0)
+        assert block.language != "python" or width <= 100, block
+
+
+def test_the_names_of_the_package_that_a_page_mentions_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for path in set(re.findall(r"`(appsdk_operator(?:\.\w+)+)`", text)):
+        look_up(path)
+
+
+def test_the_names_in_the_changelog_exist() -> None:
+    rooms = [appsdk_operator, cache, client, manager, resource, runtime, testing, watchers]
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    for name in set(re.findall(r"`([A-Za-z_]+)`", text)) - {"async", "appsdk_operator"}:
+        assert any(hasattr(room, name) for room in rooms), name
 
 
 def test_the_programs_that_a_page_calls_are_there(blocks: list[Any]) -> None:
