@@ -129,7 +129,7 @@ class Soak:
         self.rng = random.Random(options.seed)
         self.server = APIServer(
             crds=[definition(WIDGET), definition(GADGET)],
-            history=2000,
+            history=500,  # full long before the first look at the memory
             bookmark_interval=SILENCE / 3,
             request_log=100,
         )
