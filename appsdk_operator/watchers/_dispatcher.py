@@ -58,6 +58,7 @@ class Dispatcher:
         self._watchers: ListMap[str, Entry] = ListMap()
         self._owed: dict[DeliveryKey, list[OwedCall]] = {}
         self._has_begun = False
+        self._is_stopped = False
 
     def add(
         self,
@@ -118,12 +119,18 @@ class Dispatcher:
         with self._lock:
             return sum(call.due is None for calls in self._owed.values() for call in calls)
 
+    def stop(self) -> None:
+        """Begin no further event or retry; a plain flag, safe to set from a signal handler."""
+        self._is_stopped = True
+
     def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
         """Call the watchers for ``event``, then make the calls that are due.
 
         Returns:
             Seconds until the next call for this key is due, None when none is owed.
         """
+        if self._is_stopped:
+            return None
         if event is not None:
             self._deliver(key, event)
         if key not in self._owed:

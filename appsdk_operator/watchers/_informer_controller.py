@@ -304,6 +304,8 @@ class InformerController:
             self._has_run = True
             own = self._stop = stop.child()
             informed = list(self._informed)
+        # At once: until this thread wakes the workers would go on with what waits.
+        own.on_set(self._dispatcher.stop)
         self._metrics.publish()
         try:
             self._delivery.start()
