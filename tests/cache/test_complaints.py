@@ -1,4 +1,4 @@
-"""What users of other kits complain of, where a local copy is concerned and no other test says it."""
+"""What users of other kits complain of, where no other test of a local copy says it."""
 
 from __future__ import annotations
 
