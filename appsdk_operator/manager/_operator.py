@@ -153,6 +153,7 @@ def _check_controller(controller: object) -> None:
 @contextlib.contextmanager
 def _signals(stop: StopSignal) -> Iterator[None]:
     is_first = True
+    setters: list[threading.Thread] = []
 
     def handle(number: int, _: object) -> None:
         nonlocal is_first
@@ -164,12 +165,16 @@ def _signals(stop: StopSignal) -> Iterator[None]:
         _log.info("signal %s: stopping", signal.Signals(number).name)
         # In a thread of its own: this handler interrupts the main thread anywhere, also where it
         # holds a lock that a callback of the signal needs.
-        threading.Thread(target=stop.set, name="operator/signal").start()
+        setter = threading.Thread(target=stop.set, name="operator/signal")
+        setters.append(setter)
+        setter.start()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
+        for setter in setters:
+            setter.join()
         for number, handler in before.items():
             # None: a handler that was not set from Python, and cannot be set again from it.
             if handler is not None:

@@ -1,0 +1,270 @@
+"""Controllers that start, fail and stop together."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator.manager import Operator, OperatorController
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.watchers import InformerController
+
+
+@attrs.define(eq=False)
+class Scripted:
+    """A controller that does as it is told."""
+
+    name: str = "scripted"
+    error: BaseException | None = None
+    """What it raises, at once or at the stop."""
+    ends_by_itself: bool = False
+    at_stop: Callable[[], Any] = lambda: None
+    is_running: threading.Event = attrs.field(factory=threading.Event)
+    has_ended: bool = False
+    thread: str = ""
+
+    def run(self, stop: StopSignal) -> None:
+        self.thread = threading.current_thread().name
+        self.is_running.set()
+        if not self.ends_by_itself:
+            stop.wait()
+            self.at_stop()
+        self.has_ended = True
+        if self.error is not None:
+            raise self.error
+
+
+@attrs.define
+class Run:
+    """An operator that runs in a thread."""
+
+    operator: Operator
+    stop: StopSignal = attrs.field(factory=StopSignal)
+    raised: list[BaseException] = attrs.field(factory=list)
+    thread: threading.Thread = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._run, name="operator under test")
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.operator.run(self.stop)
+        except BaseException as error:
+            self.raised.append(error)
+
+    def join(self) -> list[BaseException]:
+        self.thread.join(10)
+        assert not self.thread.is_alive(), "the operator does not end"
+        return self.raised
+
+    def end(self) -> list[BaseException]:
+        self.stop.set()
+        return self.join()
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Run]]:
+    """Runs an operator with controllers, to the end of the test at most."""
+    runs: list[Run] = []
+
+    def start(*controllers: Any, **options: Any) -> Run:
+        operator = Operator(**options)
+        for controller in controllers:
+            operator.add_controller(controller)
+        runs.append(Run(operator))
+        return runs[-1]
+
+    yield start
+    for started in runs:
+        started.end()
+
+
+def test_all_controllers_run_side_by_side_until_the_stop_which_is_no_error(run):
+    controllers = [Scripted("a"), Scripted("b"), Scripted("c")]
+    running = run(*controllers)
+    for controller in controllers:
+        assert controller.is_running.wait(10)
+    assert running.end() == []
+    assert all(controller.has_ended for controller in controllers)
+    assert [c.thread for c in controllers] == ["operator/0-a", "operator/1-b", "operator/2-c"]
+
+
+def test_the_first_error_stops_all_and_is_raised_after_the_others_ended(run):
+    go_on = threading.Event()
+    slow = Scripted("slow", at_stop=lambda: go_on.wait(10))
+    failing = Scripted("failing", error=(error := ConnectionError("failed")), ends_by_itself=True)
+    running = run(slow, failing)
+    assert slow.is_running.wait(10)
+    running.thread.join(0.05)
+    assert running.thread.is_alive(), "it waits for the others"
+    go_on.set()
+    assert running.join() == [error]
+    assert slow.has_ended
+    assert not running.stop.is_set(), "the caller's signal is the caller's"
+
+
+def test_several_errors_come_together_in_the_order_in_which_they_came(run):
+    first = Scripted("first", error=ConnectionError("one"), ends_by_itself=True)
+    second = Scripted("second", error=ValueError("two"))
+    (raised,) = run(second, first).join()
+    assert isinstance(raised, ExceptionGroup)
+    assert list(map(str, raised.exceptions)) == ["one", "two"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_a_controller_that_wants_to_end_the_process_ends_the_operator(run, error):
+    other = Scripted("other")
+    (raised,) = run(other, Scripted("quits", error=error, ends_by_itself=True)).join()
+    assert isinstance(raised, RuntimeError)
+    assert raised.__cause__ is error
+    assert "quits" in str(raised)
+    assert other.has_ended
+
+
+def test_a_controller_that_does_not_stop_is_named(run):
+    go_on = threading.Event()
+    stuck = Scripted("stuck", at_stop=lambda: go_on.wait(10))
+    fine = Scripted("fine")
+    running = run(stuck, fine, stop_timeout=0.05)
+    assert stuck.is_running.wait(10)
+    (raised,) = running.end()
+    go_on.set()
+    assert isinstance(raised, TimeoutError)
+    assert str(raised) == "still running 0.05 s after the stop: operator/0-stuck"
+
+
+def test_an_error_and_a_stuck_controller_are_both_told(run):
+    go_on = threading.Event()
+    stuck = Scripted("stuck", at_stop=lambda: go_on.wait(10))
+    failing = Scripted("failing", error=ValueError("failed"), ends_by_itself=True)
+    running = run(stuck, failing, stop_timeout=0.05)
+    (raised,) = running.join()
+    go_on.set()
+    assert isinstance(raised, ExceptionGroup)
+    assert [type(error) for error in raised.exceptions] == [ValueError, TimeoutError]
+
+
+def test_a_controller_that_ends_early_is_warned_of_and_stops_nobody(run, caplog):
+    other = Scripted("other")
+    early = Scripted("early", ends_by_itself=True)
+    running = run(early, other)
+    assert other.is_running.wait(10)
+    assert early.is_running.wait(10)
+    assert not other.has_ended
+    assert running.end() == []
+    assert "ended although nobody stopped it" in caplog.text
+    assert "early" in caplog.text
+
+
+def test_without_controllers_it_waits_for_the_stop(run):
+    running = run()
+    running.thread.join(0.02)
+    assert running.thread.is_alive()
+    assert running.end() == []
+
+
+def test_a_stop_before_the_start_still_runs_and_ends_everybody():
+    stop = StopSignal()
+    stop.set()
+    operator, controller = Operator(), Scripted()
+    operator.add_controller(controller)
+    operator.run(stop)
+    assert controller.has_ended
+
+
+def test_it_runs_once_and_takes_no_controller_after_that(run):
+    running = run()
+    running.end()
+    with pytest.raises(RuntimeError, match="was run before: make a new one"):
+        running.operator.run(running.stop)
+    with pytest.raises(RuntimeError, match="add it before run, or run it in a second operator"):
+        running.operator.add_controller(Scripted())
+
+
+def test_nothing_is_left_at_the_callers_signal(run):
+    stop = StopSignal()
+    operator = Operator()
+    operator.add_controller(Scripted(error=ValueError("failed"), ends_by_itself=True))
+    with pytest.raises(ValueError, match="failed"):
+        operator.run(stop)
+    with pytest.raises(RuntimeError):
+        operator.run(stop)
+    assert not stop._callbacks
+
+
+@pytest.mark.parametrize(
+    ("controller", "remedy"),
+    [
+        (None, r"needs run\(stop\)"),
+        (print, r"needs run\(stop\)"),
+        (Scripted, r"is a class: add an instance, Scripted\("),
+    ],
+)
+def test_what_is_no_controller_is_refused(controller, remedy):
+    with pytest.raises(TypeError, match=remedy):
+        Operator().add_controller(controller)
+
+
+def test_options_out_of_bounds_are_refused():
+    with pytest.raises(ValueError, match="stop_timeout=-1"):
+        Operator(stop_timeout=-1)
+
+
+def test_signals_outside_of_the_main_thread_are_refused_before_anything_starts():
+    operator, controller = Operator(), Scripted(ends_by_itself=True)
+    operator.add_controller(controller)
+    raised = []
+
+    def run_it() -> None:
+        try:
+            operator.run(handle_signals=True)
+        except ValueError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=run_it)
+    thread.start()
+    thread.join(10)
+    assert "main thread only" in raised[0]
+    assert not controller.is_running.is_set()
+    stop = StopSignal()
+    stop.set()
+    operator.run(stop)  # it was not used up
+
+
+def test_an_informer_controller_and_another_operator_fit():
+    assert isinstance(InformerController(metrics=Metrics()), OperatorController)
+    assert isinstance(Operator(), OperatorController)
+    inner, controller, stop = Operator(), Scripted(), StopSignal()
+    inner.add_controller(controller)
+    outer = Operator(clock=ManualClock())
+    outer.add_controller(inner)
+    outer.add_controller(InformerController(metrics=Metrics()))
+    thread = threading.Thread(target=outer.run, args=(stop,))
+    thread.start()
+    assert controller.is_running.wait(10)
+    stop.set()
+    thread.join(10)
+    assert controller.has_ended
+
+
+def test_a_keyboard_interrupt_stops_the_rest_and_goes_on():
+    class Interrupted(Scripted):
+        """Interrupts the main thread, as Ctrl-C does."""
+
+        def run(self, stop: StopSignal) -> None:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            super().run(stop)
+
+    operator, other, interrupting = Operator(), Scripted("other"), Interrupted("interrupting")
+    operator.add_controller(other)
+    operator.add_controller(interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        operator.run()
+    assert other.has_ended
+    assert interrupting.has_ended

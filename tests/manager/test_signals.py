@@ -1,0 +1,105 @@
+"""What SIGINT and SIGTERM do to an operator's process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+
+import pytest
+
+PROGRAM = """
+import signal, sys, threading
+from appsdk_operator.manager import Operator
+
+class Controller:
+    def run(self, stop):
+        print("running", flush=True)
+        stop.wait()
+        print("stopping", flush=True)
+        {at_stop}
+        print("stopped", flush=True)
+
+before = {{number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}}
+operator = Operator()
+operator.add_controller(Controller())
+operator.run(handle_signals={handle_signals})
+assert before == {{number: signal.getsignal(number) for number in before}}, "handlers restored"
+left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
+assert not left, left
+print("ended", flush=True)
+"""
+
+
+class Process:
+    """An operator's process and its output, line by line."""
+
+    def __init__(self, *, at_stop: str, handle_signals: bool) -> None:
+        text = textwrap.dedent(PROGRAM).format(at_stop=at_stop, handle_signals=handle_signals)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> tuple[int, str]:
+        _, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def make(*, at_stop: str = "pass", handle_signals: bool = True) -> Process:
+        started.append(Process(at_stop=at_stop, handle_signals=handle_signals))
+        assert started[-1].line() == "running"
+        return started[-1]
+
+    yield make
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_stops_gracefully_with_status_0(start, number):
+    process = start()
+    process.send(number)
+    assert [process.line() for _ in range(3)] == ["stopping", "stopped", "ended"]
+    status, errors = process.end()
+    assert (status, errors) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_second_signal_ends_at_once(start, number):
+    process = start(at_stop="threading.Event().wait(60)")
+    process.send(signal.SIGTERM)
+    assert process.line() == "stopping"
+    process.send(number)
+    status, _ = process.end()
+    assert status == -number
+
+
+def test_without_being_asked_it_leaves_signals_alone(start):
+    process = start(handle_signals=False)
+    process.send(signal.SIGTERM)
+    status, _ = process.end()
+    assert status == -signal.SIGTERM
+
+
+def test_ctrl_c_without_being_asked_stops_the_controllers_and_goes_on(start):
+    process = start(handle_signals=False)
+    process.send(signal.SIGINT)
+    assert [process.line() for _ in range(2)] == ["stopping", "stopped"]
+    status, errors = process.end()
+    assert status in (130, -signal.SIGINT)
+    assert "KeyboardInterrupt" in errors
