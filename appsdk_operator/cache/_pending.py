@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar, final
 
@@ -52,7 +51,8 @@ class PendingEvents(Generic[K]):
         """
         self._bound = bound
         self._on_dropped = on_dropped
-        self._by_key: dict[K, deque[tuple[int, Event]]] = {}
+        # Lists and not deques: nearly all hold one event, and a deque takes 600 bytes for it.
+        self._by_key: dict[K, list[tuple[int, Event]]] = {}
         self.count = 0
         self.merged_count = 0
 
@@ -60,7 +60,7 @@ class PendingEvents(Generic[K]):
         """Add an event; whether ``key`` has something pending now that it had not before."""
         waiting = self._by_key.get(key)
         if waiting is None:
-            self._by_key[key] = deque(((ticket, event),))
+            self._by_key[key] = [(ticket, event)]
             self.count += 1
             return True
         if event.action is _RESYNC:
@@ -77,7 +77,7 @@ class PendingEvents(Generic[K]):
         waiting = self._by_key.get(key)
         if waiting is None:
             return None
-        _, event = waiting.popleft()
+        _, event = waiting.pop(0)
         self.count -= 1
         if not waiting:
             del self._by_key[key]
@@ -96,7 +96,7 @@ class PendingEvents(Generic[K]):
             for _, event in waiting:
                 self._on_dropped(key, event)
 
-    def _merge(self, key: K, waiting: deque[tuple[int, Event]], event: Event) -> bool:
+    def _merge(self, key: K, waiting: list[tuple[int, Event]], event: Event) -> bool:
         ticket, before = waiting[-1]
         if before.object.uid != event.object.uid or before.action is _DELETE:
             return False

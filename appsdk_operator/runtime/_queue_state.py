@@ -48,7 +48,7 @@ class _Entry(Generic[K]):
         self.ticket = 0
         self.ready_at = 0.0
         self.since = 0.0
-        self.reasons: list[Any] = []
+        self.reasons: list[Any] | None = None
 
     def __lt__(self, other: _Entry[K]) -> bool:
         return id(self) < id(other)
@@ -194,7 +194,7 @@ class QueueState(Generic[K]):
         names = {_READY: "ready", _WAITING: "waiting", _PARKED: "parked"}
         for entry in self._entries.values():
             due = entry.ready_at if entry.place == _WAITING else 0.0
-            yield entry.key, names[entry.place], entry.priority, due, tuple(entry.reasons)
+            yield entry.key, names[entry.place], entry.priority, due, tuple(entry.reasons or ())
 
     def _put_ready(self, entry: _Entry[K], now: float, ticket: int | None) -> None:
         entry.ticket = ticket if ticket is not None else next(self._tickets)
@@ -250,6 +250,8 @@ class QueueState(Generic[K]):
 
     def _add_reason(self, entry: _Entry[K], reason: Any) -> None:
         reasons = entry.reasons
+        if reasons is None:
+            reasons = entry.reasons = []
         if len(reasons) >= self._max_reasons:
             # The first reason says how it began, the last ones where it stands.
             del reasons[1 if self._max_reasons > 1 else 0]
