@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
 # What the reader did before the tests were run.
-SKIPPED = ("python3 -m venv", ". .venv/bin/activate", "pip install", "make ")
+SKIPPED = ("python3 -m venv", ". ../greeter/.venv/bin/activate", "pip install", "cd ", "make ")
 
 
 class Terminal:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from appsdk_operator import kinds
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, ControlPlane
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -90,6 +92,24 @@ def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
         story = run(name, "--kubeconfig", str(tmp_path / "kubeconfig"))
         assert story == STORIES.get(name, story)
         assert {kind: server.objects(kind) for kind in TOUCHED} == there
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", [*STORIES, "issue_tracker"])
+def test_an_example_tells_the_same_story_on_a_real_control_plane(name: str, real: Path) -> None:
+    story = run(name, "--kubeconfig", str(real))
+    assert story == STORIES.get(name, story)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a real control plane."""
+    if not {"KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER"} & os.environ.keys():
+        pytest.skip("KUBEBUILDER_ASSETS is not set")
+    kubeconfig = tmp_path_factory.mktemp("real") / "kubeconfig"
+    with ControlPlane() as plane:
+        plane.write_kubeconfig(kubeconfig)
+        yield kubeconfig
 
 
 def test_the_demo_sees_everything_come_as_promised() -> None:
