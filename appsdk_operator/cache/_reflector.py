@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self, final
+from typing import Any, Protocol, Self, final
 
 from appsdk_operator.cache._watch_state import List, Problem, Step, Wait, Watch, WatchState
 from appsdk_operator.resource import (
@@ -85,7 +85,12 @@ class Reflector:
         state: WatchState,
         apply: Callable[[Sequence[Step]], None],
         clock: Clock,
+        silence_limit: float | None = None,
     ) -> None:
+        # Given only when asked for: a client of the user's own need not know it.
+        self._watch_options: dict[str, Any] = (
+            {} if silence_limit is None else {"silence_limit": silence_limit}
+        )
         self._client = client
         self._kind = kind
         self._namespace = namespace
@@ -142,6 +147,7 @@ class Reflector:
                 timeout=command.timeout,
                 send_initial_events=command.initial_events,
                 stop=stop,
+                **self._watch_options,
             )
         except Exception as error:
             if not stop.is_set():

@@ -60,6 +60,8 @@ __all__ = [
 ]
 
 _SHORT_WATCH = 1.0
+_LONG_WATCH = 30.0
+_MAX_RETRY_AFTER = 300.0
 _MAX_SHORT_WATCHES = 5
 
 
@@ -163,6 +165,10 @@ class Backoff:
         self._random = rng or random.Random()
         self._next = initial
         self._last_failure: float | None = None
+
+    def reset(self) -> None:
+        """Begin with ``initial`` again."""
+        self._next = self._initial
 
     def delay(self, now: float) -> float:
         """Seconds to wait after one more failure at ``now``."""
@@ -306,6 +312,9 @@ class WatchState:
             self._relist(now, error)
         elif not isinstance(error, WatchSilent):
             # A silent connection has cost minutes already; resume at once.
+            if now - self._opened_at >= _LONG_WATCH:
+                # A proxy that cuts what is open for long: each time is a first time.
+                self._backoff.reset()
             self._back_off(error, now)
         return [Problem(error, "watch")]
 
@@ -413,7 +422,7 @@ class WatchState:
 
     def _back_off(self, error: Exception | None, now: float) -> None:
         asked = getattr(error, "retry_after", None) if error is not None else None
-        self._delay = max(self._backoff.delay(now), asked or 0.0)
+        self._delay = max(self._backoff.delay(now), min(asked or 0.0, _MAX_RETRY_AFTER))
 
 
 # Invalid options, unknown options, and what proxies make of them.

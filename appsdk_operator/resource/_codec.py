@@ -60,7 +60,19 @@ def decode(raw: bytes) -> Any:
     try:
         return _decode_any(raw)
     except DECODE_ERRORS as error:
-        raise DecodeError(f"not JSON: {error}; it begins {bytes(raw)[:80]!r}") from error
+        raise DecodeError(f"not JSON: {error}; {excerpt(raw)}") from error
+
+
+def excerpt(raw: bytes | memoryview) -> str:
+    """What an error may show of bytes that could not be read.
+
+    The beginning of what is no JSON, for example a proxy's page. Of JSON only its length: it may
+    be a Secret's, and errors end up in logs.
+    """
+    text = bytes(raw[:80])
+    if text.lstrip()[:1] in (b"<", b""):
+        return f"it begins {text!r}"
+    return f"it has {len(raw)} bytes"
 
 
 def header_of(kind: Kind, raw: bytes) -> _Metadata:
@@ -73,9 +85,7 @@ def header_of(kind: Kind, raw: bytes) -> _Metadata:
     try:
         header = _decode_header(raw)
     except DECODE_ERRORS as error:
-        raise DecodeError(
-            f"not an object of kind {kind}: {error}; it begins {raw[:80]!r}"
-        ) from error
+        raise DecodeError(f"not an object of kind {kind}: {error}; {excerpt(raw)}") from error
     # Items of a list of built-in kinds carry neither kind nor version.
     if header.kind and (header.kind != kind.kind or header.api_version != kind.api_version):
         raise WrongKindError(

@@ -110,7 +110,7 @@ def decode_list(kind: Kind, body: bytes) -> ListPage:
     try:
         page = _decode_list(body)
     except _codec.DECODE_ERRORS as error:
-        raise _codec.DecodeError(f"not a list of {kind}: {error}; it begins {body[:80]!r}") from (
+        raise _codec.DecodeError(f"not a list of {kind}: {error}; {_codec.excerpt(body)}") from (
             error
         )
     _check_kind(kind, page)
@@ -150,9 +150,7 @@ def _decode_other(kind: Kind, line: bytes) -> WatchEvent:
             ended = (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true"
             return WatchEvent(event_type, None, meta.resource_version, ended)
     except (*_codec.DECODE_ERRORS, ValueError) as error:
-        raise _codec.DecodeError(
-            f"not a watch event: {error}; the line begins {line[:80]!r}"
-        ) from error
+        raise _codec.DecodeError(f"not a watch event: {error}; {_codec.excerpt(line)}") from error
     if event_type is WatchEventType.ERROR:
         status = _codec.decode(raw)
         return WatchEvent(event_type, None, status=status if isinstance(status, dict) else {})

@@ -180,6 +180,12 @@ def test_retry_after_makes_the_wait_longer_but_never_shorter(fail):
     assert commands(state) == ["wait 30"]
 
 
+def test_a_server_cannot_send_us_away_for_hours():
+    state = machine()
+    state.list_failed(c.TooManyRequests("later", status=429, retry_after=86_400.0), 0.0)
+    assert commands(state) == ["wait 300"]
+
+
 # Watches that end.
 
 
@@ -195,6 +201,17 @@ def test_a_watch_that_was_reset_is_resumed_after_a_backoff():
     feed(state, line("ADDED", thing("a", 11)))
     assert shown(state.watch_ended(1.0, LOST)) == ["watch: ConnectionLost"]
     assert commands(state, 2) == ["wait 0.8", "watch 11"]
+
+
+def test_watches_that_are_cut_after_a_while_each_time_are_resumed_without_growing_delays():
+    state = watching()
+    waits = []
+    for cut in range(1, 8):
+        state.watch_ended(60.0 * cut, LOST)
+        waits += commands(state)
+        state.next()
+        state.watch_opened(60.0 * cut + 1.0)
+    assert waits == ["wait 0.8"] * 7
 
 
 def test_a_silent_watch_is_resumed_at_once():

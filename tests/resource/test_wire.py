@@ -167,9 +167,21 @@ def test_errors_carry_their_status() -> None:
         b"HTTP/1.1 500 Internal Server Error",
     ],
 )
-def test_what_is_no_event_is_an_error_that_shows_how_it_begins(line: bytes) -> None:
-    with pytest.raises(DecodeError, match="begins"):
+def test_what_is_no_event_is_an_error_that_says_how_long_it_is(line: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"it has \d+ bytes|it begins b''"):
         decode_watch_event(POD, line)
+
+
+def test_a_proxys_page_in_the_place_of_an_event_is_shown() -> None:
+    with pytest.raises(DecodeError, match="it begins b'<html>502 Bad Gateway"):
+        decode_watch_event(POD, b"<html>502 Bad Gateway</html>")
+
+
+def test_what_cannot_be_read_is_not_shown_for_it_may_be_a_secret() -> None:
+    line = b'{"type":"MODIFIED","object":{"data":{"password":"aHVudGVyMg=="},"metadata":{'
+    with pytest.raises(DecodeError) as caught:
+        decode_watch_event(POD, line)
+    assert "aHVudGVyMg" not in str(caught.value)
 
 
 @pytest.mark.parametrize("spaces", [b"", b" "])
