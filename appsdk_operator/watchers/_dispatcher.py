@@ -202,6 +202,8 @@ class Dispatcher:
     def _resync(
         self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]
     ) -> None:
+        # A deletion of an earlier object of that name may be owed beside.
+        own = [call for call in own if call.latest.uid == event.object.uid]
         if not own:
             self._call(key, entry, _RESYNC, event.object, event.object, attempt=0)
         for call in own:

@@ -355,6 +355,16 @@ def test_a_resync_drops_no_retry_and_is_not_told_beside_it(rig, widget):
     assert rig.after(1) == ["w CREATE 1 of x"]
 
 
+def test_a_deletion_that_keeps_failing_does_not_keep_the_next_object_from_its_resync(rig, widget):
+    rig.watcher("w", FAIL[0])
+    rig.informer.delete(widget("x", 3, uid="old"))
+    rig.informer.add(widget("x", 4, uid="new"))
+    rig.work()
+    rig.informer.resync(widget("x", 4, uid="new"))
+    assert rig.work() == ["w RESYNC 4 of x"]
+    assert rig.after(5) == ["w DELETE 3 of x"], "and is still retried"
+
+
 def test_a_resync_revives_what_was_given_up_as_what_it_was(make_rig, widget):
     rig = make_rig(retry_policy=ExponentialBackoff(initial=1, max_attempts=0))
     rig.watcher("w", *FAIL[:3])
