@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, final
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction, Store
@@ -58,6 +59,10 @@ class Dispatcher:
         self._watchers: ListMap[str, Entry] = ListMap()
         self._owed: dict[DeliveryKey, list[OwedCall]] = {}
         self._has_begun = False
+        # For kinds with several sources only: their keys differ although the object is the same.
+        self._shared_kinds: frozenset[str] = frozenset()
+        self._freed = threading.Condition()
+        self._busy: dict[tuple[str, str, str], int] = {}
         self._is_stopped = False
 
     def add(
@@ -131,6 +136,33 @@ class Dispatcher:
         """
         if self._is_stopped:
             return None
+        if key.source.kind in self._shared_kinds:
+            with self._alone(key):
+                return self._handle(key, event)
+        return self._handle(key, event)
+
+    def share(self, kind: str) -> None:
+        """Several sources of ``kind`` may show the same object: still nothing overlaps for it."""
+        self._shared_kinds |= {kind}
+
+    @contextlib.contextmanager
+    def _alone(self, key: DeliveryKey) -> Iterator[None]:
+        name = (key.source.kind, key.namespace, key.name)
+        me = threading.get_ident()
+        with self._freed:
+            while self._busy.get(name, me) != me:
+                self._freed.wait()
+            is_outermost = name not in self._busy
+            self._busy[name] = me
+        try:
+            yield
+        finally:
+            if is_outermost:
+                with self._freed:
+                    del self._busy[name]
+                    self._freed.notify_all()
+
+    def _handle(self, key: DeliveryKey, event: Event | None) -> float | None:
         if event is not None:
             self._deliver(key, event)
         if key not in self._owed:

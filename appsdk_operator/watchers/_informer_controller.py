@@ -175,6 +175,8 @@ class InformerController:
                     f"this informer was added already, under {kind!r} or another kind: an informer "
                     "runs once; to share its events add watchers to its kind"
                 )
+            if any(other.kind == kind for other in self._informed):
+                self._dispatcher.share(kind)
             self._informed.append(informed)
             stop = self._stop
         self._metrics.add_kind(kind)

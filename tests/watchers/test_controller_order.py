@@ -392,6 +392,31 @@ def test_many_workers_never_run_two_calls_for_one_object_retries_included(make_r
         assert set(seen[name]) == set(range(1, 60))
 
 
+def test_nothing_overlaps_for_an_object_that_two_informers_show(make_rig, widget):
+    rig = make_rig(clock=system_clock, workers=3)
+    second = rig.add_informer()
+    is_in, go_on, others_done = threading.Event(), threading.Event(), threading.Event()
+
+    def during(call):
+        if call.endswith("CREATE 1 of x"):
+            is_in.set()
+            go_on.wait(10)
+        elif call.endswith("of y"):
+            others_done.set()
+
+    rig.watcher().during = during
+    rig.start()
+    rig.informer.add(widget("x", 1))
+    assert is_in.wait(10)
+    second.add(widget("x", 2), widget("y"))
+    assert others_done.wait(10), "other objects go on"
+    assert rig.calls == ["w CREATE 1 of x", "w CREATE 1 of y"]
+    go_on.set()
+    assert rig.controller.wait_idle(10)
+    assert rig.calls[2:] == ["w CREATE 2 of x"]
+    assert not rig.controller._dispatcher._busy
+
+
 def test_health_says_which_informer_is_not_ready(rig):
     class NoClient:
         pass
