@@ -186,9 +186,20 @@ class OpinionatedWatcher:
         return not self._is_own_write(old, new)
 
     def delete(self, obj: Object) -> None:
-        """Nothing: the ``delete`` callback ran before the finalizer was taken off."""
+        """Usually nothing: the ``delete`` callback ran before the finalizer was taken off.
+
+        But a server that is carrying out a deletion when a finalizer is put on may drop the object
+        all the same, as kube-apiserver does, and somebody may have taken the finalizer off by
+        force. An object that carried our finalizer and was never marked for deletion went so, and
+        is cleaned up now.
+
+        Raises:
+            Exception: what the callback raised.
+        """
         _check_object(obj, "delete")
         self._forget(obj.uid)
+        if not obj.is_deleting and any(name in obj.finalizers for name in self._names):
+            _call(self._delete, obj)
 
     def _begin(self, obj: Object) -> bool:
         """Have the object added; False when it is gone, or on its way out, before that."""

@@ -384,3 +384,19 @@ def test_a_deletion_waits_for_the_callback_however_often_it_fails(world: World) 
     assert eventually(lambda: world.find(WIDGET, "one") is None)
     with pytest.raises(NotFound):
         world.get(WIDGET, "one")
+
+
+@BOTH_KINDS
+def test_a_deletion_that_races_with_the_finalizer_is_not_missed(world: World, kind: Kind) -> None:
+    recorder = Recorder()
+    _, running = opinionated(world, kind, recorder, world.new_client(), workers=4)
+    for number in range(40):
+        world.create(kind, f"o-{number}")
+        world.delete(kind, f"o-{number}")
+    assert eventually(lambda: not world.objects(kind))
+    world.create(kind, "last")
+    assert recorder.wait(lambda r: "add" in r.actions("last"))
+    assert running.controller.wait_idle(TIMEOUT)
+    added = {c.object.uid for c in recorder.calls if c.action == "add" and c.object.name != "last"}
+    deleted = {c.object.uid for c in recorder.calls if c.action == "delete" and not c.failed}
+    assert added <= deleted

@@ -234,6 +234,26 @@ def test_a_failing_delete_keeps_the_object(bench):
     assert bench.now(obj) is None
 
 
+@pytest.mark.parametrize("mark", ["ours", "wip"])
+def test_an_object_that_the_server_dropped_in_spite_of_our_finalizer_is_cleaned_up(bench, mark):
+    gone = bench.create(OTHER, getattr(bench, mark))
+    bench.failing.add("delete")
+    with pytest.raises(ConnectionError):
+        bench.watcher.delete(gone)
+    bench.failing.clear()
+    bench.watcher.delete(gone)
+    assert bench.notes[-1] == "delete"
+
+
+def test_what_went_after_its_clean_up_is_not_cleaned_up_again(bench):
+    marked = bench.delete(bench.create(bench.ours))
+    bench.watcher.add(marked)
+    count = len(bench.notes)
+    bench.watcher.delete(marked)  # servers tell the last state that was stored, finalizer and all
+    bench.watcher.delete(bench.create(OTHER))
+    assert len(bench.notes) == count
+
+
 def test_a_failing_add_leaves_the_mark_and_its_error_comes_through(bench):
     obj = bench.create(OTHER)
     bench.failing.add("add")
