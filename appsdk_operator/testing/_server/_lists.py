@@ -144,9 +144,12 @@ def _start(storage: Storage, options: ListOptions) -> tuple[int | None, str]:
         return (None if revision < 0 else revision), after
     if version in ("", "0"):
         return None, ""
-    number = parse_version(version)
     if options.match == "Exact" or (options.limit and not options.match):
-        return number, ""
+        try:
+            return parse_version(version), ""
+        except StatusError as error:
+            raise bad_request(f"invalid resource version: {error}") from None
+    number = parse_version(version)
     check_not_ahead(storage, number)
     return None, ""
 

@@ -68,6 +68,7 @@ _QUALIFIED_RE: Final = re.compile(_QUALIFIED)
 _VALUE_RE: Final = re.compile(_VALUE)
 _SUBDOMAIN_RE: Final = re.compile(_SUBDOMAIN)
 
+_STANDARD_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
 # Without vowels and without what looks like another character, as the real server has it.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -188,6 +189,25 @@ def mark_deleting(metadata: dict[str, Any], now: float, grace: int | None = 0) -
         metadata["deletionTimestamp"] = timestamp(now + (grace or 0))
     if grace is not None:
         metadata["deletionGracePeriodSeconds"] = grace
+
+
+def validate_finalizers(metadata: dict[str, Any]) -> Iterator[FieldError]:
+    """What built-in kinds ask of finalizers beyond a valid name."""
+    finalizers = metadata.get("finalizers") or ()
+    for index, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            yield FieldError.invalid(
+                f"metadata.finalizers[{index}]",
+                finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            )
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        shown = ", ".join(f'"{finalizer}"' for finalizer in finalizers)
+        yield FieldError.invalid(
+            "metadata.finalizers",
+            Verbatim(f"[]string{{{shown}}}"),
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        )
 
 
 def validate(metadata: dict[str, Any], style: NameStyle) -> Iterator[FieldError]:

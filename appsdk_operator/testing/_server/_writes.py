@@ -380,6 +380,8 @@ class Writer:
             errors += _metadata.validate_update(new["metadata"], old["metadata"])
         if target.served.schema is not None:
             errors += _schema.validate(new, target.served.schema)
+        elif resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
+            errors += _metadata.validate_finalizers(new["metadata"])
         errors += resource.rules.validate(new, old)
         if errors:
             name = new["metadata"].get("name", "")
