@@ -6,9 +6,10 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test check format soak clean coverage test-lowest
 
-# The main job, on the embedded API server or, with KUBECONFIG=..., on that cluster.
+# The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
+# KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
 demo: $(READY)
-	$(BIN)/python examples/issue_tracker.py $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG))
+	$(BIN)/python examples/issue_tracker.py $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))
 
 # All tests; those on a real control plane need KUBEBUILDER_ASSETS and are skipped without it.
 test: $(READY)

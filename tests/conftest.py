@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import socket
 import tempfile
 import threading
@@ -38,7 +37,7 @@ def _open_sockets() -> set[str]:
     found = set()
     for fd in Path("/proc/self/fd").iterdir() if Path("/proc/self/fd").exists() else ():
         try:
-            target = os.readlink(fd)
+            target = str(fd.readlink())
         except OSError:
             continue
         if target.startswith("socket:"):

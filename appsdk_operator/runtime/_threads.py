@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar, final
 
+from appsdk_operator.runtime._clock import system_clock
+
 __all__ = ["LoopThread", "ThreadGroup", "settle"]
 
 _log = logging.getLogger("appsdk_operator.runtime")
@@ -41,30 +43,34 @@ class ThreadGroup:
                 _log.exception("thread %s failed", thread.name)
 
         thread = threading.Thread(target=run, name=f"{self._name}/{name}", daemon=False)
-        # Listed once it runs, in one step: a thread that was never started cannot be joined.
         with self._lock:
-            thread.start()
             self._threads = [t for t in self._threads if t.is_alive()]
+            # Listed first: Ctrl-C may come while it starts.
             self._threads.append(thread)
+            thread.start()
         return thread
 
     def join(self, timeout: float | None = None) -> list[str]:
         """Wait for all of them, those that they start meanwhile included.
 
         Args:
-            timeout: the longest wait for each of them in seconds; default: no limit.
+            timeout: the longest wait for all of them together in seconds of real time; default:
+                no limit.
 
         Returns:
             The names of those that still run; empty when all have ended.
         """
+        deadline = None if timeout is None else system_clock.monotonic() + timeout
         joined = [threading.current_thread()]
         while True:
             with self._lock:
-                threads = [t for t in self._threads if t not in joined]
+                # One whose start failed has no ident, and cannot be joined.
+                threads = [t for t in self._threads if t.ident is not None and t not in joined]
             if not threads:
                 return [t.name for t in joined[1:] if t.is_alive()]
             for thread in threads:
-                thread.join(timeout)
+                left = None if deadline is None else deadline - system_clock.monotonic()
+                thread.join(None if left is None else max(0.0, left))
             joined += threads
 
 
@@ -104,7 +110,7 @@ class LoopThread:
             if loop is None:
                 loop = self._loop = asyncio.new_event_loop()
                 self._thread = self._group.start("loop", lambda: _run_loop(loop))
-            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
         return future.result()
 
     @contextlib.contextmanager
@@ -133,6 +139,14 @@ class LoopThread:
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
         return self._group.join(timeout)
+
+
+async def _contained(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Its result; what would end the loop's thread, and leave all who wait waiting, is an error."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"the coroutine raised {error!r}") from error
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -154,6 +154,15 @@ class Finalizers:
 
         return self._change(obj, change, f"take finalizers {', '.join(names)} off")
 
+    def is_gone(self, obj: Object) -> bool:
+        """Whether the object is not on the server any more; another one of its name does not count.
+
+        Raises:
+            FinalizerError: the server does not say.
+        """
+        present = self._read(obj, "find out what became of")
+        return present is None or present.uid != obj.uid
+
     def _change(
         self, obj: Object, change: Callable[[Object], list[dict[str, Any]]], what: str
     ) -> Object | None:

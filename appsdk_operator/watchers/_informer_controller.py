@@ -294,7 +294,8 @@ class InformerController:
         Returns once every call has ended, at most ``stop_timeout`` seconds after the stop.
 
         Raises:
-            RuntimeError: it was run before, or calls still run after the time-out.
+            RuntimeError: it was run before.
+            TimeoutError: calls still run after the time-out; as the only error or one of the group.
             Exception: what an informer raised; the other informers are stopped first.
             ExceptionGroup: several of these.
         """
@@ -329,9 +330,9 @@ class InformerController:
             self._metrics.retire()
         if running:
             self._failures.append(
-                RuntimeError(
-                    f"controller {self.name}: still running {self._stop_timeout} s after the stop: "
-                    f"{', '.join(running)}; a watcher does not return"
+                TimeoutError(
+                    f"controller {self.name}: still running {self._stop_timeout:g} s after the "
+                    f"stop: {', '.join(running)}; a watcher does not return"
                 )
             )
         if len(self._failures) == 1:

@@ -189,16 +189,18 @@ class OpinionatedWatcher:
         """Usually nothing: the ``delete`` callback ran before the finalizer was taken off.
 
         But a server that is carrying out a deletion when a finalizer is put on may drop the object
-        all the same, as kube-apiserver does, and somebody may have taken the finalizer off by
-        force. An object that carried our finalizer and was never marked for deletion went so, and
-        is cleaned up now.
+        all the same, as kube-apiserver does. An object that carried our finalizer, was never
+        marked for deletion and is gone from the server went so, and is cleaned up now.
 
         Raises:
+            FinalizerError: the server does not say whether the object is gone.
             Exception: what the callback raised.
         """
         _check_object(obj, "delete")
         self._forget(obj.uid)
-        if not obj.is_deleting and any(name in obj.finalizers for name in self._names):
+        is_ours = any(name in obj.finalizers for name in self._names)
+        # An object that only left the informer's selector looks the same, and lives on.
+        if is_ours and not obj.is_deleting and self._finalizers.is_gone(obj):
             _call(self._delete, obj)
 
     def _begin(self, obj: Object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.runtime import LoopThread, ThreadGroup, settle
+from appsdk_operator.runtime import LoopThread, ThreadGroup, settle, system_clock
 
 
 def test_threads_are_named_after_their_group_and_are_no_daemons() -> None:
@@ -275,3 +275,40 @@ def test_settling_on_a_closed_loop_leaves_no_coroutine_behind() -> None:
         settle(coroutine)
     # Closed, or this would be a warning, and with that an error.
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+
+
+def test_the_time_out_of_a_join_is_for_all_threads_together() -> None:
+    group = ThreadGroup("stuck")
+    release = threading.Event()
+
+    def wait() -> None:
+        release.wait()
+
+    for number in range(20):
+        group.start(f"{number}", wait)
+    began = system_clock.monotonic()
+    names = group.join(0.1)
+    took = system_clock.monotonic() - began
+    release.set()
+    assert group.join(10) == []
+    assert len(names) == 20
+    assert took < 1.0, "not 20 times the time-out"
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
+def test_a_coroutine_that_would_end_the_program_ends_neither_the_loop_nor_who_waits(
+    error: BaseException,
+) -> None:
+    async def end() -> None:
+        raise error
+
+    async def work() -> int:
+        return 1
+
+    loop = LoopThread("test")
+    try:
+        with pytest.raises(RuntimeError, match=type(error).__name__):
+            loop.run(end())
+        assert loop.run(work()) == 1
+    finally:
+        loop.close()

@@ -204,7 +204,7 @@ def test_a_watcher_that_does_not_return_is_named_after_the_stop_timeout(make_rig
     try:
         assert is_in.wait(10)
         (raised,) = rig.stop()
-        assert isinstance(raised, RuntimeError)
+        assert isinstance(raised, TimeoutError)
         assert "slow: still running 0.05 s after the stop: slow/worker-0" in str(raised)
     finally:
         go_on.set()

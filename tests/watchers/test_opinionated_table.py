@@ -120,6 +120,10 @@ class Bench:
         marked = self.client.delete(self.kind, obj.name, namespace="default")
         return marked if marked is not None else obj
 
+    def drop(self, obj: Object) -> None:
+        self.change(obj, {"metadata": {"finalizers": None}})
+        self.delete(obj)
+
     def now(self, obj: Object) -> Object | None:
         try:
             return self.client.get(self.kind, obj.name, namespace="default")
@@ -237,12 +241,20 @@ def test_a_failing_delete_keeps_the_object(bench):
 @pytest.mark.parametrize("mark", ["ours", "wip"])
 def test_an_object_that_the_server_dropped_in_spite_of_our_finalizer_is_cleaned_up(bench, mark):
     gone = bench.create(OTHER, getattr(bench, mark))
+    bench.drop(gone)
     bench.failing.add("delete")
     with pytest.raises(ConnectionError):
         bench.watcher.delete(gone)
     bench.failing.clear()
     bench.watcher.delete(gone)
     assert bench.notes[-1] == "delete"
+
+
+def test_an_object_that_only_left_the_selector_of_its_informer_is_left_alone(bench):
+    alive = bench.create(bench.ours)
+    bench.watcher.delete(alive)
+    assert bench.notes == []
+    assert bench.finalizers(alive) == (bench.ours,)
 
 
 def test_what_went_after_its_clean_up_is_not_cleaned_up_again(bench):
