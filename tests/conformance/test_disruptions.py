@@ -107,8 +107,6 @@ def converge(world: World, kind: Kind, *recorders: Recorder) -> None:
 
 
 @pytest.mark.stress
-# A connection that the embedded server accepts while it stops is left to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_nothing_is_lost_when_the_server_is_killed_under_load(mortal_world: World) -> None:
     world = mortal_world
     steady = Recorder()

@@ -34,6 +34,12 @@ _JOIN_TIMEOUT: Final = 10.0
 _GRACE: Final = 0.5
 
 
+async def _turns() -> None:
+    """Let the loop do what is waiting for its turn."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 @final
 class APIServer:
     """A Kubernetes API server inside the process, on a real socket, with real HTTP.
@@ -192,21 +198,33 @@ class APIServer:
         try:
             await self._stopping.wait()
         finally:
+            http.is_closing = True
+            # asyncio loses a connection that it has accepted but not yet attached when the server
+            # closes: so accept no more, and let those that were accepted arrive, before that.
+            loop.remove_reader(listener)
+            await _turns()
             server.close()
             bookmarks.cancel()
             hub.running.set()
             for watch in list(hub.watches):
                 watch.end()
-            transports = [connection.transport for connection in http.connections]
             http.pre_shutdown()  # idle connections end at once and are not waited for
             await http.shutdown(_GRACE)
-            for transport in transports:
-                if transport is not None:
-                    # Whoever did not read the last bytes by now does not get them.
-                    transport.abort()
-            await asyncio.sleep(0)
+            await self._close_all(http)
             self._core.detach()
             self._loop = self._http = self._stopping = None
+
+    async def _close_all(self, http: HttpServer) -> None:
+        """Abort what is still open, also what is being accepted right now."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for transport in list(http.open.values()):
+            # Whoever did not read the last bytes by now does not get them.
+            transport.abort()
+        # What is aborted is closed a turn of the loop later.
+        await _turns()
 
     async def _bookmarks(self) -> None:
         while True:

@@ -303,6 +303,9 @@ class HttpServer(web.Server):
 
     def __init__(self, frontend: Frontend) -> None:
         """A server whose requests ``frontend`` answers."""
+        self.is_closing = False
+        self.open: dict[Any, asyncio.Transport] = {}
+        """The connections that are not closed yet, whoever closes them, by handler."""
         super().__init__(
             frontend.handle,
             request_factory=self._request,
@@ -318,6 +321,18 @@ class HttpServer(web.Server):
     def __call__(self) -> web.RequestHandler:
         """The handler of a new connection."""
         return _Connection(self, loop=self._loop, **self._kwargs)
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        """Take a connection; one that was accepted while the server closes ends at once."""
+        super().connection_made(handler, transport)
+        self.open[handler] = transport
+        if self.is_closing:
+            transport.abort()
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        """Forget a connection."""
+        self.open.pop(handler, None)
+        super().connection_lost(handler, exc)
 
     def _request(
         self,
