@@ -36,16 +36,24 @@ def check_object_order(calls: Sequence[Call]) -> None:
 def check_watcher_order(calls: Sequence[Call], watchers: int) -> None:
     """Each event goes to the watchers in add order, the next one after the previous has returned.
 
-    For watchers of which none ignores events; retries may come between.
+    For watchers of which none ignores events; retries may come between. A watcher that failed to
+    delete an object is told of the next one of that name when it has succeeded, and not in line.
 
     Raises:
         BrokenPromise: with the two calls.
     """
     first: dict[tuple[int, str, str, ResourceAction], dict[int, Call]] = {}
+    held: set[tuple[int, int, str, str]] = set()
     for call in calls:
+        obj = call.object
+        place = (call.operator, call.watcher, obj.namespace, obj.name)
+        if call.action is _DELETE and call.error:
+            held.add(place)
+        elif call.action is not _DELETE and place in held:
+            held.discard(place)
+            continue
         if call.action is ResourceAction.RESYNC:
             continue
-        obj = call.object
         event = first.setdefault((call.operator, obj.uid, obj.resource_version, call.action), {})
         event.setdefault(call.watcher, call)
     for by_watcher in first.values():

@@ -7,7 +7,7 @@ from typing import final
 
 import attrs
 
-from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction, Store
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
 
@@ -109,7 +109,7 @@ class OwedCall:
     """The number of the next try."""
     due: float | None
     """The monotonic time of the next try; None: the policy gave up, only a resync revives it."""
-    store: Store | None = None
+    store: Lister | None = None
     """For a first call: where the object was found, and must still be when the call is made."""
 
     @property
@@ -124,6 +124,22 @@ class OwedCall:
             return False
         present = self.store.get(self.latest.name, self.latest.namespace)
         return present is None or present.uid != self.latest.uid
+
+    def replaces(self, other: OwedCall) -> bool:
+        """Whether the two are retries of one thing; a watcher needs to be told of it once."""
+        return (
+            other.entry is self.entry
+            and other.action is self.action
+            and other.latest.uid == self.latest.uid
+            and not other.is_first
+        )
+
+    def take_over(self, other: OwedCall) -> None:
+        """Stand for ``other`` too, which failed before."""
+        self.old = other.old
+        self.attempt = min(self.attempt, other.attempt)
+        if other.due is not None:
+            self.due = other.due if self.due is None else min(self.due, other.due)
 
     def learn(self, event: Event) -> None:
         """Take over the newest state of the object."""

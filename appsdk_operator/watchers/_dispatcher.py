@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, final
 
-from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction, Store
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, settle
 from appsdk_operator.watchers._calls import Entry, OwedCall, WatcherCall
@@ -69,7 +69,7 @@ class Dispatcher:
         self,
         watcher: ResourceWatcher,
         kind: str,
-        present: Callable[[], Iterable[tuple[EventSource, Store]]],
+        present: Callable[[], Iterable[tuple[EventSource, Lister]]],
     ) -> list[DeliveryKey]:
         """Add a watcher that is owed a first call for each object in the ``present`` stores.
 
@@ -86,7 +86,10 @@ class Dispatcher:
             if self._has_begun:
                 for source, store in present():
                     entry.told[source] = {}
-                    keys += [self._owe_first_call(entry, source, store, obj) for obj in store]
+                    for obj in store.list():
+                        key = DeliveryKey(source, obj.namespace, obj.name)
+                        self._owe_first_call(entry, key, obj, store)
+                        keys.append(key)
             self._watchers.add_item(kind, entry)
         return keys
 
@@ -128,17 +131,21 @@ class Dispatcher:
         """Begin no further event or retry; a plain flag, safe to set from a signal handler."""
         self._is_stopped = True
 
+    def _has_stopped(self) -> bool:
+        return self._is_stopped
+
     def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
         """Call the watchers for ``event``, then make the calls that are due.
 
         Returns:
             Seconds until the next call for this key is due, None when none is owed.
         """
-        if self._is_stopped:
+        if self._has_stopped():
             return None
         if key.source.kind in self._shared_kinds:
             with self._alone(key):
-                return self._handle(key, event)
+                # The wait for the others may have lasted until after the stop.
+                return None if self._has_stopped() else self._handle(key, event)
         return self._handle(key, event)
 
     def share(self, kind: str) -> None:
@@ -169,7 +176,8 @@ class Dispatcher:
             return None
         self._pay_due(key)
         with self._lock:
-            dues = [call.due for call in self._owed.get(key, ()) if call.due is not None]
+            owed = self._owed.get(key, [])
+            dues = [c.due for c in owed if c.due is not None and not _is_held(c, owed)]
         return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
 
     def _deliver(self, key: DeliveryKey, event: Event) -> None:
@@ -192,7 +200,9 @@ class Dispatcher:
             first = next((call for call in own if call.is_first), None)
             if not entry.is_due(key, event, first):
                 continue
-            if event.action is _RESYNC:
+            if any(_is_deletion_before(call, event.object) for call in own):
+                self._hold(key, event, entry, first)
+            elif event.action is _RESYNC:
                 self._resync(key, event, entry, own)
             else:
                 self._tell(key, event, entry, own)
@@ -212,11 +222,20 @@ class Dispatcher:
             action, old = _CREATE, None
         self._call(key, entry, action, event.object, old, attempt=0)
 
+    def _hold(self, key: DeliveryKey, event: Event, entry: Entry, first: OwedCall | None) -> None:
+        """Let an object wait until the deletion of the one before it, of that name, is settled.
+
+        A watcher that knows things by their name would otherwise clean up what it just made.
+        """
+        if event.action is _DELETE:
+            if first is not None:
+                self._settle_owed(key, first)
+        elif first is None and event.action is not _RESYNC:
+            with self._lock:
+                self._owe_first_call(entry, key, event.object)
+
     def _is_outdated(self, call: OwedCall, event: Event) -> bool:
         """Whether a retry is not to be made, now that ``event`` came."""
-        if call.latest.uid != event.object.uid:
-            # The deletion of an earlier object of that name: news of another object.
-            return False
         policy = self._dequeue_policy
         drop = True
         if policy is not None and call.error is not None:
@@ -250,6 +269,8 @@ class Dispatcher:
         for call in calls:
             now = self._clock.monotonic()
             if call.due is None or call.due > now or call.entry.is_removed:
+                continue
+            if _is_held(call, self._owed.get(key, ())):
                 continue
             if self._settle_owed(key, call):
                 if call.is_pointless:
@@ -338,16 +359,21 @@ class Dispatcher:
             attempt=attempt + 1,
             due=due,
         )
+        # What is kept must not keep the frames of the failed call, and all that they hold.
+        _drop_tracebacks(error)
         with self._lock:
             if not entry.is_removed and not key.source.is_removed:
-                self._owed.setdefault(key, []).append(call)
+                owed = self._owed.setdefault(key, [])
+                for other in [other for other in owed if call.replaces(other)]:
+                    owed.remove(other)
+                    call.take_over(other)
+                owed.append(call)
 
     # What is owed. The lock is held by the callers of the first two.
 
     def _owe_first_call(
-        self, entry: Entry, source: EventSource, store: Store, obj: Object
-    ) -> DeliveryKey:
-        key = DeliveryKey(source, obj.namespace, obj.name)
+        self, entry: Entry, key: DeliveryKey, obj: Object, store: Lister | None = None
+    ) -> None:
         call = OwedCall(
             entry=entry,
             action=_CREATE,
@@ -360,7 +386,6 @@ class Dispatcher:
             store=store,
         )
         self._owed.setdefault(key, []).append(call)
-        return key
 
     def _keep_owed(self, key: DeliveryKey, calls: list[OwedCall]) -> None:
         if calls:
@@ -376,6 +401,29 @@ class Dispatcher:
                 return False
             self._keep_owed(key, [other for other in calls if other is not call])
             return True
+
+
+def _is_deletion_before(call: OwedCall, obj: Object) -> bool:
+    """Whether a retry is owed for the deletion of an earlier object of that name."""
+    return call.action is _DELETE and call.due is not None and call.latest.uid != obj.uid
+
+
+def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
+    """Whether a first call has to wait for such a deletion."""
+    return call.is_first and any(
+        other.entry is call.entry and _is_deletion_before(other, call.latest) for other in owed
+    )
+
+
+def _drop_tracebacks(error: BaseException) -> None:
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = None
+            left += (each.__cause__, each.__context__)
 
 
 def _invoke(

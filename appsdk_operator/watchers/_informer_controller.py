@@ -13,9 +13,9 @@ from appsdk_operator.cache import (
     EventSource,
     Health,
     Informer,
+    Lister,
     Overflow,
     Registration,
-    Store,
 )
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
@@ -227,7 +227,7 @@ class InformerController:
         """Call no watcher of ``kind`` any more, also for no retry."""
         self._dispatcher.remove(None, _checked_kind(kind))
 
-    def _present(self, kind: str) -> list[tuple[EventSource, Store]]:
+    def _present(self, kind: str) -> list[tuple[EventSource, Lister]]:
         """The objects that watchers of ``kind`` may have been told of already."""
         with self._lock:
             if self._is_over:

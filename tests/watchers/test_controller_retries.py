@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import weakref
+from itertools import pairwise
 
 import pytest
 import tenacity
@@ -333,15 +334,79 @@ def test_a_failed_deletion_is_retried(rig, widget):
     assert rig.after(5) == ["w DELETE 3 of x"]
 
 
-def test_a_deletions_retry_kept_past_a_recreation_is_for_the_old_object(make_rig, widget):
-    rig = make_rig(retry_dequeue_policy=keep_all_retries)
+@pytest.mark.parametrize("policy", [None, keep_all_retries])
+def test_the_next_object_of_a_name_waits_for_the_failed_deletion_of_the_one_before(
+    make_rig, widget, policy
+):
+    """A watcher that knows things by name would clean up what it has just made."""
+    rig = make_rig(retry_dequeue_policy=policy)
     watcher = rig.watcher("w", FAIL[0])
+    rig.watcher("other")
     rig.informer.delete(widget("x", 3, uid="old"))
     rig.informer.add(widget("x", 4, uid="new"))
     rig.informer.update(widget("x", 4, uid="new"), widget("x", 5, uid="new"))
+    assert rig.work() == [
+        "w DELETE 3 of x",
+        "other DELETE 3 of x",
+        "other CREATE 4 of x",
+        "other UPDATE 4->5 of x",
+    ]
+    rig.informer.resync(widget("x", 5, uid="new"))
+    assert rig.work() == ["other RESYNC 5 of x"]
+    assert rig.after(5) == ["w DELETE 3 of x", "w CREATE 5 of x"]
+    assert [objects[0].uid for objects in watcher.objects] == ["old", "old", "new"]
+    rig.informer.resync(widget("x", 5, uid="new"))
+    assert rig.work() == ["w RESYNC 5 of x", "other RESYNC 5 of x"]
+
+
+def test_the_next_object_of_a_name_is_told_of_when_its_predecessors_deletion_is_given_up_on(
+    make_rig, widget
+):
+    rig = make_rig(retry_policy=ConstantBackoff(5.0, max_attempts=0))
+    rig.watcher("w", FAIL[0], FAIL[1])
+    rig.informer.delete(widget("x", 3, uid="old"))
+    rig.informer.add(widget("x", 4, uid="new"))
+    assert rig.work() == ["w DELETE 3 of x"]
+    assert rig.after(5) == ["w DELETE 3 of x", "w CREATE 4 of x"]
+
+
+def test_an_object_that_came_and_went_while_it_waited_is_not_told_of(rig, widget):
+    rig.watcher("w", FAIL[0])
+    rig.informer.delete(widget("x", 3, uid="old"))
+    rig.informer.add(widget("x", 4, uid="new"))
+    rig.informer.delete(widget("x", 5, uid="new"))
     rig.work()
     assert rig.after(5) == ["w DELETE 3 of x"]
-    assert watcher.objects[-1][0].uid == "old"
+
+
+def test_failures_of_one_watcher_for_one_object_are_one_retry(make_rig, widget):
+    rig = make_rig(retry_policy=ConstantBackoff(5.0), retry_dequeue_policy=keep_all_retries)
+    watcher = rig.watcher("w", *[ConnectionError("planned")] * 50)
+    versions = [widget("x", version) for version in range(1, 52)]
+    for old, new in pairwise(versions):
+        rig.informer.update(old, new)
+    rig.work()
+    assert rig.controller.pending_retries == 1
+    rig.after(5)
+    assert [obj.resource_version for obj in watcher.objects[-1]] == ["1", "51"]
+
+
+def test_a_pending_retry_does_not_keep_what_the_failed_call_held(rig, widget):
+    held: list[weakref.ref[object]] = []
+
+    class Thing:
+        pass
+
+    def fail(_):
+        thing = Thing()
+        held.append(weakref.ref(thing))
+        raise ConnectionError("planned")
+
+    rig.watcher("w").during = fail
+    rig.informer.add(widget("x"))
+    rig.work()
+    assert rig.controller.pending_retries == 1
+    assert held[0]() is None
 
 
 def test_a_resync_drops_no_retry_and_is_not_told_beside_it(rig, widget):
@@ -353,16 +418,6 @@ def test_a_resync_drops_no_retry_and_is_not_told_beside_it(rig, widget):
     rig.informer.resync(widget("x"))
     assert rig.work() == ["other RESYNC 1 of x"]
     assert rig.after(1) == ["w CREATE 1 of x"]
-
-
-def test_a_deletion_that_keeps_failing_does_not_keep_the_next_object_from_its_resync(rig, widget):
-    rig.watcher("w", FAIL[0])
-    rig.informer.delete(widget("x", 3, uid="old"))
-    rig.informer.add(widget("x", 4, uid="new"))
-    rig.work()
-    rig.informer.resync(widget("x", 4, uid="new"))
-    assert rig.work() == ["w RESYNC 4 of x"]
-    assert rig.after(5) == ["w DELETE 3 of x"], "and is still retried"
 
 
 def test_a_resync_revives_what_was_given_up_as_what_it_was(make_rig, widget):
