@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -58,6 +59,7 @@ class Operator:
 
         Raises:
             TypeError: it has no ``run``.
+            ValueError: it was added before.
             RuntimeError: the operator runs already, and would never start it.
         """
         _check_controller(controller)
@@ -67,10 +69,14 @@ class Operator:
                     "the operator runs already and starts no further controllers: add it before "
                     "run, or run it in a second operator"
                 )
+            if any(other is controller for other in self._controllers):
+                raise ValueError(f"controller {controller!r} was added already: it runs once")
             self._controllers.append(controller)
 
     def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
         """Run all controllers until ``stop`` is set or one of them fails; waits for all to end.
+
+        When every controller has returned although nobody stopped it, the run is over too.
 
         Args:
             stop: ends the run; default: only a signal or a failure does.
@@ -90,6 +96,8 @@ class Operator:
                 "handle_signals works in the main thread only: run the operator there, or set its "
                 "stop signal yourself"
             )
+        if stop is not None and not isinstance(stop, StopSignal):
+            raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
         with self._lock:
             if self._has_run:
                 raise RuntimeError("the operator was run before: make a new one")
@@ -97,6 +105,7 @@ class Operator:
             own = stop.child() if stop is not None else StopSignal(clock=self._clock)
             controllers = list(self._controllers)
         failures: list[Exception] = []
+        left = set(map(id, controllers))
         threads = ThreadGroup("operator")
 
         def fail(controller: OperatorController, error: Exception) -> None:
@@ -117,6 +126,12 @@ class Operator:
                 failure = RuntimeError(f"controller {controller!r} raised {error!r}")
                 failure.__cause__ = error
                 fail(controller, failure)
+            finally:
+                with self._lock:
+                    left.discard(id(controller))
+                    is_last = not left
+                if is_last:
+                    own.set()
 
         with _signals(own) if handle_signals else contextlib.nullcontext():
             try:
@@ -161,6 +176,8 @@ def _signals(stop: StopSignal) -> Iterator[None]:
             _log.warning("second signal %s: ending at once", signal.Signals(number).name)
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+            # The first process of a container is spared by signals without a handler.
+            os._exit(128 + number)
         is_first = False
         _log.info("signal %s: stopping", signal.Signals(number).name)
         # In a thread of its own: this handler interrupts the main thread anywhere, also where it

@@ -127,7 +127,7 @@ class Metrics:
         with self._lock:
             self._next_id += 1
             key = self._next_id
-            self._sources[key] = _weak(source)
+            self._sources[key] = _weak(source, lambda: self._sources.pop(key, None))
         return lambda: self._retire(key)
 
     def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
@@ -250,10 +250,10 @@ class Metrics:
         return family
 
 
-def _weak(source: Source) -> Source:
+def _weak(source: Source, when_gone: Callable[[], object]) -> Source:
     if not inspect.ismethod(source):
         return source
-    method = weakref.WeakMethod(source)
+    method = weakref.WeakMethod(source, lambda _: when_gone())
 
     def samples() -> Iterable[Sample]:
         bound = method()

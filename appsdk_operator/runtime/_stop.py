@@ -146,5 +146,6 @@ class StopSignal:
 def _run(callback: Callable[[], None]) -> None:
     try:
         callback()
-    except Exception:
+    except BaseException:
+        # Also what would end the program: the callbacks after this one have to run.
         _log.exception("a callback of a stop signal failed")

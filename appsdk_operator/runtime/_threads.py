@@ -34,12 +34,12 @@ class ThreadGroup:
         self._threads: list[threading.Thread] = []
 
     def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
-        """Run ``target`` in a new thread; what it raises is logged."""
+        """Run ``target`` in a new thread; what it raises, ``SystemExit`` included, is logged."""
 
         def run() -> None:
             try:
                 target()
-            except Exception:
+            except BaseException:
                 _log.exception("thread %s failed", thread.name)
 
         thread = threading.Thread(target=run, name=f"{self._name}/{name}", daemon=False)

@@ -43,16 +43,19 @@ def check_watcher_order(calls: Sequence[Call], watchers: int) -> None:
         BrokenPromise: with the two calls.
     """
     first: dict[tuple[int, str, str, ResourceAction], dict[int, Call]] = {}
-    held: set[tuple[int, int, str, str]] = set()
+    failed_deletions: set[tuple[int, int, str, str]] = set()
+    out_of_line: set[tuple[int, int, str]] = set()
     for call in calls:
         obj = call.object
         place = (call.operator, call.watcher, obj.namespace, obj.name)
         if call.action is _DELETE and call.error:
-            held.add(place)
-        elif call.action is not _DELETE and place in held:
-            held.discard(place)
-            continue
+            failed_deletions.add(place)
+        elif call.action is not _DELETE and place in failed_deletions:
+            failed_deletions.discard(place)
+            out_of_line.add((call.operator, call.watcher, obj.uid))
         if call.action is ResourceAction.RESYNC:
+            continue
+        if (call.operator, call.watcher, obj.uid) in out_of_line:
             continue
         event = first.setdefault((call.operator, obj.uid, obj.resource_version, call.action), {})
         event.setdefault(call.watcher, call)

@@ -105,6 +105,10 @@ class Dispatcher:
             for key, calls in list(self._owed.items()):
                 self._keep_owed(key, [call for call in calls if not call.entry.is_removed])
 
+    def kinds(self) -> list[str]:
+        """The kinds that have watchers."""
+        return self._watchers.keys()
+
     def forget(self, source: EventSource) -> None:
         """Drop what is owed for the objects of ``source``."""
         with self._lock:
@@ -333,8 +337,7 @@ class Dispatcher:
             _log.exception("the error handler of controller %s failed", self._name)
         delay: float | None = None
         try:
-            answer = self._retry_policy(error, attempt)
-            delay = None if answer is None else max(0.0, float(answer))
+            delay = _checked_delay(self._retry_policy(error, attempt))
         except BaseException:
             _log.exception(
                 "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
@@ -342,6 +345,7 @@ class Dispatcher:
             )
         # A resync that failed is tried again as the update that it may have been.
         again = _UPDATE if action is _RESYNC else action
+        self._log_next_step(key, action, attempt, delay)
         if delay is None:
             self._metrics.gave_up(kind, action)
             if action is _DELETE or action is _RESYNC:
@@ -368,6 +372,27 @@ class Dispatcher:
                     owed.remove(other)
                     call.take_over(other)
                 owed.append(call)
+
+    def _log_next_step(
+        self, key: DeliveryKey, action: ResourceAction, attempt: int, delay: float | None
+    ) -> None:
+        fields = {
+            "controller": self._name,
+            "kind": key.source.kind,
+            "namespace": key.namespace,
+            "object": key.name,
+            "action": action.value,
+            "attempt": attempt,
+        }
+        what = (self._name, action.value, key)
+        if delay is not None:
+            _log.info("controller %s: %s of %s: retry in %g s", *what, delay, extra=fields)
+        elif action is _DELETE:
+            _log.warning("controller %s: %s of %s: given up", *what, extra=fields)
+        else:
+            _log.warning(
+                "controller %s: %s of %s: given up until the next resync", *what, extra=fields
+            )
 
     # What is owed. The lock is held by the callers of the first two.
 
@@ -413,6 +438,15 @@ def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
     return call.is_first and any(
         other.entry is call.entry and _is_deletion_before(other, call.latest) for other in owed
     )
+
+
+def _checked_delay(answer: float | None) -> float | None:
+    if answer is None:
+        return None
+    delay = float(answer)
+    if not delay >= 0:
+        raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None")
+    return delay
 
 
 def _drop_tracebacks(error: BaseException) -> None:

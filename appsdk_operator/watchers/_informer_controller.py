@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
+from collections.abc import Sequence
 from types import FunctionType
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -122,6 +123,13 @@ class InformerController:
             raise ValueError("name='': give the controller a name, it labels logs and metrics")
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
+        _check_takes(retry_policy, "retry_policy", ("error", "attempt"))
+        _check_takes(
+            retry_dequeue_policy,
+            "retry_dequeue_policy",
+            ("new_action", "new_object", "retry_action", "retry_object", "retry_error"),
+        )
+        _check_takes(error_handler, "error_handler", ("error", "call"))
         self.name = name
         self._stop_timeout = stop_timeout
         self._clock = clock
@@ -307,6 +315,7 @@ class InformerController:
             self._has_run = True
             own = self._stop = stop.child()
             informed = list(self._informed)
+        self._warn_of_loose_ends(informed)
         # At once: until this thread wakes the workers would go on with what waits.
         own.on_set(self._dispatcher.stop)
         self._metrics.publish()
@@ -373,6 +382,9 @@ class InformerController:
 
         def run() -> None:
             try:
+                if not isinstance(informed.informer, Informer):
+                    # Nobody else would say that there is no initial list to wait for.
+                    informed.source.on_initial_list_end()
                 informed.informer.run(own)
                 if not own.is_set():
                     raise RuntimeError(
@@ -387,6 +399,26 @@ class InformerController:
                 fail(failure)
 
         self._threads.start(f"informer/{informed.kind}", run)
+
+    def _warn_of_loose_ends(self, informed: Sequence[_Informed]) -> None:
+        """A kind is any string, so that a misspelt one is no error."""
+        watched = set(self._dispatcher.kinds())
+        known = {one.kind for one in informed}
+        for kind in sorted(watched - known):
+            _log.warning(
+                "controller %s: there are watchers of %r, but no informer; informers are of: %s",
+                self.name,
+                kind,
+                ", ".join(sorted(known)) or "nothing",
+                extra={"controller": self.name, "kind": kind},
+            )
+        for kind in sorted(known - watched):
+            _log.warning(
+                "controller %s: there is an informer of %r, but no watcher yet",
+                self.name,
+                kind,
+                extra={"controller": self.name, "kind": kind},
+            )
 
     def _log_error(self, error: Exception, call: WatcherCall) -> None:
         _log.error(
@@ -404,6 +436,23 @@ class InformerController:
                 "attempt": call.attempt,
             },
         )
+
+
+def _check_takes(function: Any, option: str, arguments: tuple[str, ...]) -> None:
+    """Find a wrong function when it is given, not when it is first needed."""
+    if function is None:
+        return
+    wanted = f"{option}={function!r} is not a function of ({', '.join(arguments)})"
+    if not callable(function):
+        raise TypeError(wanted)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # some callables of other languages have none
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise TypeError(f"{wanted}: {error}") from None
 
 
 def _checked_kind(kind: str | Kind) -> str:

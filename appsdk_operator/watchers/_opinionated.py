@@ -88,6 +88,13 @@ class OpinionatedWatcher:
         ):
             if callback is not None and not callable(callback):
                 raise TypeError(f"{name}={callback!r} cannot be called: give a function, or None")
+        if not isinstance(kind, Kind):
+            raise TypeError(f"kind={kind!r} is no Kind: give first the kind, then the client")
+        if not callable(finalizer):
+            raise TypeError(
+                f"finalizer={finalizer!r} is no function: give one of the kind, such as "
+                "lambda kind: 'example.com/cleanup'"
+            )
         self.kind = kind
         self.finalizer = check_finalizer(finalizer(kind))
         self.in_progress_finalizer = check_finalizer(in_progress_name(kind, self.finalizer))
@@ -144,7 +151,7 @@ class OpinionatedWatcher:
             FinalizerError: a finalizer could not be written.
             Exception: what the callback raised.
         """
-        _check_object(obj, "add")
+        self._check_object(obj, "add")
         if obj.is_deleting:
             self._clean_up(obj)
         elif self.finalizer in obj.finalizers:
@@ -161,8 +168,8 @@ class OpinionatedWatcher:
             FinalizerError: a finalizer could not be written.
             Exception: what a callback raised.
         """
-        _check_object(old, "update")
-        _check_object(new, "update")
+        self._check_object(old, "update")
+        self._check_object(new, "update")
         if not self.concerns(old, new):
             return
         if new.is_deleting:
@@ -196,7 +203,7 @@ class OpinionatedWatcher:
             FinalizerError: the server does not say whether the object is gone.
             Exception: what the callback raised.
         """
-        _check_object(obj, "delete")
+        self._check_object(obj, "delete")
         self._forget(obj.uid)
         is_ours = any(name in obj.finalizers for name in self._names)
         # An object that only left the informer's selector looks the same, and lives on.
@@ -259,6 +266,18 @@ class OpinionatedWatcher:
         metadata["finalizers"] = [name for name in obj.finalizers if name not in self._names]
         return data
 
+    def _check_object(self, obj: object, action: str) -> None:
+        if not isinstance(obj, Object):
+            raise TypeError(f"{action} needs an object, and got {obj!r}")
+        if obj.kind != self.kind:
+            raise TypeError(
+                f"{obj!r} is not of {self.kind}: add this watcher under the kind that it was made "
+                "for"
+            )
+
+    def __repr__(self) -> str:
+        return f"<OpinionatedWatcher of {self.kind}, finalizer {self.finalizer}>"
+
     def _forget(self, uid: str) -> None:
         with self._lock:
             self._added_at.pop(uid, None)
@@ -267,11 +286,6 @@ class OpinionatedWatcher:
 def _call(callback: Callable[..., Any] | None, *objects: Object) -> None:
     if callback is not None:
         settle(callback(*objects))
-
-
-def _check_object(obj: object, action: str) -> None:
-    if not isinstance(obj, Object):
-        raise TypeError(f"{action} needs an object, and got {obj!r}")
 
 
 def _fits(watcher: OpinionatedWatcher) -> SelectiveWatcher:

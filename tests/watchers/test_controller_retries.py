@@ -15,9 +15,11 @@ from appsdk_operator.resource import Kind
 from appsdk_operator.watchers import (
     ConstantBackoff,
     ExponentialBackoff,
+    InformerController,
     SimpleWatcher,
     TenacityRetry,
     WatcherCall,
+    default_retry_policy,
     keep_all_retries,
     never_retry,
     opinionated_retry_dequeue_policy,
@@ -110,8 +112,8 @@ def test_tenacity_objects_drive_the_retries(make_rig, widget):
     assert [len(rig.after(seconds)) for seconds in (1, 3, 3, 1e6)] == [1, 1, 1, 0]
 
 
-def test_a_delay_of_zero_or_less_means_at_once_after_the_other_watchers(make_rig, widget):
-    rig = make_rig(retry_policy=lambda *_: -3.0)
+def test_a_delay_of_zero_means_at_once_after_the_other_watchers(make_rig, widget):
+    rig = make_rig(retry_policy=lambda *_: 0.0)
     rig.watcher("a", FAIL[0])
     rig.watcher("b")
     rig.informer.add(widget("x"))
@@ -134,7 +136,8 @@ def test_a_call_that_always_fails_and_is_retried_at_once_starves_no_other_object
         lambda *_: (True, 5.0),  # grafana-app-sdk's own form
         lambda *_: "soon",
         lambda *_: exec("raise SystemExit(3)"),
-        lambda: 5.0,
+        lambda *_: -1.0,
+        lambda *_: float("nan"),
     ],
 )
 def test_a_policy_that_misbehaves_costs_the_retry_and_nothing_else(
@@ -508,6 +511,39 @@ def test_when_a_watcher_cannot_say_whether_it_is_concerned_it_is_told(
 # What is said, and what is kept
 
 
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [(ConstantBackoff(5.0), "retry in 5 s"), (never_retry, "given up until the next resync")],
+)
+def test_the_log_says_what_happens_next(make_rig, widget, caplog, policy, said):
+    rig = make_rig(name="ctrl", retry_policy=policy)
+    rig.watcher("w", FAIL[0])
+    rig.informer.add(widget("x"))
+    with caplog.at_level(logging.INFO):
+        rig.work()
+    assert said in caplog.text
+    assert {record.attempt for record in caplog.records} == {0}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retry_policy": 5},
+        {"retry_policy": ExponentialBackoff},
+        {"retry_policy": default_retry_policy},
+        {"retry_policy": lambda: 5.0},
+        {"retry_dequeue_policy": True},
+        {"retry_dequeue_policy": lambda new, old: True},
+        {"error_handler": "log"},
+        {"error_handler": lambda error: None},
+    ],
+)
+def test_a_wrong_policy_is_refused_when_it_is_given(options):
+    (option,) = options
+    with pytest.raises(TypeError, match=rf"{option}=.* is not a function of \("):
+        InformerController(**options)
+
+
 def test_the_log_names_everything_but_the_contents(make_rig, widget, caplog):
     rig = make_rig(name="ctrl", error_handler=None)
     rig.watcher("w", FAIL[0], FAIL[1])
@@ -515,7 +551,7 @@ def test_the_log_names_everything_but_the_contents(make_rig, widget, caplog):
     with caplog.at_level(logging.DEBUG):
         rig.work()
         rig.after(5)
-    first, second = caplog.records
+    first, second = (record for record in caplog.records if record.levelno == logging.ERROR)
     for record, attempt, error in ((first, 0, FAIL[0]), (second, 1, FAIL[1])):
         assert record.name == "appsdk_operator.watchers"
         assert record.levelno == logging.ERROR

@@ -692,3 +692,16 @@ def test_an_endless_conflict_is_given_up(bench):
         OpinionatedWatcher(bench.kind, client).add(bench.create())
     assert isinstance(raised.value.__cause__, Conflict)
     assert client.writes == 10
+
+
+@pytest.mark.parametrize("action", ["add", "update", "delete"])
+def test_an_object_of_another_kind_is_refused(widgets, action):
+    other = Object.from_dict(CONFIG_MAP, {"metadata": {"name": "a"}})
+    objects = [other, other] if action == "update" else [other]
+    with pytest.raises(TypeError, match="add this watcher under the kind that it was made for"):
+        getattr(widgets.watcher, action)(*objects)
+
+
+def test_client_and_kind_in_the_wrong_order_are_told_apart(widgets):
+    with pytest.raises(TypeError, match="give first the kind, then the client"):
+        OpinionatedWatcher(widgets.client, WIDGET)
