@@ -268,3 +268,30 @@ def test_a_keyboard_interrupt_stops_the_rest_and_goes_on():
     with pytest.raises(KeyboardInterrupt):
         operator.run()
     assert all(controller.has_ended for controller in controllers)
+
+
+class Short:
+    """A controller that has nothing to do."""
+
+    def run(self, stop: StopSignal) -> None:
+        """Return at once."""
+
+
+def test_the_run_is_over_when_every_controller_has_ended() -> None:
+    operator = Operator()
+    for _ in range(3):
+        operator.add_controller(Short())
+    operator.run()
+
+
+def test_a_controller_is_added_once() -> None:
+    operator, controller = Operator(), Short()
+    operator.add_controller(controller)
+    with pytest.raises(ValueError, match="added already: it runs once"):
+        operator.add_controller(controller)
+
+
+@pytest.mark.parametrize("stop", [True, threading.Event()])
+def test_what_is_no_stop_signal_is_refused(stop: object) -> None:
+    with pytest.raises(TypeError, match=r"make one with StopSignal\(\)"):
+        Operator().run(stop)  # type: ignore[arg-type]
