@@ -17,6 +17,8 @@ __all__ = ["Operator", "OperatorController"]
 
 _log = logging.getLogger("appsdk_operator.manager")
 
+_SLICE = 0.5
+
 
 @runtime_checkable
 class OperatorController(Protocol):
@@ -138,10 +140,13 @@ class Operator:
                 for number, controller in enumerate(controllers):
                     name = getattr(controller, "name", type(controller).__name__)
                     threads.start(f"{number}-{name}", functools.partial(run, controller))
-                own.wait()
+                # In slices: a signal that comes just before a wait begins does not end that wait,
+                # and its handler would run only at the next wake-up.
+                while not own.wait(_SLICE if handle_signals else None):
+                    pass
             finally:
                 own.set()
-                running = threads.join(self._stop_timeout)
+                running = self._join(threads)
         with self._lock:
             errors = list(failures)
         if running:
@@ -154,6 +159,14 @@ class Operator:
             raise errors[0]
         if errors:
             raise ExceptionGroup("controllers failed", errors)
+
+    def _join(self, threads: ThreadGroup) -> list[str]:
+        deadline = system_clock.monotonic() + self._stop_timeout
+        while True:
+            left = deadline - system_clock.monotonic()
+            running = threads.join(max(0.0, min(_SLICE, left)))
+            if not running or left <= _SLICE:
+                return running
 
 
 def _check_controller(controller: object) -> None:
