@@ -332,7 +332,7 @@ class Delivery:
         if item is None:
             return False
         with self._worker_context():
-            self._turn(item.key)
+            self._turn(item.key, item.ticket)
         return True
 
     def wait_idle(self, timeout: float | None = None) -> bool:
@@ -371,17 +371,19 @@ class Delivery:
         with self._worker_context():
             while (item := self._queue.get()) is not None:
                 try:
-                    self._turn(item.key)
+                    self._turn(item.key, item.ticket)
                 except BaseException:
                     # Such as SystemExit: it must not silently leave us without workers.
                     _log.exception("%s: handling %s raised to the top", self._name, item.key)
 
-    def _turn(self, key: DeliveryKey) -> None:
+    def _turn(self, key: DeliveryKey, ticket: int) -> None:
         if not key.name:
             self._resync(key)
             return
         with self._lock:
-            event = self._pending.take(key)
+            # An event has its own place in line, also where its key came up earlier because a
+            # time had come.
+            event = self._pending.take(key, ticket)
             if self._blocked:
                 self._condition.notify_all()
         delay: float | None = None
@@ -393,9 +395,9 @@ class Delivery:
             if event is not None and event.is_initial:
                 self._initial_handled(key.source)
             with self._lock:
-                ticket = self._pending.next_ticket(key)
-            if ticket is not None:
-                self._queue.add(key, ticket=ticket)
+                following = self._pending.next_ticket(key)
+            if following is not None:
+                self._queue.add(key, ticket=following)
             elif delay is not None:
                 self._queue.add(key, after=delay)
             self._queue.done(key)

@@ -72,10 +72,10 @@ class PendingEvents(Generic[K]):
         self.count += 1
         return False
 
-    def take(self, key: K) -> Event | None:
-        """The oldest event of ``key``, None when nothing is pending."""
+    def take(self, key: K, up_to: int) -> Event | None:
+        """The oldest event of ``key`` if its ticket is at most ``up_to``, else None."""
         waiting = self._by_key.get(key)
-        if waiting is None:
+        if waiting is None or waiting[0][0] > up_to:
             return None
         _, event = waiting.pop(0)
         self.count -= 1

@@ -36,6 +36,8 @@ class QueueItem(NamedTuple, Generic[K]):
     """Why it was queued, oldest first: what was given to ``add``, at most the queue's limit."""
     waited: float
     """Seconds from becoming ready to being handed out."""
+    ticket: int = 0
+    """Its position in line."""
 
 
 class _Entry(Generic[K]):
@@ -134,7 +136,7 @@ class QueueState(Generic[K]):
             self._count(entry.priority, -1)
             self.locked[entry.key] = now
             reasons = tuple(entry.reasons) if entry.reasons else ()
-            return QueueItem(entry.key, entry.priority, reasons, now - entry.since)
+            return QueueItem(entry.key, entry.priority, reasons, now - entry.since, entry.ticket)
         return None
 
     def done(self, key: K) -> float | None:

@@ -50,7 +50,7 @@ class Pending:
 
     def take_all(self, key=ONE.key):
         found = []
-        while (item := self.events.take(key)) is not None:
+        while (item := self.events.take(key, 10**9)) is not None:
             found.append(told(item))
         return found
 
@@ -127,7 +127,7 @@ def test_what_is_seen_through_merging_is_legal_and_ends_in_the_same_state(steps,
 
     def take(key):
         nonlocal initial
-        item = pending.take(key)
+        item = pending.take(key, 10**9)
         if item is not None:
             initial -= item.is_initial
             seen.append(item)

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Event, ResourceAction
@@ -214,6 +214,19 @@ def test_the_deletion_of_an_earlier_object_of_the_same_name_is_retried_to_the_en
 
 
 @many
+@example(
+    history=[
+        Step("spec", "b"),
+        Step("spec", "a"),
+        Step("poll", "", Fault.NONE),
+        Step("handle", "", 1),
+        Step("spec", "a"),
+        Step("advance", "", 5.0),
+        Step("handle", "", 1),
+        Step("spec", "b"),
+    ],
+    failures=[True],
+)
 @given(history=histories, failures=st.lists(st.booleans(), max_size=40))
 def test_with_one_worker_events_of_all_objects_come_in_the_order_of_their_arrival(
     history: list[Step], failures: list[bool]
