@@ -86,7 +86,6 @@ from appsdk_operator.client._patches import MergePatch as MergePatch
 from appsdk_operator.client._patches import Patch as Patch
 from appsdk_operator.client._patches import StrategicMergePatch as StrategicMergePatch
 from appsdk_operator.client._protocols import ClientLike as ClientLike
-from appsdk_operator.client._protocols import ListWatcher as ListWatcher
 from appsdk_operator.client._protocols import Reader as Reader
 from appsdk_operator.client._protocols import SubresourceLike as SubresourceLike
 from appsdk_operator.client._protocols import Writer as Writer
@@ -136,7 +135,6 @@ __all__ = [
     "InternalError",
     "Invalid",
     "JsonPatch",
-    "ListWatcher",
     "MergePatch",
     "MethodNotAllowed",
     "NamespacedClient",

@@ -178,8 +178,10 @@ class ClientConfig:
     """Seconds before the first retry; doubles with each, up to twice that at random; default
     0.25."""
     retry_max_wait: float = attrs.field(default=30.0, converter=float, validator=_positive)
-    """The longest wait before a retry in seconds; default 30. A server that asks for a longer one
-    (``Retry-After``) is not asked again: the error carries the time it named."""
+    """The longest wait before a retry in seconds; default 30. Waits that would be longer are spread
+    at random over its upper half, so that replicas do not retry together. A server that asks for a
+    longer one (``Retry-After``) is not asked again: the error carries the time it named; to a
+    shorter or equal one up to a second is added at random."""
 
     max_response_bytes: int = attrs.field(default=1 << 30, validator=_positive)
     """The largest answer taken; default 1 GiB, for an unpaged list of a very large cluster."""

@@ -46,7 +46,10 @@ class Connection:
     def __init__(self, sock: socket.socket, generation: int) -> None:
         self._socket = sock
         self._stream: ByteStream = sock
-        self._lock = threading.Lock()
+        # Re-entrant, because a signal handler may cut or close the connection in the very thread
+        # that is doing it. Whoever comes second finds the socket shut down, closed, or marked as
+        # closed; none of these does harm.
+        self._lock = threading.RLock()
         self._closed = False
         self.aborted = False
         """Whether somebody cut the connection."""
@@ -125,7 +128,8 @@ class Connection:
             return True
 
     def abort(self) -> None:
-        """Cut the connection, so that a thread that waits on it wakes. From any thread."""
+        """Cut the connection, so that a thread that waits on it wakes. From any thread, and from a
+        signal handler."""
         self.aborted = True
         with self._lock:
             if not self._closed:

@@ -17,13 +17,15 @@ from appsdk_operator.runtime import Clock, system_clock
 __all__ = ["ExecCredentials"]
 
 _EARLY = 60.0  # seconds before the end of its life that a credential is replaced
+_KEEP_FAILURE = 1.0  # seconds; a burst is over by then, and who logs in again hardly notices
 
 
 class ExecCredentials(Credentials):
     """What a plugin prints: a token, or a client certificate, and how long it lives.
 
     The plugin is run by the ``kubernetes`` package: at the first request, a minute before what it
-    gave expires (a tenth of its life, if that is shorter), and after a 401.
+    gave expires (a tenth of its life, if that is shorter), and after a 401. When it fails, it is
+    left alone for a second: requests in that time get the same error, and do not each run it.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class ExecCredentials(Credentials):
         self._lock = threading.Lock()
         self._status: Mapping[str, Any] | None = None
         self._renew_at = float("inf")
+        self._failure = ""
+        self._failed_until = float("-inf")
 
     def authorization(self) -> str | None:
         """The plugin's token; None where it gives a certificate.
@@ -70,7 +74,7 @@ class ExecCredentials(Credentials):
         return str(certificate).encode(), str(key).encode()
 
     def reload(self) -> None:
-        """Run the plugin for the next request."""
+        """Run the plugin for the next request; but not where it has failed just now."""
         with self._lock:
             self._renew_at = float("-inf")
 
@@ -81,9 +85,22 @@ class ExecCredentials(Credentials):
     def _current(self) -> Mapping[str, Any]:
         with self._lock:
             if self._status is None or self._clock.monotonic() >= self._renew_at:
-                self._status = self._run()
-                self._renew_at = self._clock.monotonic() + self._life(self._status)
+                self._status = self._renew()
             return self._status
+
+    def _renew(self) -> Mapping[str, Any]:
+        if self._clock.monotonic() < self._failed_until:
+            # Its text and not the error itself, which would grow with each time it is raised.
+            raise ConfigError(self._failure)
+        try:
+            status = self._run()
+            life = self._life(status)
+        except ConfigError as error:
+            self._failure = str(error)
+            self._failed_until = self._clock.monotonic() + _KEEP_FAILURE
+            raise
+        self._renew_at = self._clock.monotonic() + life
+        return status
 
     def _life(self, status: Mapping[str, Any]) -> float:
         stamp = status.get("expirationTimestamp")

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from appsdk_operator.client._config import ClientConfig, Impersonation
-from appsdk_operator.client._credentials import Credentials, TokenFile
+from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._package import package
 from appsdk_operator.client._transport_errors import ConfigError
 
@@ -172,24 +172,27 @@ class _Kubeconfig:
             unsafe_skip_tls_verify=bool(self.cluster.get("insecure-skip-tls-verify")),
             tls_server_name=self.cluster.get("tls-server-name") or None,
             impersonate=_impersonation(self.user),
-            credentials=self.credentials(),
+            **self.authentication(),
             **options,
         )
 
-    def credentials(self) -> Credentials | None:
-        """Who the user is; None when certificates say it, or nothing does."""
+    def authentication(self) -> dict[str, Any]:
+        """The option that says who the user is; none when certificates say it, or nothing does."""
         user = self.user
         if user.get("tokenFile") and not user.get("token") and "auth-provider" not in user:
-            return TokenFile(str(self.user_folder / str(user["tokenFile"])))
+            return {"token_file": self.user_folder / str(user["tokenFile"])}
         if "exec" in user and not user.get("token") and "auth-provider" not in user:
             from appsdk_operator.client._exec import ExecCredentials
 
-            return ExecCredentials(
+            # On the machine's clock: clients of one configuration share the plugin, and the clock
+            # of none of them is known yet.
+            plugin = ExecCredentials(
                 _dict(user["exec"]), folder=str(self.user_folder), cluster=self.cluster
             )
+            return {"credentials": plugin}
         if any(user.get(key) for key in ("token", "auth-provider", "username")):
-            return _PackageCredentials(self)
-        return None
+            return {"credentials": _PackageCredentials(self)}
+        return {}
 
 
 class _PackageCredentials(Credentials):

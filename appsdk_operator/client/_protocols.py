@@ -11,7 +11,7 @@ from appsdk_operator.client._watch import WatchStream
 from appsdk_operator.resource import Kind, ListPage, MutableObject, Object
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["ClientLike", "ListWatcher", "Reader", "SubresourceLike", "Writer"]
+__all__ = ["ClientLike", "Reader", "SubresourceLike", "Writer"]
 
 
 @runtime_checkable
@@ -117,45 +117,6 @@ class Writer(Protocol):
         ...
 
 
-@runtime_checkable
-class ListWatcher(Protocol):
-    """Lists page by page and watches: what an informer needs. Semantics as :class:`Client`."""
-
-    def list_page(
-        self,
-        kind: Kind,
-        *,
-        namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
-        limit: int = 500,
-        continue_token: str = "",
-        resource_version: str | None = None,
-        resource_version_match: str | None = None,
-        retry: bool = True,
-        stop: StopSignal | None = None,
-    ) -> ListPage:
-        """One page of a list."""
-        ...
-
-    def watch(
-        self,
-        kind: Kind,
-        *,
-        namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
-        resource_version: str | None = None,
-        timeout: float | None = None,
-        bookmarks: bool = True,
-        send_initial_events: bool = False,
-        silence_limit: float | None = None,
-        stop: StopSignal | None = None,
-    ) -> WatchStream:
-        """Open a watch."""
-        ...
-
-
 class SubresourceLike(Protocol):
     """The verbs on one subresource. Semantics as :class:`SubresourceClient`."""
 
@@ -222,8 +183,42 @@ class SubresourceLike(Protocol):
         ...
 
 
-class ClientLike(Reader, Writer, ListWatcher, Protocol):
+class ClientLike(Reader, Writer, Protocol):
     """Everything a controller does with a client: :class:`Client`, its wrappers, and your fakes."""
+
+    def list_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        retry: bool = True,
+        stop: StopSignal | None = None,
+    ) -> ListPage:
+        """One page of a list."""
+        ...
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: Selector = None,
+        field_selector: Selector = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        silence_limit: float | None = None,
+        stop: StopSignal | None = None,
+    ) -> WatchStream:
+        """Open a watch."""
+        ...
 
     @property
     def status(self) -> SubresourceLike:

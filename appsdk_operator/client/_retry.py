@@ -30,11 +30,24 @@ class RetryRules:
     * 500, 502, 504: reads only, and 500 only with ``Retry-After``.
     * no connection: always, nothing was sent; but not for an untrusted certificate.
     * connection lost or no answer: only what does no harm when it is done twice.
+
+    The waits double, and each is up to twice as long at random. The longest ones are spread as
+    well, over the upper half of ``max_wait``: replicas that lost the same server must not all
+    come back at the same moment.
+
+    >>> rules = RetryRules(max_retries=9, backoff=1.0, max_wait=30.0)
+    >>> seconds = rules.wait_after(Request(method="GET", path="/"), ConnectFailed("refused"), 8)
+    >>> 15.0 <= seconds < 30.0
+    True
     """
 
     max_retries: int
+    """How often a request is sent again."""
     backoff: float
+    """The seconds before the first retry, at least."""
     max_wait: float
+    """The seconds that no wait exceeds, but for up to a second at random that is added to a time
+    which the server itself named."""
     rng: random.Random = attrs.field(factory=random.Random, repr=False)
 
     @classmethod
@@ -56,8 +69,9 @@ class RetryRules:
         """
         if attempt >= self.max_retries or not request.retry or not _passes(request, error):
             return None
-        delay = min(self.max_wait, self.backoff * 2.0 ** min(attempt, 100))
-        delay = min(self.max_wait, delay * (1.0 + self.rng.random()))
+        # Half the longest, so that there is room for all of the jitter below it.
+        delay = min(self.max_wait / 2.0, self.backoff * 2.0 ** min(attempt, 100))
+        delay *= 1.0 + self.rng.random()
         if isinstance(error, ApiError) and error.retry_after is not None:
             if error.retry_after > self.max_wait:
                 return None

@@ -57,23 +57,35 @@ class Opened(NamedTuple):
 
 
 class _Guard:
-    """Cuts whatever connection a request uses at the moment."""
+    """Cuts whatever connection a request uses at the moment, and none that it used before."""
 
     def __init__(self) -> None:
         self.lost = False
         """Whether a try went without an answer, and may have been carried out."""
+        # Re-entrant, because a signal handler may set the stop signal in the very thread that is
+        # inside any of these methods.
+        self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._aborted = False
 
     def hold(self, connection: Connection) -> None:
-        self._connection = connection
-        if self._aborted:
-            connection.abort()
+        """The request uses this connection from now on."""
+        with self._lock:
+            self._connection = connection
+            if self._aborted:
+                connection.abort()
+
+    def release(self) -> None:
+        """The request is done with its connection; call it before anybody else can have it."""
+        with self._lock:
+            self._connection = None
 
     def abort(self) -> None:
-        self._aborted = True
-        if self._connection is not None:
-            self._connection.abort()
+        """Cut what is held, and whatever will be."""
+        with self._lock:
+            self._aborted = True
+            if self._connection is not None:
+                self._connection.abort()
 
 
 class Transport:
@@ -132,7 +144,7 @@ class Transport:
         self,
         request: Request,
         stop: StopSignal | None,
-        use: Callable[[Request, Opened], _T],
+        use: Callable[[Request, Opened, _Guard], _T],
     ) -> _T:
         guard = _Guard()
         with self._stopped_by(request, stop) as signal:
@@ -147,7 +159,7 @@ class Transport:
         request: Request,
         signal: StopSignal,
         guard: _Guard,
-        use: Callable[[Request, Opened], _T],
+        use: Callable[[Request, Opened, _Guard], _T],
     ) -> _T:
         attempt = 0
         reloaded = False
@@ -186,11 +198,13 @@ class Transport:
                     f"{request}: stopped while waiting to try again", sent=guard.lost
                 ) from failure
 
-    def _once(self, request: Request, guard: _Guard, use: Callable[[Request, Opened], _T]) -> _T:
+    def _once(
+        self, request: Request, guard: _Guard, use: Callable[[Request, Opened, _Guard], _T]
+    ) -> _T:
         with self._metrics.timed(request, self._clock) as observation:
             opened = self._exchange(request, guard)
             observation.code = str(opened.response.status)
-            return use(request, opened)
+            return use(request, opened, guard)
 
     def _exchange(self, request: Request, guard: _Guard) -> Opened:
         head = self._head(request)
@@ -237,25 +251,27 @@ class Transport:
             headers.append(("Content-Length", "0"))
         return self._endpoint.head(request.method, request.target, headers)
 
-    def _finish(self, request: Request, opened: Opened) -> Answer:
+    def _finish(self, request: Request, opened: Opened, guard: _Guard) -> Answer:
         response = opened.response
-        body = self._read(request, opened, self._config.max_response_bytes)
+        body = self._read(request, opened, guard)
         self._metrics.received(request, len(body))
         if not 200 <= response.status < 300:
             raise error_from_response(request, response.status, response.headers, body)
         self._log_warnings(response.headers.get_all("Warning") or ())
         return Answer(response.status, response.headers, body)
 
-    def _hand_over(self, request: Request, opened: Opened) -> Opened:
+    def _hand_over(self, request: Request, opened: Opened, guard: _Guard) -> Opened:
         response = opened.response
         if response.status != 200:
-            body = self._read(request, opened, self._config.max_response_bytes)
+            body = self._read(request, opened, guard)
             raise error_from_response(request, response.status, response.headers, body)
         self._log_warnings(response.headers.get_all("Warning") or ())
+        guard.release()
         return opened
 
-    def _read(self, request: Request, opened: Opened, limit: int) -> bytes:
+    def _read(self, request: Request, opened: Opened, guard: _Guard) -> bytes:
         connection, response = opened
+        limit = self._config.max_response_bytes
         if response.status >= 300:
             limit = min(limit, _MAX_ERROR_BODY)
         try:
@@ -267,6 +283,8 @@ class Transport:
                 raise self._explained(request, error) from error.__cause__
             raise
         response.close()
+        # Once it is in the pool it may be in use for another request, which our stop must not cut.
+        guard.release()
         if response.will_close:
             connection.close()
         else:

@@ -69,7 +69,8 @@ class WatchStream:
         self._connection, self._response = opened
         self._connection.set_timeout(silence_limit)
         self._on_release: list[Callable[[], None]] = []
-        self._closing = threading.Event()
+        # Not an Event, whose lock a signal handler could find held by the thread it interrupted.
+        self._closing = False
         self._done = False
         # Held while reading. Whoever gets it last closes the socket, so that its number is never
         # given to another socket while somebody still reads from it.
@@ -85,14 +86,14 @@ class WatchStream:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called, or the iteration has ended."""
-        return self._closing.is_set()
+        return self._closing
 
     def close(self) -> None:
         """End the watch; a thread that waits in the iteration wakes, and its iteration ends.
 
         Harmless when done twice; may be called from any thread, and from a signal handler.
         """
-        self._closing.set()
+        self._closing = True
         self._connection.abort()
         self._release()
 
@@ -121,11 +122,11 @@ class WatchStream:
             with self._using:
                 lines = self._lines()
         except BaseException:
-            self._closing.set()
+            self._closing = True
             self._release()
             raise
-        if not lines or self._closing.is_set():
-            self._closing.set()
+        if not lines or self._closing:
+            self._closing = True
             self._release()
             if not lines:
                 raise StopIteration
@@ -150,14 +151,15 @@ class WatchStream:
     def _lines(self) -> list[bytes]:
         """The next lines, an empty list at the end."""
         decoder = self._decoder
-        while not (decoder.ended or self._closing.is_set()):
+        while not (decoder.ended or self._closing):
             try:
                 data = self._read1(_READ)
                 lines = decoder.feed(data)
             except (OSError, ValueError) as error:
                 # ValueError: the reader was closed under us, or the stream's form is wrong.
                 self.truncated = decoder.pending
-                if self._closing.is_set():
+                # By the property: the type checker takes the attribute for what it was above.
+                if self.closed:
                     return []
                 raise self._failure(error) from error
             if lines:
@@ -170,7 +172,7 @@ class WatchStream:
 
     def _check_end(self) -> None:
         """The connection has ended: that is right only where nothing else marks the end."""
-        if self._closing.is_set() or not (self._response.chunked or self._response.length):
+        if self._closing or not (self._response.chunked or self._response.length):
             return
         self.truncated = self._decoder.pending
         raise ConnectionLost(

@@ -12,6 +12,7 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, ConfigError, _kubeconfig
+from appsdk_operator.client._credentials import credentials_of
 from appsdk_operator.client._exec import ExecCredentials
 from appsdk_operator.resource import dump_yaml
 from appsdk_operator.runtime import ManualClock
@@ -76,8 +77,6 @@ def pod(monkeypatch, tmp_path):
 
 
 def authorization(config: ClientConfig) -> str | None:
-    from appsdk_operator.client._credentials import credentials_of
-
     return credentials_of(config, ManualClock()).authorization()
 
 
@@ -171,11 +170,14 @@ def test_a_password_is_sent_as_basic_authentication(tmp_path):
 def test_a_token_file_is_followed_as_it_rotates(tmp_path):
     (tmp_path / "tok").write_text("one")
     config = ClientConfig.from_kubeconfig(write(tmp_path, user={"tokenFile": "tok"}))
-    assert authorization(config) == "Bearer one"
+    clock = ManualClock()
+    credentials = credentials_of(config, clock)
+    assert credentials.authorization() == "Bearer one"
     (tmp_path / "tok").write_text("second")
-    assert config.credentials is not None
-    config.credentials.reload()
-    assert authorization(config) == "Bearer second"
+    clock.advance(59.0)
+    assert credentials.authorization() == "Bearer one"
+    clock.advance(1.0)
+    assert credentials.authorization() == "Bearer second"
 
 
 def test_a_user_without_anything_is_anonymous(tmp_path):
@@ -421,6 +423,49 @@ def test_a_plugin_that_fails_is_named_with_its_complaint(tmp_path, status, code,
     with pytest.raises(ConfigError, match=text) as caught:
         ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
     assert "the exec plugin" in str(caught.value) or "what the exec plugin" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [({}, 3), ({}, 0), ({"token": "t", "expirationTimestamp": "soon"}, 0)],
+)
+def test_a_plugin_that_failed_is_left_alone_for_a_second(tmp_path, status, code):
+    clock = ManualClock()
+    credentials = ExecCredentials(
+        plugin(tmp_path, status, code=code), folder=str(tmp_path), cluster={}, clock=clock
+    )
+
+    def texts(count):
+        found = set()
+        for _ in range(count):
+            with pytest.raises(ConfigError) as caught:
+                credentials.authorization()
+            with pytest.raises(ConfigError):
+                credentials.client_certificate()
+            found.add(str(caught.value))
+        return found
+
+    assert len(texts(50)) == 1
+    clock.advance(0.9)
+    credentials.reload()
+    texts(1)
+    assert (tmp_path / "runs").read_text() == "x"
+    clock.advance(0.1)
+    texts(2)
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+def test_a_plugin_that_works_again_is_used_after_that_second(tmp_path):
+    clock = ManualClock()
+    section = plugin(tmp_path, {}, code=3)
+    credentials = ExecCredentials(section, folder=str(tmp_path), cluster={}, clock=clock)
+    with pytest.raises(ConfigError):
+        credentials.authorization()
+    plugin(tmp_path, {"token": "tRUN"})
+    with pytest.raises(ConfigError):
+        credentials.authorization()
+    clock.advance(1.0)
+    assert credentials.authorization() == "Bearer t2"
 
 
 def test_a_plugin_without_the_key_of_its_certificate_is_an_error(tmp_path):

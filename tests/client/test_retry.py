@@ -80,9 +80,18 @@ def test_a_server_that_wants_to_be_left_alone_for_long_is():
     assert wait(GET, status(429, 31.0)) is None
 
 
-def test_no_wait_is_longer_than_the_longest():
-    rules = RetryRules(max_retries=5000, backoff=1.0, max_wait=3.0)
-    assert rules.wait_after(GET, status(503), 4000) == 3.0
+@pytest.mark.parametrize("attempt", [1, 2, 4000])
+def test_the_longest_waits_differ_and_none_is_longer_than_allowed(attempt):
+    rules = RetryRules(max_retries=5000, backoff=1.0, max_wait=3.0, rng=random.Random(1))
+    delays = [rules.wait_after(GET, status(503), attempt) for _ in range(50)]
+    assert len(set(delays)) == 50
+    assert all(delay is not None and 1.5 <= delay < 3.0 for delay in delays)
+
+
+def test_a_server_that_names_the_longest_wait_is_not_asked_by_all_at_once():
+    delays = [wait(GET, status(429, 30.0)) for _ in range(50)]
+    assert len(set(delays)) == 50
+    assert all(delay is not None and 30.0 <= delay < 31.0 for delay in delays)
 
 
 def test_callers_with_a_backoff_of_their_own_are_not_kept_waiting():

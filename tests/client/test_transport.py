@@ -9,6 +9,9 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, Impersonation
+from appsdk_operator.client._connection import Connection
+from appsdk_operator.client._request import Request
+from appsdk_operator.client._transport import _Guard
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, failure, page, widget
@@ -483,6 +486,92 @@ def test_a_set_stop_signal_sends_nothing(serve, connect):
         connect(server).list_page(WIDGET, stop=stop)
     assert not caught.value.sent
     assert not server.requests
+
+
+def test_a_stop_does_not_cut_the_next_request_on_the_same_connection(serve, connect, monkeypatch):
+    answered = threading.Event()
+
+    def slowly(sock, request):
+        assert answered.wait(10)
+        sock.sendall(answer(b"made"))
+
+    server = serve(page("a"), slowly)
+    client, stop = connect(server), StopSignal()
+    pool = client._transport._pool
+    put, results = pool.put, []
+
+    def post():
+        try:
+            results.append(client.request("POST", "/x"))
+        except c.ClientError as error:
+            results.append(error)
+
+    thread = threading.Thread(target=post)
+
+    def put_and_lose_the_race(connection):
+        monkeypatch.setattr(pool, "put", put)
+        put(connection)
+        thread.start()
+        server.wait_for_requests(2)
+        stop.set()
+
+    monkeypatch.setattr(pool, "put", put_and_lose_the_race)
+    assert [item.name for item in client.list_page(WIDGET, stop=stop).items] == ["a"]
+    answered.set()
+    thread.join(10)
+    assert results == [b"made"]
+    assert server.connections == 1
+
+
+def test_a_stop_after_an_answer_was_read_leaves_no_cut_connection_behind(
+    serve, connect, monkeypatch
+):
+    server = serve(page("a"))
+    client, stop = connect(server), StopSignal()
+    pool = client._transport._pool
+    put, kept = pool.put, []
+
+    def put_after_the_stop(connection):
+        stop.set()
+        put(connection)
+        kept.append((connection.aborted, len(pool._idle)))
+
+    monkeypatch.setattr(pool, "put", put_after_the_stop)
+    client.list_page(WIDGET, stop=stop)
+    client.list_page(WIDGET)
+    assert kept == [(False, 1), (False, 1)]
+    assert server.connections == 1
+
+
+def test_a_request_cuts_only_the_connection_that_it_holds():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        first, second = Connection(ours, 0), Connection(theirs, 0)
+        guard = _Guard()
+        guard.hold(first)
+        guard.release()
+        guard.abort()
+        assert not first.aborted
+        guard.hold(second)
+        assert second.aborted
+
+
+def test_a_stream_that_was_handed_over_is_cut_by_its_own_close_alone(serve, connect, monkeypatch):
+    server = serve(CHUNKED + chunk(b"x"))
+    transport = connect(server)._transport
+    release, stops = _Guard.release, []
+
+    def release_and_stop(guard):
+        release(guard)
+        guard.abort()
+        stops.append(guard)
+
+    monkeypatch.setattr(_Guard, "release", release_and_stop)
+    opened = transport.open(Request(method="GET", path="/"))
+    assert len(stops) == 1
+    assert not opened.connection.aborted
+    opened.response.close()
+    opened.connection.close()
 
 
 def test_a_closed_client_says_so(serve, connect):

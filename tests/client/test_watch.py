@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 
 import pytest
@@ -302,3 +303,42 @@ def test_closing_in_the_middle_of_the_iteration_ends_it(serve, connect):
     stream = connect(server).watch(WIDGET)
     for _ in stream:
         stream.close()
+
+
+def test_a_signal_handler_may_close_a_stream_at_any_step_of_its_own_close(serve, connect):
+    server = serve(answer(b""))
+    server.replies = [streaming(server, CHUNKED, chunk(event()))]
+    client = connect(server)
+
+    def close_interrupted(stream, line):
+        """Close it, and close it again in the same thread before the given line runs."""
+        lines = 0
+
+        def trace(frame, kind, _):
+            nonlocal lines
+            if kind == "line":
+                lines += 1
+                if lines == line:
+                    stream.close()
+            return trace
+
+        sys.settrace(trace)
+        try:
+            stream.close()
+        finally:
+            sys.settrace(None)
+        ran.append(lines)
+
+    line = 0
+    while True:
+        line += 1
+        stream, ran = client.watch(WIDGET), []
+        thread = threading.Thread(target=close_interrupted, args=(stream, line), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), f"a close in line {line} of a close hangs"
+        assert stream.closed
+        assert list(stream) == []
+        if ran[0] < line:
+            break
+    assert line > 10

@@ -12,7 +12,6 @@ from appsdk_operator.client import (
     FieldOwnerClient,
     Hooks,
     InterceptedClient,
-    ListWatcher,
     MergePatch,
     NamespacedClient,
     Reader,
@@ -232,4 +231,3 @@ def test_clients_and_wrappers_fit_the_protocols(connect):
     for each in (client, DryRunClient(client), NamespacedClient(client, "x")):
         assert isinstance(each, Reader)
         assert isinstance(each, Writer)
-        assert isinstance(each, ListWatcher)
