@@ -48,8 +48,10 @@ class Dispatcher:
         error_handler: ErrorHandler,
         metrics: ControllerMetrics,
         clock: Clock,
+        give_up_level: int = logging.WARNING,
     ) -> None:
         self._name = name
+        self._give_up_level = give_up_level
         self._retry_policy = retry_policy
         self._dequeue_policy = dequeue_policy
         self._error_handler = error_handler
@@ -387,12 +389,10 @@ class Dispatcher:
         what = (self._name, action.value, key)
         if delay is not None:
             _log.info("controller %s: %s of %s: retry in %g s", *what, delay, extra=fields)
-        elif action is _DELETE:
-            _log.warning("controller %s: %s of %s: given up", *what, extra=fields)
         else:
-            _log.warning(
-                "controller %s: %s of %s: given up until the next resync", *what, extra=fields
-            )
+            until = "" if action is _DELETE else " until the next resync"
+            level = self._give_up_level
+            _log.log(level, "controller %s: %s of %s: given up%s", *what, until, extra=fields)
 
     # What is owed. The lock is held by the callers of the first two.
 

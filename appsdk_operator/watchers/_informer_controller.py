@@ -144,6 +144,8 @@ class InformerController:
             error_handler=error_handler or self._log_error,
             metrics=self._metrics,
             clock=clock,
+            # Who handles errors decides what is shown of them.
+            give_up_level=logging.WARNING if error_handler is None else logging.INFO,
         )
         self._delivery = Delivery(
             name,
@@ -401,23 +403,21 @@ class InformerController:
         self._threads.start(f"informer/{informed.kind}", run)
 
     def _warn_of_loose_ends(self, informed: Sequence[_Informed]) -> None:
-        """A kind is any string, so that a misspelt one is no error."""
+        """A kind is any string, so that a misspelt one is no error.
+
+        Either side alone may still get its counterpart; where both are loose they were probably
+        meant for each other.
+        """
         watched = set(self._dispatcher.kinds())
         known = {one.kind for one in informed}
-        for kind in sorted(watched - known):
+        if watched - known and known - watched:
             _log.warning(
-                "controller %s: there are watchers of %r, but no informer; informers are of: %s",
+                "controller %s: there are watchers of %s, but no informer, and informers of %s, "
+                "but no watcher: are they the same kind?",
                 self.name,
-                kind,
-                ", ".join(sorted(known)) or "nothing",
-                extra={"controller": self.name, "kind": kind},
-            )
-        for kind in sorted(known - watched):
-            _log.warning(
-                "controller %s: there is an informer of %r, but no watcher yet",
-                self.name,
-                kind,
-                extra={"controller": self.name, "kind": kind},
+                ", ".join(sorted(watched - known)),
+                ", ".join(sorted(known - watched)),
+                extra={"controller": self.name},
             )
 
     def _log_error(self, error: Exception, call: WatcherCall) -> None:
