@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from appsdk_operator._version import __version__
@@ -32,6 +33,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         print(__version__)
         return 0
-    from appsdk_operator.testing._server._command import main as serve
-
+    try:
+        from appsdk_operator.testing._server._command import main as serve
+    except ModuleNotFoundError as error:
+        print(
+            f"the API server needs {error.name}: install the extra 'testing', for example with "
+            "pip install 'appsdk-operator[testing]', or '.[testing]' in a checkout",
+            file=sys.stderr,
+        )
+        return 1
     return serve(rest)

@@ -252,7 +252,7 @@ class InformerController:
 
     @property
     def has_synced(self) -> bool:
-        """Whether every object that was there at the start was handled by every watcher."""
+        """Whether every watcher was told of every object that was there, also where it failed."""
         with self._lock:
             return all(informed.source.has_synced for informed in self._informed)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from appsdk_operator import __version__, cli
@@ -34,3 +36,12 @@ def test_the_api_server_command_explains_its_own_options(
         cli.main(["apiserver", "--help"])
     assert exit_.value.code == 0
     assert "--kubeconfig" in capsys.readouterr().out
+
+
+def test_without_its_extra_the_api_server_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "appsdk_operator.testing._server._command", raising=False)
+    monkeypatch.setitem(sys.modules, "appsdk_operator.testing._server._api_server", None)
+    assert cli.main(["apiserver"]) == 1
+    assert "install the extra 'testing'" in capsys.readouterr().err
