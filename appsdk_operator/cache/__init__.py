@@ -32,13 +32,13 @@ from appsdk_operator.cache._events import ResourceAction as ResourceAction
 from appsdk_operator.cache._foreign import ForeignStream as ForeignStream
 from appsdk_operator.cache._informer import Health as Health
 from appsdk_operator.cache._informer import Informer as Informer
-from appsdk_operator.cache._informer import Transform as Transform
 from appsdk_operator.cache._reflector import EventStream as EventStream
 from appsdk_operator.cache._reflector import ListWatchClient as ListWatchClient
 from appsdk_operator.cache._registration import Registration as Registration
 from appsdk_operator.cache._store import IndexFunction as IndexFunction
 from appsdk_operator.cache._store import Lister as Lister
 from appsdk_operator.cache._store import Store as Store
+from appsdk_operator.cache._transforms import Transform as Transform
 from appsdk_operator.cache._transforms import drop_managed_fields as drop_managed_fields
 
 __all__ = [

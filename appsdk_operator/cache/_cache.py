@@ -12,9 +12,10 @@ import attrs
 from appsdk_operator.cache._cache_registration import CacheRegistration
 from appsdk_operator.cache._delivery import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
-from appsdk_operator.cache._informer import Health, Informer, Transform
+from appsdk_operator.cache._informer import Health, Informer
 from appsdk_operator.cache._reflector import ListWatchClient
 from appsdk_operator.cache._store import IndexFunction
+from appsdk_operator.cache._transforms import Transform
 from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
 from appsdk_operator.runtime import (
     Clock,
@@ -249,6 +250,7 @@ class Cache:
             kept.registrations.append(registration)
             if self._stop is not None:
                 registration.start()
+        registration.report_failures()
         return registration
 
     def _remove_handler(self, registration: CacheRegistration) -> None:

@@ -74,12 +74,17 @@ class CacheRegistration:
         if self._delivery is not None:
             sink = self._delivery.source(str(self.kind))
         try:
-            place = informer.add_event_handler(sink, resync=self._resync)
+            place = informer.attach(sink, resync=self._resync)
         except BaseException:
             if self._delivery is not None and isinstance(sink, EventSource):
                 self._delivery.remove(sink)
             raise
         self._places = {**self._places, informer: place}
+
+    def report_failures(self) -> None:
+        """Report what the handler raised when it was handed what was there; with no lock held."""
+        for informer in self._places:
+            informer.report_failures()
 
     def leave(self, informer: Informer) -> None:
         """Hand over no more events of ``informer``, also not those that wait."""

@@ -76,7 +76,10 @@ class EventHandler(Protocol):
 class BatchHandler(Protocol):
     """For handlers that queue: gets all events of one read at once, in the informer's own thread.
 
-    It must not block and must not run user code.
+    It is called with the informer's lock held, so that a handler which is added meanwhile misses
+    nothing and gets nothing twice. Therefore it must only queue: what waits, takes a lock that
+    others hold while they use the informer, or runs user code here, can stop the informer for ever.
+    What it raises is reported once the lock was released.
     """
 
     def on_events(self, events: Sequence[Event]) -> None:

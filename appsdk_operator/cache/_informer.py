@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -21,6 +20,7 @@ from appsdk_operator.cache._registration import (
     report_failure,
 )
 from appsdk_operator.cache._store import IndexFunction, Store
+from appsdk_operator.cache._transforms import Transform, transformed
 from appsdk_operator.cache._watch_state import (
     Begin,
     Changes,
@@ -37,17 +37,12 @@ from appsdk_operator.resource import (
     Kind,
     LabelSelector,
     Object,
-    WatchEvent,
 )
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
-__all__ = ["Health", "Informer", "Transform"]
+__all__ = ["Health", "Informer"]
 
 _log = logging.getLogger("appsdk_operator.cache")
-
-Transform: TypeAlias = Callable[[Object], Object]
-"""Makes of each object what is to be kept, before it reaches the store; must be idempotent, and
-keep what identifies the object: namespace, name, uid and resourceVersion."""
 
 _GRACE = 10.0
 
@@ -147,7 +142,6 @@ class Informer:
             if isinstance(field_selector, str)
             else field_selector
         )
-        self._store = Store(kind, indexes=indexes)
         self._transform = transform
         self._on_error = on_error
         self._clock = clock
@@ -161,8 +155,11 @@ class Informer:
         # Held while news is applied and handed over, so that a handler that is added meanwhile
         # gets each object exactly once. Readers of the store do not need it.
         self._lock = threading.RLock()
+        self._store = Store(kind, indexes=indexes, write_lock=self._lock)
         self._condition = threading.Condition(self._lock)
         self._registrations: list[Registration] = []
+        # What handlers raised, to be reported once the lock is released.
+        self._failures: list[Exception] = []
         self._has_synced = False
         self._has_run = False
         self._has_stopped = False
@@ -266,6 +263,24 @@ class Informer:
                 be called in: call :meth:`Registration.replay` instead.
             RuntimeError: the informer has stopped.
         """
+        registration = self.attach(
+            handler, resync=resync, max_pending=max_pending, overflow=overflow
+        )
+        self.report_failures()
+        return registration
+
+    def attach(
+        self,
+        handler: EventHandler | BatchHandler,
+        *,
+        resync: float | None = None,
+        max_pending: int = 10_000,
+        overflow: Overflow = Overflow.COALESCE,
+    ) -> Registration:
+        """For the cache, which holds a lock: :meth:`add_event_handler` that runs no user code.
+
+        What the handler raises is left for :meth:`report_failures`.
+        """
         wanted = resync
         resync = _checked_resync(self.resync if resync is None else resync)
         own: Delivery | None = None
@@ -311,6 +326,16 @@ class Informer:
         if resync and isinstance(sink, EventSource):
             registration.end_resync = sink.resync_every(resync, registration.replay)
         return registration
+
+    def report_failures(self) -> None:
+        """For the cache: report what handlers raised when they were handed news.
+
+        Never under a lock, because what is told of it is user code.
+        """
+        with self._lock:
+            failures, self._failures = self._failures, []
+        for error in failures:
+            self._problem(error)
 
     # Running.
 
@@ -379,8 +404,9 @@ class Informer:
     def _replay(self, registration: Registration) -> None:
         with self._lock:
             if registration in self._registrations:
-                present = self._store.list()
-                self._tell(registration, [Event(ResourceAction.RESYNC, obj) for obj in present])
+                events = [Event(ResourceAction.RESYNC, obj) for obj in self._store.list()]
+                self._tell(registration, events)
+        self.report_failures()
 
     def _wake(self) -> None:
         with self._condition:
@@ -389,14 +415,15 @@ class Informer:
     # Applying what the watch state machine says, in the informer's thread.
 
     def _apply(self, steps: Sequence[Step]) -> None:
-        # User code (transforms, error handlers) and waiting come before and after the lock.
+        # User code (transforms, index functions, error handlers) and waiting come before and after
+        # the lock.
         if self._transform is not None:
-            steps = [self._transformed(step, self._transform) for step in steps]
+            steps = [transformed(step, self._transform, self._problem) for step in steps]
         for registration in self._registrations:
             if isinstance(registration.sink, EventSource):
                 registration.sink.wait_for_room(self._stop)
-        problems = [step for step in steps if isinstance(step, Problem)]
-        with self._lock:
+        problems = [step.error for step in steps if isinstance(step, Problem)]
+        with self._store.writing(_objects_of(steps)):
             for step in steps:
                 if isinstance(step, Changes):
                     self._hand_over(self._store.change(step.events))
@@ -413,8 +440,9 @@ class Informer:
                     self._failing_since = self._clock.monotonic()
             elif self._state.is_following:
                 self._failing_since = None
-        for problem in problems:
-            self._problem(problem.error)
+        for error in problems:
+            self._problem(error)
+        self.report_failures()
 
     def _hand_over(self, events: list[Event]) -> None:
         if events:
@@ -430,7 +458,7 @@ class Informer:
             self._condition.notify_all()
 
     def _tell(self, registration: Registration, events: list[Event] | None) -> None:
-        """Hand over events, or with None the end of the initial list."""
+        """Hand over events, or with None the end of the initial list; needs the lock."""
         try:
             if events is None:
                 registration.sink.on_initial_list_end()
@@ -438,34 +466,7 @@ class Informer:
                 registration.sink.on_events(events)
         except Exception as error:
             # One bad handler must not end the local copy that all others rely on.
-            self._problem(error)
-
-    def _transformed(self, step: Step, transform: Transform) -> Step:
-        if isinstance(step, Upsert):
-            return Upsert([self._kept(obj, transform) for obj in step.objects])
-        if isinstance(step, Changes):
-            return Changes(
-                [
-                    WatchEvent(e.type, self._kept(e.object, transform))
-                    for e in step.events
-                    if e.object
-                ]
-            )
-        return step
-
-    def _kept(self, obj: Object, transform: Transform) -> Object:
-        try:
-            made = transform(obj)
-            if _identity(made) != _identity(obj):
-                raise ValueError(
-                    f"the transform made {made!r} of {obj!r}: it must keep namespace, name, uid "
-                    "and resourceVersion"
-                )
-        except Exception as error:
-            # Kept as it came: to lose the object would be worse, and nobody would notice.
-            self._problem(error)
-            return obj
-        return made
+            self._failures.append(error)
 
     def _problem(self, error: Exception) -> None:
         self._numbers.problem(error)
@@ -488,8 +489,14 @@ class Informer:
         )
 
 
-def _identity(obj: Object) -> tuple[str, str, str, str]:
-    return obj.namespace, obj.name, obj.uid, obj.resource_version
+def _objects_of(steps: Sequence[Step]) -> list[Object]:
+    found: list[Object] = []
+    for step in steps:
+        if isinstance(step, Upsert):
+            found += step.objects
+        elif isinstance(step, Changes):
+            found += [event.object for event in step.events if event.object is not None]
+    return found
 
 
 def _checked_resync(resync: float) -> float:

@@ -76,7 +76,7 @@ class _Index:
         self.values: dict[ObjectKey, tuple[str, ...]] = {}
 
     def values_of(self, obj: Object) -> tuple[str, ...]:
-        """User code: called without a lock."""
+        """User code: called without a lock, the informer's included."""
         try:
             values = self.function(obj)
             # A string is a series of strings too, and nobody wants its letters.
@@ -114,13 +114,28 @@ class Store:
     """Objects of one kind, and what changes when the server's news is applied.
 
     Reading is thread-safe and never waits for user code; writing is the informer's, one thread at
-    a time.
+    a time. Index functions run without any lock, so they may read, here and elsewhere, and take
+    locks of their own.
     """
 
-    def __init__(self, kind: Kind, *, indexes: Mapping[str, IndexFunction] | None = None) -> None:
-        """An empty store with ``indexes`` by name."""
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        indexes: Mapping[str, IndexFunction] | None = None,
+        write_lock: threading.RLock | None = None,
+    ) -> None:
+        """An empty store with ``indexes`` by name.
+
+        Args:
+            kind: the kind of its objects.
+            indexes: functions by index name.
+            write_lock: held by whoever writes, for a writer that has more to do under it; default:
+                one of its own.
+        """
         self.kind = kind
         self._lock = threading.Lock()
+        self._write_lock = write_lock or threading.RLock()
         self._namespaces: dict[str, dict[str, Object]] = {}
         self._count = 0
         self._bytes = 0
@@ -128,7 +143,8 @@ class Store:
         # What a running list has named so far. A first list into an empty store needs no such
         # record, and most lists are that.
         self._seen: dict[str, set[str]] | None = None
-        self._values: dict[tuple[str, int], tuple[str, ...]] = {}
+        # What the indexes say of the objects that are being written; None while none are.
+        self._values: dict[tuple[str, int], tuple[str, ...]] | None = None
         for name, function in (indexes or {}).items():
             self.add_index(name, function)
 
@@ -190,7 +206,7 @@ class Store:
             ValueError: there is an index of that name.
         """
         index = _Index(name, function)
-        with self._lock:
+        with self._write_lock, self._lock:
             if name in self._indexes:
                 raise ValueError(
                     f"{self.kind} has an index {name!r} already: use it, or choose another name"
@@ -208,8 +224,15 @@ class Store:
     # Writing, by one thread.
 
     @contextlib.contextmanager
-    def _writing(self, objects: Sequence[Object]) -> Iterator[None]:
-        """Hold the lock, what the indexes say of ``objects`` computed before."""
+    def writing(self, objects: Sequence[Object]) -> Iterator[None]:
+        """Hold the write lock, what the indexes say of ``objects`` computed before it is taken.
+
+        Within, objects other than these must not be written. Each writing method does this by
+        itself; a block around several of them does it once for all.
+        """
+        if self._values is not None:
+            yield
+            return
         while True:
             indexes = self._indexes
             values = {
@@ -217,11 +240,14 @@ class Store:
                 for name, index in indexes.items()
                 for obj in objects
             }
-            with self._lock:
+            with self._write_lock:
                 # An index that was added meanwhile wants these objects too.
                 if self._indexes is indexes:
                     self._values = values
-                    yield
+                    try:
+                        yield
+                    finally:
+                        self._values = None
                     return
 
     def begin_list(self) -> None:
@@ -231,7 +257,7 @@ class Store:
     def upsert(self, objects: Sequence[Object], *, is_initial: bool) -> Events:
         """Objects that a list named; returns what changed."""
         events: Events = []
-        with self._writing(objects):
+        with self.writing(objects), self._lock:
             for obj in objects:
                 if self._seen is not None:
                     self._seen.setdefault(obj.namespace, set()).add(obj.name)
@@ -266,7 +292,7 @@ class Store:
     def change(self, changes: Sequence[WatchEvent]) -> Events:
         """Changes that a watch brought; returns what they mean, nothing for what is not new."""
         events: Events = []
-        with self._writing([c.object for c in changes if c.object is not None]):
+        with self.writing([c.object for c in changes if c.object is not None]), self._lock:
             for change in changes:
                 obj = change.object
                 if obj is None:
@@ -316,8 +342,9 @@ class Store:
             self._count += 1
         else:
             self._bytes -= len(old.raw)
+        values = self._values or {}
         for index in self._indexes.values():
-            index.put(obj, self._values[index.name, id(obj)])
+            index.put(obj, values[index.name, id(obj)])
 
     def _remove(self, obj: Object) -> None:
         objects = self._namespaces[obj.namespace]

@@ -1,12 +1,20 @@
-"""Ready-made transforms: keep less of each object in memory."""
+"""Transforms: what is kept of each object in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import msgspec
 
-from appsdk_operator.resource import Object
+from appsdk_operator.cache._watch_state import Changes, Step, Upsert
+from appsdk_operator.resource import Object, WatchEvent
 
-__all__ = ["drop_managed_fields"]
+__all__ = ["Transform", "drop_managed_fields", "transformed"]
+
+Transform: TypeAlias = Callable[[Object], Object]
+"""Makes of each object what is to be kept, before it reaches the store; must be idempotent, and
+keep what identifies the object: namespace, name, uid and resourceVersion."""
 
 _members_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -29,3 +37,34 @@ def drop_managed_fields(obj: Object) -> Object:
         return obj
     members["metadata"] = msgspec.Raw(_encode(metadata))
     return Object.from_json(obj.kind, _encode(members))
+
+
+def transformed(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:
+    """``step`` with what ``transform`` makes of its objects.
+
+    An object for which it fails is kept as it came, and the failure reported: to lose the object
+    would be worse, and nobody would notice.
+    """
+
+    def kept(obj: Object) -> Object:
+        try:
+            made = transform(obj)
+            if _identity(made) != _identity(obj):
+                raise ValueError(
+                    f"the transform made {made!r} of {obj!r}: it must keep namespace, name, uid "
+                    "and resourceVersion"
+                )
+        except Exception as error:
+            on_error(error)
+            return obj
+        return made
+
+    if isinstance(step, Upsert):
+        return Upsert([kept(obj) for obj in step.objects])
+    if isinstance(step, Changes):
+        return Changes([WatchEvent(e.type, kept(e.object)) for e in step.events if e.object])
+    return step
+
+
+def _identity(obj: Object) -> tuple[str, str, str, str]:
+    return obj.namespace, obj.name, obj.uid, obj.resource_version
