@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import Protocol, final, runtime_checkable
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import msgspec
 
 from appsdk_operator.resource import Object, ObjectKey
 
-__all__ = ["BatchHandler", "Event", "EventHandler", "ResourceAction"]
+__all__ = ["BatchHandler", "Event", "EventHandler", "Outcome", "ResourceAction"]
+
+Outcome: TypeAlias = Awaitable[None] | None
+"""What a handler's method returns: nothing, or with ``async def`` what is to be awaited."""
 
 
 class ResourceAction(enum.Enum):
@@ -57,17 +60,20 @@ class EventHandler(Protocol):
 
     An informer calls them one at a time, in the order in which things happened, in a thread that
     belongs to the handler. What they raise is reported and goes no further.
+
+    They may be ``async def``: each is awaited to its end before the next event, on an event loop of
+    its own, so that nothing that belongs to a loop can be kept from one call to the next.
     """
 
-    def on_add(self, obj: Object, *, is_initial: bool) -> None:
+    def on_add(self, obj: Object, *, is_initial: bool) -> Outcome:
         """``obj`` appeared, or was there when the handler began to listen (``is_initial``)."""
         ...
 
-    def on_update(self, old: Object, new: Object) -> None:
+    def on_update(self, old: Object, new: Object) -> Outcome:
         """The object changed; at a resync ``old is new``."""
         ...
 
-    def on_delete(self, obj: Object, *, is_final_state_unknown: bool) -> None:
+    def on_delete(self, obj: Object, *, is_final_state_unknown: bool) -> Outcome:
         """The object is gone; ``obj`` is its last known state."""
         ...
 

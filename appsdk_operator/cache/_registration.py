@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, final
 
 from appsdk_operator.cache._delivery import Delivery, DeliveryKey
-from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
+from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Outcome, ResourceAction
+from appsdk_operator.runtime import settle
 
 if TYPE_CHECKING:
     from appsdk_operator.cache._informer import Informer
@@ -70,19 +71,21 @@ class HandlerCalls:
         if event is None:
             return
         try:
-            if event.action is ResourceAction.CREATE:
-                self._handler.on_add(event.object, is_initial=event.is_initial)
-            elif event.action is ResourceAction.DELETE:
-                self._handler.on_delete(
-                    event.object, is_final_state_unknown=event.is_final_state_unknown
-                )
-            else:
-                self._handler.on_update(event.old or event.object, event.object)
+            settle(self._call(event))
         except Exception as error:
             if self._on_error is None:
                 _log.exception("handler %r failed for %r", self._handler, event)
             else:
                 report_failure(self._on_error, error, str(key))
+
+    def _call(self, event: Event) -> Outcome:
+        if event.action is ResourceAction.CREATE:
+            return self._handler.on_add(event.object, is_initial=event.is_initial)
+        if event.action is ResourceAction.DELETE:
+            return self._handler.on_delete(
+                event.object, is_final_state_unknown=event.is_final_state_unknown
+            )
+        return self._handler.on_update(event.old or event.object, event.object)
 
 
 def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None:

@@ -140,10 +140,12 @@ class _Phase(enum.Enum):
 
 @final
 class Backoff:
-    """Delays of ``initial``, twice that, … up to ``maximum`` seconds, each made up to twice as long
-    at random; starts anew after ``reset_after`` seconds without a failure.
+    """Delays of ``initial``, twice that, … up to ``maximum`` seconds; starts anew after
+    ``reset_after`` seconds without a failure.
 
-    The numbers are client-go's: 0.8 s, 30 s, 120 s.
+    Each is then made up to twice as long at random, the longest too: what failed together does not
+    come back together. So waits are shorter than ``2 * maximum``. Numbers and jitter are
+    client-go's: 0.8 s, 30 s, 120 s.
     """
 
     def __init__(
@@ -175,7 +177,7 @@ class Backoff:
         if self._last_failure is not None and now - self._last_failure > self._reset_after:
             self._next = self._initial
         self._last_failure = now
-        delay = min(self._maximum, self._next * (1.0 + self._random.random()))
+        delay = self._next * (1.0 + self._random.random())
         self._next = min(self._maximum, self._next * 2.0)
         return delay
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -253,6 +254,30 @@ def test_a_handler_may_remove_itself(make):
     recorder.wait_for_count(1)
     running.end()
     assert len(recorder.calls) == 1
+
+
+def test_a_handler_of_async_functions_is_awaited_and_its_failures_are_reported(make):
+    class Handler:
+        async def on_add(self, obj, *, is_initial):
+            await asyncio.sleep(0)
+            recorder.on_add(obj, is_initial=is_initial)
+
+        async def on_update(self, old, new):
+            await asyncio.sleep(0)
+            raise KeyError(new.resource_version)
+
+        async def on_delete(self, obj, *, is_final_state_unknown):
+            await asyncio.sleep(0)
+            recorder.on_delete(obj, is_final_state_unknown=is_final_state_unknown)
+
+    recorder = Recorder()
+    changes = [line("MODIFIED", thing("a", 11)), line("DELETED", thing("a", 12))]
+    running = make(page(thing("a")), Stream(changes, then=None))
+    running.informer.add_event_handler(Handler())
+    running.start()
+    recorder.wait_for_count(2)
+    assert recorder.calls == ["add a@1 initial", "delete a@12"]
+    assert [repr(error) for error in running.errors] == ["KeyError('11')"]
 
 
 def test_a_replay_shows_one_handler_everything_once_more(make):

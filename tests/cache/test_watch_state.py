@@ -530,3 +530,11 @@ def test_failures_of_all_kinds_share_one_backoff():
 def test_commands_are_values():
     assert Watch("1", 2.0, False) == Watch("1", 2.0, False)
     assert machine().next() == List(500, "")
+
+
+def test_the_longest_delays_are_spread_at_random_too():
+    """Else all that lost a server together come back to it together, each 30 seconds."""
+    backoff = Backoff(rng=random.Random(1))
+    delays = [backoff.delay(0.0) for _ in range(100)]
+    assert all(30.0 <= delay < 60.0 for delay in delays[6:])
+    assert len(set(delays[6:])) > 50
