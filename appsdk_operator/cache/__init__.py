@@ -30,7 +30,7 @@ from appsdk_operator.cache._events import Event as Event
 from appsdk_operator.cache._events import EventHandler as EventHandler
 from appsdk_operator.cache._events import ResourceAction as ResourceAction
 from appsdk_operator.cache._foreign import ForeignStream as ForeignStream
-from appsdk_operator.cache._informer import Health as Health
+from appsdk_operator.cache._health import Health as Health
 from appsdk_operator.cache._informer import Informer as Informer
 from appsdk_operator.cache._reflector import EventStream as EventStream
 from appsdk_operator.cache._reflector import ListWatchClient as ListWatchClient

@@ -12,7 +12,8 @@ import attrs
 from appsdk_operator.cache._cache_registration import CacheRegistration
 from appsdk_operator.cache._delivery import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
-from appsdk_operator.cache._informer import Health, Informer
+from appsdk_operator.cache._health import Health
+from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._reflector import ListWatchClient
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform

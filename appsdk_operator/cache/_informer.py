@@ -7,10 +7,9 @@ import random
 import threading
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
+from appsdk_operator.cache._health import Contact, Health
 from appsdk_operator.cache._informer_metrics import InformerMetrics
 from appsdk_operator.cache._reflector import ListWatchClient, Reflector
 from appsdk_operator.cache._registration import (
@@ -40,19 +39,9 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
-__all__ = ["Health", "Informer"]
+__all__ = ["Informer"]
 
 _log = logging.getLogger("appsdk_operator.cache")
-
-_GRACE = 10.0
-
-
-@attrs.frozen
-class Health:
-    """Whether an informer can be relied on, and why not."""
-
-    is_ready: bool
-    text: str
 
 
 class Informer:
@@ -164,7 +153,7 @@ class Informer:
         self._has_run = False
         self._has_stopped = False
         self._last_error: Exception | None = None
-        self._failing_since: float | None = None
+        self._contact = Contact(self._state)
         self._stop: StopSignal | None = None
         self._numbers = InformerMetrics(self, self._metrics)
         self._reflector = Reflector(
@@ -205,18 +194,26 @@ class Informer:
         """Whether the local copy is complete and follows the server.
 
         A problem of less than 10 seconds does not count: watches end and are resumed all the time.
+        It is over when a watch delivers something or has stood open for as long. With
+        :attr:`Overflow.BLOCK`, waiting that long for a slow handler is a problem too.
         """
-        since = self._failing_since
+        now = self._clock.monotonic()
         what = f"informer of {self.kind}" + (f" in {self.namespace}" if self.namespace else "")
         if self._has_stopped:
             return Health(False, f"{what}: stopped")
+        if (blocked := self._contact.blocked_for(now)) is not None:
+            return Health(
+                False,
+                f"{what}: has waited for room for a slow handler for {blocked:.0f} s, and falls "
+                "behind the server: make the handler faster, or use Overflow.COALESCE",
+            )
         if not self._has_synced:
             cause = f": {self._last_error}" if self._last_error else ""
             started = "" if self._has_run else " (it was not started)"
             return Health(False, f"{what}: not synced yet{started}{cause}")
-        if since is not None and (age := self._clock.monotonic() - since) > _GRACE:
+        if (lost := self._contact.lost_for(now)) is not None:
             return Health(
-                False, f"{what}: out of touch with the server for {age:.0f} s: {self._last_error}"
+                False, f"{what}: out of touch with the server for {lost:.0f} s: {self._last_error}"
             )
         return Health(True, f"{what}: ok, {len(self._store)} objects")
 
@@ -419,9 +416,11 @@ class Informer:
         # the lock.
         if self._transform is not None:
             steps = [transformed(step, self._transform, self._problem) for step in steps]
+        self._contact.blocked_since = self._clock.monotonic()
         for registration in self._registrations:
             if isinstance(registration.sink, EventSource):
                 registration.sink.wait_for_room(self._stop)
+        self._contact.blocked_since = None
         problems = [step.error for step in steps if isinstance(step, Problem)]
         with self._store.writing(_objects_of(steps)):
             for step in steps:
@@ -435,11 +434,7 @@ class Informer:
                 elif isinstance(step, Finish):
                     self._hand_over(self._store.finish_list())
                     self._finished()
-            if problems:
-                if self._failing_since is None:
-                    self._failing_since = self._clock.monotonic()
-            elif self._state.is_following:
-                self._failing_since = None
+            self._contact.note(self._clock.monotonic(), is_failing=bool(problems))
         for error in problems:
             self._problem(error)
         self.report_failures()

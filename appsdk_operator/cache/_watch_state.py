@@ -210,7 +210,10 @@ class WatchState:
         self._limit = page_size
         self._restarts = 0
         self._list_version = ""
-        self._opened_at = 0.0
+        self.opened_at = 0.0
+        """When the last watch was opened."""
+        self.has_delivered = False
+        """Whether the last watch delivered anything, be it a bookmark."""
         self._got_object = False
         self._is_placed = False
         self._short_watches = 0
@@ -271,7 +274,8 @@ class WatchState:
     def watch_opened(self, now: float) -> list[Step]:
         """The server accepted the watch."""
         self.is_watching = True
-        self._opened_at = now
+        self.opened_at = now
+        self.has_delivered = False
         self._got_object = False
         self._is_placed = bool(self.resource_version)
         return [Begin()] if self._phase is _Phase.STREAM else []
@@ -280,6 +284,8 @@ class WatchState:
         """Events came; once :attr:`is_watching` is False the rest of the stream is not wanted."""
         steps: list[Step] = []
         for event in events:
+            if event.type is not WatchEventType.ERROR:
+                self.has_delivered = True
             if self._phase is _Phase.STREAM:
                 self._initial_event(event, steps, now)
             else:
@@ -303,7 +309,7 @@ class WatchState:
             # The initial events did not all come; a list needs less of the connection.
             self._relist(now, error, may_stream=False)
             return [Problem(error or ConnectionResetError("the stream ended early"), "watch")]
-        if error is None and (self._got_object or now - self._opened_at >= _SHORT_WATCH):
+        if error is None and (self._got_object or now - self.opened_at >= _SHORT_WATCH):
             self._short_watches = 0
             if not self.resource_version:
                 self._relist(now, None)
@@ -314,7 +320,7 @@ class WatchState:
             self._relist(now, error)
         elif not isinstance(error, WatchSilent):
             # A silent connection has cost minutes already; resume at once.
-            if now - self._opened_at >= _LONG_WATCH:
+            if now - self.opened_at >= _LONG_WATCH:
                 # A proxy that cuts what is open for long: each time is a first time.
                 self._backoff.reset()
             self._back_off(error, now)

@@ -601,6 +601,60 @@ def test_health_turns_unready_when_the_watch_fails_for_long_and_back(make):
     assert informer.health().is_ready
 
 
+def test_a_server_that_accepts_every_watch_and_cuts_it_is_out_of_touch_all_the_time(make):
+    running = make(page(), *[Stream(then=c.ConnectionLost("x")) for _ in range(20)])
+    seen, clock = [], running.clock
+    while clock.monotonic() < 60.0:
+        wait = running.informer.step(running.stop)
+        clock.advance(wait)
+        if clock.monotonic() > 15.0:
+            seen.append(running.informer.health().is_ready)
+    assert len(seen) > 3
+    assert not any(seen)
+
+
+def test_a_watch_that_stands_open_for_the_grace_ends_a_problem_without_an_event(make):
+    stream = Stream(then=None)
+    lost = [Stream(then=c.ConnectionLost("x")) for _ in range(6)]
+    running = make(page(), *lost, stream)
+    informer, clock = running.informer, running.clock
+    while running.client.verbs.count("watch") < 6:
+        clock.advance(informer.step(running.stop))
+    clock.advance(informer.step(running.stop))
+    running.start()
+    eventually(lambda: informer._contact._open_since is not None)
+    assert not informer.health().is_ready
+    clock.advance(9.0)
+    assert not informer.health().is_ready
+    clock.advance(1.0)
+    assert informer.health().is_ready
+    stream.end(c.ConnectionLost("x"))
+    eventually(lambda: informer._contact._open_since is None)
+    assert informer.health().is_ready  # a new problem, with a grace of its own
+
+
+def test_an_informer_that_waits_long_for_a_slow_handler_is_not_ready_and_says_so(make):
+    stream = Stream([line("ADDED", thing("c", 11))], then=None)
+    running = make(page(thing("a"), thing("b")), stream)
+    gate = threading.Event()
+    recorder = Recorder()
+    recorder.hook = lambda _: gate.wait(PATIENCE)
+    registration = running.informer.add_event_handler(
+        recorder, max_pending=1, overflow=Overflow.BLOCK
+    )
+    running.start()
+    running.client.wait_for_requests(2)
+    eventually(lambda: registration.own_delivery._blocked)
+    assert running.informer.health().is_ready
+    running.clock.advance(11.0)
+    health = running.informer.health()
+    assert not health.is_ready
+    assert "waited for room for a slow handler for 11 s" in health.text
+    gate.set()
+    recorder.wait_for("add c@11")
+    assert running.informer.health().is_ready
+
+
 def test_a_list_that_gets_no_further_than_its_first_page_is_out_of_touch(make):
     running = make(page(), Stream([error_line(410, "Expired")]), page_size=1)
     for _ in range(5):

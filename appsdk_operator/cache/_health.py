@@ -1,0 +1,66 @@
+"""Whether an informer can be relied on, and for how long it could not."""
+
+from __future__ import annotations
+
+from typing import final
+
+import attrs
+
+from appsdk_operator.cache._watch_state import WatchState
+
+__all__ = ["GRACE", "Contact", "Health"]
+
+GRACE = 10.0
+"""Seconds that a problem may last before it counts: watches end and are resumed all the time."""
+
+
+@attrs.frozen
+class Health:
+    """Whether an informer can be relied on, and why not."""
+
+    is_ready: bool
+    text: str
+
+
+@final
+class Contact:
+    """Since when an informer is out of touch with the server.
+
+    That a watch was opened proves little: some servers and proxies accept every watch and cut it.
+    So it counts once it delivered something, or has stood open for the grace. Written by one
+    thread, read by any.
+    """
+
+    def __init__(self, state: WatchState) -> None:
+        self._state = state
+        self._failing_since: float | None = None
+        self._open_since: float | None = None
+        self.blocked_since: float | None = None
+        """Since when the informer waits for room for a slow handler."""
+
+    def note(self, now: float, *, is_failing: bool) -> None:
+        """Take in what the state machine says after each of its steps."""
+        state = self._state
+        if self._has_stood(now) or (state.is_following and state.has_delivered and not is_failing):
+            self._failing_since = None
+        if is_failing and self._failing_since is None:
+            self._failing_since = now
+        self._open_since = state.opened_at if state.is_following else None
+
+    def lost_for(self, now: float) -> float | None:
+        """For how many seconds the server is out of touch, None when no longer than the grace."""
+        since = self._failing_since
+        return None if self._has_stood(now) else _beyond_grace(since, now)
+
+    def blocked_for(self, now: float) -> float | None:
+        """For how many seconds a handler has had no room, None when no longer than the grace."""
+        return _beyond_grace(self.blocked_since, now)
+
+    def _has_stood(self, now: float) -> bool:
+        """Whether the watch that is open was opened after the problem and has stood since."""
+        opened, failing = self._open_since, self._failing_since
+        return opened is not None and now - opened >= GRACE and (failing or 0.0) <= opened
+
+
+def _beyond_grace(since: float | None, now: float) -> float | None:
+    return None if since is None or now - since <= GRACE else now - since
