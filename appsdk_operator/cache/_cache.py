@@ -14,6 +14,7 @@ from appsdk_operator.cache._delivery import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
 from appsdk_operator.cache._health import Health
 from appsdk_operator.cache._informer import Informer
+from appsdk_operator.cache._options import checked_seconds, join_all
 from appsdk_operator.cache._reflector import ListWatchClient
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform
@@ -299,7 +300,10 @@ class Cache:
         Raises:
             NotCachedError: ``kind``, or ``namespace`` of it, is not kept, or has not synced yet.
             TimeoutError: a lazy read did not sync in time.
+            ValueError: a namespace was given for a cluster-scoped kind.
         """
+        if namespace and not kind.is_namespaced:
+            raise ValueError(f"namespace={namespace!r}: {kind} is cluster-scoped, leave it out")
         return [
             obj.viewed_as(kind)
             for informer in self._readable(kind, namespace or "")
@@ -346,12 +350,19 @@ class Cache:
 
     # Running.
 
-    def run(self, stop: StopSignal) -> None:
-        """Run the informers until ``stop`` is set.
+    def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
+        """Run the informers until ``stop`` is set; returns when all threads have ended.
+
+        Args:
+            stop: ends it.
+            stop_timeout: seconds of real time that informers and handlers have to end after the
+                stop; default 30.
 
         Raises:
             RuntimeError: it was run before.
+            TimeoutError: some still run; the text names their threads.
         """
+        checked_seconds("stop_timeout", stop_timeout)
         own = stop.child()
         with self._lock:
             if self._has_run:
@@ -368,11 +379,11 @@ class Cache:
             with self._lock:
                 self._stop = None
                 registrations = [r for kept in self._kept.values() for r in kept.registrations]
-            self._threads.join()
+            # At once: each has the whole time, whatever the others do.
             for registration in registrations:
                 registration.stop()
-            for registration in registrations:
-                registration.join()
+            joins = [self._threads.join, *(r.join for r in registrations)]
+            join_all(joins, stop_timeout, "the cache")
 
     def _informer(self, kept: _Kept, namespace: str) -> tuple[Informer, StopSignal]:
         options = kept.options

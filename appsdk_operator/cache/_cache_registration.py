@@ -109,7 +109,6 @@ class CacheRegistration:
         for informer in self._places:
             self.leave(informer)
 
-    def join(self) -> None:
-        """Wait for the call that runs."""
-        if self._delivery is not None:
-            self._delivery.join()
+    def join(self, timeout: float | None = None) -> list[str]:
+        """Wait for the call that runs; the name of its thread if it still does."""
+        return [] if self._delivery is None else self._delivery.join(timeout)

@@ -11,6 +11,7 @@ from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
 from appsdk_operator.cache._health import Contact, Health
 from appsdk_operator.cache._informer_metrics import InformerMetrics
+from appsdk_operator.cache._options import checked_seconds, join_all
 from appsdk_operator.cache._reflector import ListWatchClient, Reflector
 from appsdk_operator.cache._registration import (
     ErrorHandler,
@@ -18,7 +19,7 @@ from appsdk_operator.cache._registration import (
     Registration,
     report_failure,
 )
-from appsdk_operator.cache._store import IndexFunction, Store
+from appsdk_operator.cache._store import IndexFunction, Lister, Store
 from appsdk_operator.cache._transforms import Transform, transformed
 from appsdk_operator.cache._watch_state import (
     Begin,
@@ -120,7 +121,7 @@ class Informer:
             raise ValueError(f"silence_limit={silence_limit}: use more than 0 seconds")
         self.kind = kind
         self.namespace = namespace
-        self.resync = _checked_resync(resync)
+        self.resync = checked_seconds("resync", resync)
         self.label_selector = (
             LabelSelector.parse(label_selector)
             if isinstance(label_selector, str)
@@ -171,9 +172,17 @@ class Informer:
     # What it knows.
 
     @property
-    def store(self) -> Store:
+    def store(self) -> Lister:
         """The local copy, for reading; complete once :attr:`has_synced`."""
         return self._store
+
+    def add_index(self, name: str, function: IndexFunction) -> None:
+        """Index the objects that are there and all that come.
+
+        Raises:
+            ValueError: there is an index of that name.
+        """
+        self._store.add_index(name, function)
 
     @property
     def has_synced(self) -> bool:
@@ -279,7 +288,7 @@ class Informer:
         What the handler raises is left for :meth:`report_failures`.
         """
         wanted = resync
-        resync = _checked_resync(self.resync if resync is None else resync)
+        resync = checked_seconds("resync", self.resync if resync is None else resync)
         own: Delivery | None = None
         sink: BatchHandler
         if isinstance(handler, BatchHandler):
@@ -336,12 +345,19 @@ class Informer:
 
     # Running.
 
-    def run(self, stop: StopSignal) -> None:
+    def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
         """Follow the server until ``stop`` is set; returns when its threads have ended.
+
+        Args:
+            stop: ends it.
+            stop_timeout: seconds of real time that handlers have to end their calls after the
+                stop; default 30.
 
         Raises:
             RuntimeError: it was run before; make a new informer.
+            TimeoutError: handlers still run; the text names their threads.
         """
+        checked_seconds("stop_timeout", stop_timeout)
         with self._lock:
             if self._has_run:
                 raise RuntimeError(
@@ -363,13 +379,11 @@ class Informer:
                 self._has_stopped = True
                 registrations = self._registrations
                 self._condition.notify_all()
-            for registration in registrations:
-                if registration.own_delivery is not None:
-                    registration.own_delivery.stop()
-            for registration in registrations:
-                if registration.own_delivery is not None:
-                    registration.own_delivery.join()
+            deliveries = [r.own_delivery for r in registrations if r.own_delivery is not None]
+            for delivery in deliveries:
+                delivery.stop()
             self._numbers.retire()
+            join_all([d.join for d in deliveries], stop_timeout, f"the informer of {self.kind}")
 
     def step(self, stop: StopSignal) -> float:
         """Do one request in the calling thread, a watch to its end.
@@ -492,9 +506,3 @@ def _objects_of(steps: Sequence[Step]) -> list[Object]:
         elif isinstance(step, Changes):
             found += [event.object for event in step.events if event.object is not None]
     return found
-
-
-def _checked_resync(resync: float) -> float:
-    if resync < 0:
-        raise ValueError(f"resync={resync}: use 0 for never, or seconds")
-    return resync

@@ -64,6 +64,27 @@ class Lister(Protocol):
         """
         ...
 
+    def index_values(self, index: str) -> Sequence[str]:
+        """The values under which ``index`` has objects.
+
+        Raises:
+            KeyError: there is no such index; the text names those that there are.
+        """
+        ...
+
+    def namespaces(self) -> Sequence[str]:
+        """The namespaces that have objects."""
+        ...
+
+    @property
+    def json_bytes(self) -> int:
+        """How many bytes of JSON it holds."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Object]: ...
+
 
 class _Index:
     __slots__ = ("function", "is_complete", "name", "objects", "values")

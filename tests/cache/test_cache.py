@@ -164,6 +164,9 @@ def test_a_get_with_too_little_or_too_much_namespace_is_an_error_not_an_absence(
         cache.get(THING, "a")
     with pytest.raises(ValueError, match="is cluster-scoped, leave it out"):
         cache.get(PLACE, "here", namespace="x")
+    with pytest.raises(ValueError, match="is cluster-scoped, leave it out"):
+        cache.list(PLACE, namespace="x")
+    assert cache.list(PLACE, namespace="") == [HERE]
 
 
 def test_a_read_before_the_sync_is_an_error_and_not_an_empty_cluster(start):
@@ -462,6 +465,22 @@ def test_a_kind_that_is_added_while_the_cache_runs_starts_at_once(start):
     cache.add(PLACE)
     assert cache.wait_for_sync(StopSignal(), PATIENCE)
     assert cache.get(PLACE, "here") is HERE
+
+
+def test_a_handler_that_never_ends_does_not_hold_up_the_end_for_ever_and_is_named(start):
+    cache = start(Server(A), run=False)
+    cache.add(THING)
+    gate, entered, stop = threading.Event(), threading.Event(), StopSignal()
+    recorder = Recorder()
+    recorder.hook = lambda _: (entered.set(), gate.wait(PATIENCE))
+    cache.add_event_handler(THING, recorder)
+    stopper = threading.Thread(target=lambda: (entered.wait(PATIENCE), stop.set()))
+    stopper.start()
+    name = "cache/things.v1.example.com/worker-0"
+    with pytest.raises(TimeoutError, match=rf"the cache was stopped.*still run: {name}\."):
+        cache.run(stop, stop_timeout=0.2)
+    gate.set()
+    stopper.join(PATIENCE)
 
 
 def test_the_end_of_a_run_ends_its_handlers(start):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.cache import EventSource, Informer, Overflow, Store, drop_managed_fields
+from appsdk_operator.cache import EventSource, Informer, Lister, Overflow, drop_managed_fields
 from appsdk_operator.client import Request
 from appsdk_operator.resource import Object, SelectorError
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
@@ -720,6 +720,21 @@ def test_an_informer_runs_once_and_takes_no_handlers_afterwards(make):
     assert running.metrics.value("informer_objects", kind=str(THING), namespace="") is None
 
 
+def test_a_handler_that_never_ends_does_not_hold_up_the_end_for_ever_and_is_named(make):
+    running = make(page(thing("a")))
+    gate, entered = threading.Event(), threading.Event()
+    recorder = Recorder()
+    recorder.hook = lambda _: (entered.set(), gate.wait(PATIENCE))
+    running.informer.add_event_handler(recorder)
+    stopper = threading.Thread(target=lambda: (entered.wait(PATIENCE), running.stop.set()))
+    stopper.start()
+    name = r"informer/things.v1.example.com/worker-0"
+    with pytest.raises(TimeoutError, match=rf"after 0.01 s these threads still run: {name}"):
+        running.informer.run(running.stop, stop_timeout=0.01)
+    gate.set()
+    stopper.join(PATIENCE)
+
+
 @pytest.mark.parametrize("phase", ["listing", "watching", "waiting", "blocked", "opening"])
 def test_a_stop_is_prompt_in_every_phase(make, phase):
     script = {
@@ -803,5 +818,5 @@ def test_handlers_are_checked(make):
 def test_indexes_are_kept_from_the_first_list_on(make):
     running = make(page(thing("a"), thing("b")), indexes={"name": lambda obj: [obj.name]})
     running.informer.step(running.stop)
-    store: Store = running.informer.store
+    store: Lister = running.informer.store
     assert [obj.name for obj in store.by_index("name", "b")] == ["b"]

@@ -100,7 +100,7 @@ def test_an_index_that_is_added_while_objects_are_indexed_gets_them_too(make):
     stepper = threading.Thread(target=lambda: running.informer.step(running.stop))
     stepper.start()
     assert gate.entered.wait(PATIENCE)
-    running.informer.store.add_index("name", lambda obj: [obj.name])
+    running.informer.add_index("name", lambda obj: [obj.name])
     gate.opened.set()
     stepper.join(PATIENCE)
     assert [obj.name for obj in running.informer.store.by_index("name", "a")] == ["a"]
