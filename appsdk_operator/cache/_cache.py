@@ -379,9 +379,8 @@ class Cache:
             with self._lock:
                 self._stop = None
                 registrations = [r for kept in self._kept.values() for r in kept.registrations]
-            # At once: each has the whole time, whatever the others do.
             for registration in registrations:
-                registration.stop()
+                registration.end()
             joins = [self._threads.join, *(r.join for r in registrations)]
             join_all(joins, stop_timeout, "the cache")
 

@@ -102,10 +102,14 @@ class CacheRegistration:
             self._is_started = True
             self._delivery.start()
 
-    def stop(self) -> None:
-        """Leave every informer; the call that runs goes on."""
+    def end(self) -> None:
+        """Begin no more calls; needs no lock of an informer, one of which may be stuck."""
         if self._delivery is not None:
             self._delivery.stop()
+
+    def stop(self) -> None:
+        """Leave every informer; the call that runs goes on."""
+        self.end()
         for informer in self._places:
             self.leave(informer)
 

@@ -20,7 +20,7 @@ from appsdk_operator.cache._registration import (
     report_failure,
 )
 from appsdk_operator.cache._store import IndexFunction, Lister, Store
-from appsdk_operator.cache._transforms import Transform, transformed
+from appsdk_operator.cache._transforms import Transform, objects_of, transformed
 from appsdk_operator.cache._watch_state import (
     Begin,
     Changes,
@@ -36,7 +36,6 @@ from appsdk_operator.resource import (
     FieldSelector,
     Kind,
     LabelSelector,
-    Object,
 )
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
@@ -436,7 +435,7 @@ class Informer:
                 registration.sink.wait_for_room(self._stop)
         self._contact.blocked_since = None
         problems = [step.error for step in steps if isinstance(step, Problem)]
-        with self._store.writing(_objects_of(steps)):
+        with self._store.writing(objects_of(steps)):
             for step in steps:
                 if isinstance(step, Changes):
                     self._hand_over(self._store.change(step.events))
@@ -496,13 +495,3 @@ class Informer:
             exc_info=None if is_expected else error,
             extra={"kind": str(self.kind), "namespace": self.namespace},
         )
-
-
-def _objects_of(steps: Sequence[Step]) -> list[Object]:
-    found: list[Object] = []
-    for step in steps:
-        if isinstance(step, Upsert):
-            found += step.objects
-        elif isinstance(step, Changes):
-            found += [event.object for event in step.events if event.object is not None]
-    return found

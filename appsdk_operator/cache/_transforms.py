@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from appsdk_operator.cache._watch_state import Changes, Step, Upsert
 from appsdk_operator.resource import Object, WatchEvent
 
-__all__ = ["Transform", "drop_managed_fields", "transformed"]
+__all__ = ["Transform", "drop_managed_fields", "objects_of", "transformed"]
 
 Transform: TypeAlias = Callable[[Object], Object]
 """Makes of each object what is to be kept, before it reaches the store; must be idempotent, and
@@ -64,6 +64,17 @@ def transformed(step: Step, transform: Transform, on_error: Callable[[Exception]
     if isinstance(step, Changes):
         return Changes([WatchEvent(e.type, kept(e.object)) for e in step.events if e.object])
     return step
+
+
+def objects_of(steps: Sequence[Step]) -> list[Object]:
+    """All objects that ``steps`` bring."""
+    found: list[Object] = []
+    for step in steps:
+        if isinstance(step, Upsert):
+            found += step.objects
+        elif isinstance(step, Changes):
+            found += [event.object for event in step.events if event.object is not None]
+    return found
 
 
 def _identity(obj: Object) -> tuple[str, str, str, str]:
