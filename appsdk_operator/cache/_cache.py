@@ -14,7 +14,14 @@ from appsdk_operator.cache._delivery import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
 from appsdk_operator.cache._health import Health
 from appsdk_operator.cache._informer import Informer
-from appsdk_operator.cache._options import checked_seconds, join_all
+from appsdk_operator.cache._options import (
+    check_function,
+    check_indexes,
+    checked_seconds,
+    field_selector_of,
+    join_all,
+    label_selector_of,
+)
 from appsdk_operator.cache._reflector import ListWatchClient
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform
@@ -48,6 +55,10 @@ def _no_names(_: object, __: object, value: Sequence[str]) -> None:
         )
 
 
+def _seconds(_: object, field: attrs.Attribute[float], value: float) -> None:
+    checked_seconds(field.name, value)
+
+
 @attrs.frozen(kw_only=True)
 class CacheOptions:
     """What to keep of one kind."""
@@ -56,15 +67,19 @@ class CacheOptions:
         default=None, validator=attrs.validators.optional(_no_names)
     )
     """The namespaces to follow; default: those of the cache; empty: all."""
-    label_selector: LabelSelector | str | None = None
-    """Which objects; default: all."""
-    field_selector: FieldSelector | str | None = None
-    """Which objects; default: all."""
-    transform: Transform | None = None
+    label_selector: LabelSelector | None = attrs.field(default=None, converter=label_selector_of)
+    """Which objects, as text, as a mapping of labels or as a LabelSelector; default: all."""
+    field_selector: FieldSelector | None = attrs.field(default=None, converter=field_selector_of)
+    """The same for fields; default: all."""
+    transform: Transform | None = attrs.field(
+        default=None, validator=lambda _, field, value: check_function(field.name, value)
+    )
     """What to make of each object before it is kept; default: the cache's own."""
-    indexes: Mapping[str, IndexFunction] = attrs.field(factory=dict)
+    indexes: Mapping[str, IndexFunction] = attrs.field(
+        factory=dict, validator=lambda _, __, value: check_indexes(value)
+    )
     """Index functions by name."""
-    resync: float = 0.0
+    resync: float = attrs.field(default=0.0, validator=_seconds)
     """Seconds after which handlers are shown every object once more; default 0: never."""
 
 
@@ -116,7 +131,9 @@ class Cache:
             metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
         """
         _no_names(None, None, namespaces)
-        if sync_timeout <= 0:
+        check_function("transform", transform)
+        check_function("on_error", on_error)
+        if not sync_timeout > 0:
             raise ValueError(f"sync_timeout={sync_timeout}: use more than 0 seconds")
         self._client = client
         self._namespaces = tuple(dict.fromkeys(namespaces))
@@ -177,8 +194,16 @@ class Cache:
     def set_namespaces(self, namespaces: Sequence[str]) -> None:
         """Follow these namespaces from now on; empty: all.
 
-        Objects of namespaces that are not followed any more are gone from reads at once; handlers
-        are not told of their going, because nobody deleted them.
+        Informers of namespaces that stay go on. Those of the others end at once: their objects are
+        gone from reads, and handlers are not told of their going, because nobody deleted them.
+        What is new is listed, and handlers get its objects as initial additions; until that is
+        done, see :meth:`wait_for_sync`, reads of it raise :class:`NotCachedError`, or wait in a
+        lazy cache, and so do reads of all namespaces.
+
+        All namespaces and some of them do not overlap here: a change from the one to the other
+        ends every informer and begins anew. Handlers then get the objects that they know as
+        additions once more, and are told neither of those that are followed no longer nor of what
+        was deleted between the two.
         """
         _no_names(None, None, namespaces)
         with self._lock:

@@ -8,6 +8,7 @@ from typing import final
 from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
 from appsdk_operator.cache._informer import Informer
+from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.cache._registration import ErrorHandler, HandlerCalls, Registration
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock
@@ -35,6 +36,7 @@ class CacheRegistration:
         clock: Clock,
         remove: Callable[[CacheRegistration], None],
     ) -> None:
+        check_overflow(overflow)
         self.kind = kind
         """The kind whose objects it is told of."""
         self._handler = handler

@@ -7,11 +7,11 @@ import random
 import threading
 from collections.abc import Mapping, Sequence
 
+from appsdk_operator.cache import _options
 from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
 from appsdk_operator.cache._health import Contact, Health
 from appsdk_operator.cache._informer_metrics import InformerMetrics
-from appsdk_operator.cache._options import checked_seconds, join_all
 from appsdk_operator.cache._reflector import ListWatchClient, Reflector
 from appsdk_operator.cache._registration import (
     ErrorHandler,
@@ -33,9 +33,7 @@ from appsdk_operator.cache._watch_state import (
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import (
     DecodeError,
-    FieldSelector,
     Kind,
-    LabelSelector,
 )
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
@@ -65,8 +63,8 @@ class Informer:
         client: ListWatchClient,
         *,
         namespace: str = "",
-        label_selector: LabelSelector | str | None = None,
-        field_selector: FieldSelector | str | None = None,
+        label_selector: _options.LabelSelection | None = None,
+        field_selector: _options.FieldSelection | None = None,
         transform: Transform | None = None,
         indexes: Mapping[str, IndexFunction] | None = None,
         resync: float = 0.0,
@@ -85,8 +83,9 @@ class Informer:
             kind: what to follow.
             client: lists and watches.
             namespace: the one to follow; default: all.
-            label_selector: which objects; default: all.
-            field_selector: which objects; default: all.
+            label_selector: which objects, as text, as a mapping of labels or as a
+                :class:`~appsdk_operator.resource.LabelSelector`; default: all.
+            field_selector: the same for fields; default: all.
             transform: runs before the store, for example
                 :func:`~appsdk_operator.cache.drop_managed_fields`.
             indexes: functions by index name.
@@ -107,6 +106,7 @@ class Informer:
         Raises:
             ValueError: an option is out of bounds, or a namespace was given for a cluster-scoped
                 kind.
+            TypeError: an option has no form that is known.
             SelectorError: a selector cannot be parsed.
         """
         if namespace and not kind.is_namespaced:
@@ -118,19 +118,14 @@ class Informer:
             raise ValueError(f"watch_timeout={watch_timeout}: use 1 <= low <= high seconds")
         if silence_limit is not None and not silence_limit > 0:
             raise ValueError(f"silence_limit={silence_limit}: use more than 0 seconds")
+        _options.check_function("transform", transform)
+        _options.check_function("on_error", on_error)
+        _options.check_indexes(indexes)
         self.kind = kind
         self.namespace = namespace
-        self.resync = checked_seconds("resync", resync)
-        self.label_selector = (
-            LabelSelector.parse(label_selector)
-            if isinstance(label_selector, str)
-            else label_selector
-        )
-        self.field_selector = (
-            FieldSelector.parse(field_selector)
-            if isinstance(field_selector, str)
-            else field_selector
-        )
+        self.resync = _options.checked_seconds("resync", resync)
+        self.label_selector = _options.label_selector_of(label_selector)
+        self.field_selector = _options.field_selector_of(field_selector)
         self._transform = transform
         self._on_error = on_error
         self._clock = clock
@@ -263,7 +258,7 @@ class Informer:
             overflow: what happens then; default: coalesce, object by object.
 
         Raises:
-            TypeError: ``handler`` has neither form.
+            TypeError: ``handler`` has neither form, or ``overflow`` is no :class:`Overflow`.
             ValueError: ``resync`` is negative, or given for a BatchHandler, which has no thread to
                 be called in: call :meth:`Registration.replay` instead.
             RuntimeError: the informer has stopped.
@@ -286,8 +281,9 @@ class Informer:
 
         What the handler raises is left for :meth:`report_failures`.
         """
+        _options.check_overflow(overflow)
         wanted = resync
-        resync = checked_seconds("resync", self.resync if resync is None else resync)
+        resync = _options.checked_seconds("resync", self.resync if resync is None else resync)
         own: Delivery | None = None
         sink: BatchHandler
         if isinstance(handler, BatchHandler):
@@ -356,7 +352,7 @@ class Informer:
             RuntimeError: it was run before; make a new informer.
             TimeoutError: handlers still run; the text names their threads.
         """
-        checked_seconds("stop_timeout", stop_timeout)
+        _options.checked_seconds("stop_timeout", stop_timeout)
         with self._lock:
             if self._has_run:
                 raise RuntimeError(
@@ -382,7 +378,9 @@ class Informer:
             for delivery in deliveries:
                 delivery.stop()
             self._numbers.retire()
-            join_all([d.join for d in deliveries], stop_timeout, f"the informer of {self.kind}")
+            _options.join_all(
+                [d.join for d in deliveries], stop_timeout, f"the informer of {self.kind}"
+            )
 
     def step(self, stop: StopSignal) -> float:
         """Do one request in the calling thread, a watch to its end.

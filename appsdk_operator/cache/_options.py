@@ -3,11 +3,82 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
+from appsdk_operator.cache._delivery import Overflow
+from appsdk_operator.resource import FieldSelector, LabelSelector
 from appsdk_operator.runtime import system_clock
 
-__all__ = ["checked_seconds", "join_all"]
+__all__ = [
+    "FieldSelection",
+    "LabelSelection",
+    "check_function",
+    "check_indexes",
+    "check_overflow",
+    "checked_seconds",
+    "field_selector_of",
+    "join_all",
+    "label_selector_of",
+]
+
+LabelSelection: TypeAlias = LabelSelector | Mapping[str, str] | str
+FieldSelection: TypeAlias = FieldSelector | Mapping[str, str] | str
+
+
+def label_selector_of(selector: LabelSelection | None) -> LabelSelector | None:
+    """A label selector from any of its forms: a mapping asks for exactly these values."""
+    if isinstance(selector, str):
+        return LabelSelector.parse(selector)
+    if isinstance(selector, Mapping):
+        _check_plain("label_selector", selector, "LabelSelector.from_object for matchLabels")
+        return LabelSelector.from_mapping(selector)
+    if selector is None or isinstance(selector, LabelSelector):
+        return selector
+    raise _no_selector("label_selector", selector, "LabelSelector")
+
+
+def field_selector_of(selector: FieldSelection | None) -> FieldSelector | None:
+    """A field selector from any of its forms: a mapping asks for exactly these values."""
+    if isinstance(selector, str):
+        return FieldSelector.parse(selector)
+    if isinstance(selector, Mapping):
+        _check_plain("field_selector", selector, "paths like metadata.name")
+        return FieldSelector.from_mapping(selector)
+    if selector is None or isinstance(selector, FieldSelector):
+        return selector
+    raise _no_selector("field_selector", selector, "FieldSelector")
+
+
+def _check_plain(name: str, selector: Mapping[Any, Any], instead: str) -> None:
+    if not all(isinstance(k, str) and isinstance(v, str) for k, v in selector.items()):
+        raise TypeError(f"{name}={selector!r}: keys and values must be text; use {instead}")
+
+
+def _no_selector(name: str, selector: object, form: str) -> TypeError:
+    return TypeError(f"{name}={selector!r}: give it as text, as a mapping or as a {form}")
+
+
+def check_function(name: str, function: object) -> None:
+    """Refuse what is neither None nor can be called."""
+    if function is not None and not callable(function):
+        raise TypeError(f"{name}={function!r}: give a function, or leave it out")
+
+
+def check_indexes(indexes: Mapping[Any, Any] | None) -> None:
+    """Refuse indexes that are no functions by name."""
+    for name, function in (indexes or {}).items():
+        if not isinstance(name, str) or not callable(function):
+            raise TypeError(
+                f"indexes={{{name!r}: {function!r}}}: give functions by name, each from an object "
+                "to the values under which it is found"
+            )
+
+
+def check_overflow(overflow: object) -> None:
+    """Refuse what is no :class:`Overflow`, such as its value."""
+    if not isinstance(overflow, Overflow):
+        raise TypeError(f"overflow={overflow!r}: use Overflow.COALESCE or Overflow.BLOCK")
 
 
 def checked_seconds(name: str, seconds: float) -> float:

@@ -234,6 +234,36 @@ def test_options_are_checked(start):
 
 @pytest.mark.parametrize(
     ("options", "error"),
+    [
+        ({"transform": 5}, TypeError),
+        ({"indexes": {"a": 5}}, TypeError),
+        ({"label_selector": 5}, TypeError),
+        ({"field_selector": 5}, TypeError),
+        ({"resync": float("nan")}, ValueError),
+    ],
+)
+def test_options_of_a_kind_are_checked_where_they_are_made(options, error):
+    with pytest.raises(error, match=next(iter(options))):
+        CacheOptions(**options)
+
+
+def test_options_of_a_cache_and_its_handlers_have_to_have_the_right_type(start):
+    for options in ({"transform": 5}, {"on_error": 7}):
+        with pytest.raises(TypeError, match="give a function"):
+            Cache(Server(), **options)
+    with pytest.raises(ValueError, match="sync_timeout=nan"):
+        Cache(Server(), sync_timeout=float("nan"))
+    with pytest.raises(TypeError, match=r"use Overflow\.COALESCE"):
+        start(Server(), THING).add_event_handler(THING, Recorder(), overflow="block")
+
+
+def test_selectors_of_a_kind_are_equal_in_whatever_form_they_come():
+    text, mapping = CacheOptions(label_selector="a=b"), CacheOptions(label_selector={"a": "b"})
+    assert text.label_selector == mapping.label_selector
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
     [({"label_selector": "a in ("}, SelectorError), ({"resync": -1.0}, ValueError)],
 )
 def test_a_kind_that_cannot_be_added_is_not_kept(start, options, error):

@@ -795,11 +795,35 @@ def test_with_block_a_slow_handler_sees_every_event(make):
         ({"watch_timeout": (10.0, 5.0)}, "low <= high"),
         ({"watch_timeout": (0.0, 5.0)}, "1 <= low"),
         ({"resync": -1.0}, "resync=-1"),
+        ({"resync": float("nan")}, "resync=nan"),
     ],
 )
 def test_options_are_checked(make, options, text):
     with pytest.raises(ValueError, match=text):
         make(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"transform": 5}, "transform=5: give a function"),
+        ({"on_error": 7}, "on_error=7: give a function"),
+        ({"indexes": {"a": 5}}, "'a': 5}: give functions by name"),
+        ({"label_selector": 5}, "label_selector=5: give it as text, as a mapping or"),
+        ({"field_selector": ["a=b"]}, "give it as text, as a mapping or as a FieldSelector"),
+        ({"label_selector": {"matchLabels": {"a": "b"}}}, "must be text; use LabelSelector.from_o"),
+    ],
+)
+def test_options_of_another_type_are_refused(make, options, text):
+    with pytest.raises(TypeError, match=text):
+        make(**options)
+
+
+def test_selectors_may_be_mappings(make):
+    running = make(page(), label_selector={"a": "b"}, field_selector={"metadata.name": "x"})
+    running.informer.step(running.stop)
+    (request,) = running.client.requests
+    assert (request.label_selector, request.field_selector) == ("a=b", "metadata.name=x")
 
 
 def test_a_selector_that_cannot_be_parsed_is_refused(make):
@@ -813,6 +837,8 @@ def test_handlers_are_checked(make):
         informer.add_event_handler(object())
     with pytest.raises(ValueError, match="resync=-1"):
         informer.add_event_handler(Recorder(), resync=-1)
+    with pytest.raises(TypeError, match=r"overflow='coalesce': use Overflow\.COALESCE"):
+        informer.add_event_handler(Recorder(), overflow="coalesce")
 
 
 def test_indexes_are_kept_from_the_first_list_on(make):
