@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from appsdk_operator.resource import MutableObject, Object, encode_json
+from appsdk_operator.resource import MutableObject, Object, create_merge_patch, encode_json
 
 __all__ = ["JsonPatch", "MergePatch", "Patch", "StrategicMergePatch"]
 
@@ -95,7 +95,7 @@ class MergePatch:
         >>> MergePatch.between(before, web).body()
         b'{"metadata":{"labels":{"tier":"front"}}}'
         """
-        fields = _difference(before.to_dict(), after.to_dict())
+        fields = create_merge_patch(before.to_dict(), after.to_dict())
         if optimistic_lock:
             if not before.resource_version:
                 raise ValueError(
@@ -137,20 +137,3 @@ class StrategicMergePatch:
 def _names_version(fields: Mapping[str, Any]) -> bool:
     metadata = fields.get("metadata")
     return isinstance(metadata, Mapping) and bool(metadata.get("resourceVersion"))
-
-
-def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {key: None for key in before if key not in after}
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
-            if inner := _difference(old, value):
-                fields[key] = inner
-        elif key not in before or not _same(value, old):
-            fields[key] = value
-    return fields
-
-
-def _same(a: Any, b: Any) -> bool:
-    # In Python 1 == True, in JSON not.
-    return a == b and encode_json(a) == encode_json(b)
