@@ -42,7 +42,7 @@ _MERGED = Family(
     "Events merged into another one of the same object, because too many were waiting.",
     ("controller",),
 )
-_ACTIONS = tuple(ResourceAction)
+_ACTIONS = tuple(action for action in ResourceAction if action is not ResourceAction.GENERIC)
 
 
 class Overflow(enum.Enum):

@@ -24,6 +24,8 @@ class ResourceAction(enum.Enum):
     DELETE = "DELETE"
     RESYNC = "RESYNC"
     """Nothing happened: the local copy is shown again, so that what was missed can be mended."""
+    GENERIC = "GENERIC"
+    """Something outside of the cluster concerns the object; no informer says this."""
 
 
 @final

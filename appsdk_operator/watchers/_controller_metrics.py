@@ -34,7 +34,7 @@ _WAITED = Family(
     "Time from the moment a retry was due to the moment it was made.",
     _LABELS,
 )
-_ACTIONS = tuple(ResourceAction)
+_ACTIONS = tuple(a for a in ResourceAction if a is not ResourceAction.GENERIC)
 
 
 class _Series:

@@ -10,7 +10,7 @@ from appsdk_operator.cache import Delivery, Event, Overflow, ResourceAction
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import PATIENCE, NoJitter, check_history, thing, told
 
-CREATE, UPDATE, DELETE, RESYNC = ResourceAction
+CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
 
 
 class Handler:

@@ -8,7 +8,7 @@ from appsdk_operator.cache import Event, ResourceAction, Store
 from appsdk_operator.cache._pending import PendingEvents, merged
 from tests.cache.conftest import THING, check_history, event, line, thing, told
 
-CREATE, UPDATE, DELETE, RESYNC = ResourceAction
+CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
 
 ONE, TWO, THREE = (thing("a", version) for version in (1, 2, 3))
 ADD = Event(CREATE, ONE, None, True)

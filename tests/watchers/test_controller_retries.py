@@ -26,7 +26,7 @@ from appsdk_operator.watchers import (
 )
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
-CREATE, UPDATE, DELETE, RESYNC = ResourceAction
+CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
 FAIL = [ValueError(f"failure {n}") for n in range(10)]
 
 

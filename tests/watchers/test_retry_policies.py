@@ -193,7 +193,7 @@ def test_delays_of_the_adapter_are_those_of_tenacity_itself(attempts, step):
 # Whether a new event ends a retry
 
 
-CREATE, UPDATE, DELETE, RESYNC = ResourceAction
+CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
 TABLE = [
     (new, retry, same, new is DELETE or (new is retry and not same))
     for new in (CREATE, UPDATE, DELETE)

@@ -1,0 +1,31 @@
+"""Reconcile: bring the world in line with what objects ask for, whatever happened to them."""
+
+from appsdk_operator.controllers._protocols import EventFilter as EventFilter
+from appsdk_operator.controllers._protocols import Handler as Handler
+from appsdk_operator.controllers._protocols import JoinableSource as JoinableSource
+from appsdk_operator.controllers._protocols import RequestQueue as RequestQueue
+from appsdk_operator.controllers._protocols import Source as Source
+from appsdk_operator.controllers._protocols import SyncingSource as SyncingSource
+from appsdk_operator.controllers._reconcile import Outcome as Outcome
+from appsdk_operator.controllers._reconcile import ReconcileFunction as ReconcileFunction
+from appsdk_operator.controllers._reconcile import Reconciler as Reconciler
+from appsdk_operator.controllers._reconcile import Request as Request
+from appsdk_operator.controllers._reconcile import Result as Result
+from appsdk_operator.controllers._reconcile import RetryAfter as RetryAfter
+from appsdk_operator.controllers._reconcile import TerminalError as TerminalError
+
+__all__ = [
+    "EventFilter",
+    "Handler",
+    "JoinableSource",
+    "Outcome",
+    "ReconcileFunction",
+    "Reconciler",
+    "Request",
+    "RequestQueue",
+    "Result",
+    "RetryAfter",
+    "Source",
+    "SyncingSource",
+    "TerminalError",
+]
