@@ -1,5 +1,6 @@
 """Reconcile: bring the world in line with what objects ask for, whatever happened to them."""
 
+from appsdk_operator.controllers._protocols import LOW_PRIORITY as LOW_PRIORITY
 from appsdk_operator.controllers._protocols import EventFilter as EventFilter
 from appsdk_operator.controllers._protocols import Handler as Handler
 from appsdk_operator.controllers._protocols import JoinableSource as JoinableSource
@@ -15,6 +16,7 @@ from appsdk_operator.controllers._reconcile import RetryAfter as RetryAfter
 from appsdk_operator.controllers._reconcile import TerminalError as TerminalError
 
 __all__ = [
+    "LOW_PRIORITY",
     "EventFilter",
     "Handler",
     "JoinableSource",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from appsdk_operator.cache import Event
 from appsdk_operator.runtime import StopSignal
 
 __all__ = [
+    "LOW_PRIORITY",
     "EventFilter",
     "Handler",
     "JoinableSource",
@@ -19,6 +20,10 @@ __all__ = [
 
 R_co = TypeVar("R_co", bound=Hashable, covariant=True)
 R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
+
+LOW_PRIORITY = -100
+"""The priority of what nobody waits for: objects that were there at the start, and resyncs. The
+number is controller-runtime's ``handler.LowPriority``."""
 
 EventFilter: TypeAlias = Callable[[Event], bool]
 """Whether an event is worth a reconcile; a :class:`Predicate` is one."""
@@ -54,9 +59,9 @@ class RequestQueue(Protocol[R_contra]):
 
 @runtime_checkable
 class Handler(Protocol[R_co]):
-    """Turns events into requests."""
+    """Turns events into requests; may be ``async def``. What it raises leads to a retry."""
 
-    def handle(self, event: Event, queue: RequestQueue[R_co], /) -> None:
+    def handle(self, event: Event, queue: RequestQueue[R_co], /) -> Awaitable[None] | None:
         """Put what ``event`` concerns into ``queue``."""
         ...
 
