@@ -22,14 +22,14 @@ Caveats:
 
 from appsdk_operator.cache import ResourceAction as ResourceAction
 from appsdk_operator.watchers._calls import WatcherCall as WatcherCall
-from appsdk_operator.watchers._dispatcher import ErrorHandler as ErrorHandler
+from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
 from appsdk_operator.watchers._finalizers import FinalizerError as FinalizerError
 from appsdk_operator.watchers._finalizers import FinalizerSupplier as FinalizerSupplier
 from appsdk_operator.watchers._finalizers import PatchClient as PatchClient
 from appsdk_operator.watchers._finalizers import default_finalizer as default_finalizer
 from appsdk_operator.watchers._finalizers import in_progress_finalizer as in_progress_finalizer
+from appsdk_operator.watchers._informed import RunnableInformer as RunnableInformer
 from appsdk_operator.watchers._informer_controller import InformerController as InformerController
-from appsdk_operator.watchers._informer_controller import RunnableInformer as RunnableInformer
 from appsdk_operator.watchers._kubernetes_informer import KubernetesInformer as KubernetesInformer
 from appsdk_operator.watchers._list_map import ListMap as ListMap
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher as OpinionatedWatcher

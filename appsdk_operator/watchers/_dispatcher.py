@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import final
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, settle
 from appsdk_operator.watchers._calls import Entry, OwedCall, WatcherCall
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
+from appsdk_operator.watchers._failures import Failures, action_again
 from appsdk_operator.watchers._list_map import ListMap
-from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy
+from appsdk_operator.watchers._retry import RetryDequeuePolicy
+from appsdk_operator.watchers._turns import Turns
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
-__all__ = ["Dispatcher", "ErrorHandler"]
+__all__ = ["Dispatcher"]
 
 _log = logging.getLogger("appsdk_operator.watchers")
-
-ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
-"""Told of every failed call, before the retry policy is asked."""
 
 _CREATE, _UPDATE, _DELETE, _RESYNC = (
     ResourceAction.CREATE,
@@ -43,18 +41,14 @@ class Dispatcher:
         self,
         name: str,
         *,
-        retry_policy: RetryPolicy,
+        failures: Failures,
         dequeue_policy: RetryDequeuePolicy | None,
-        error_handler: ErrorHandler,
         metrics: ControllerMetrics,
         clock: Clock,
-        give_up_level: int = logging.WARNING,
     ) -> None:
         self._name = name
-        self._give_up_level = give_up_level
-        self._retry_policy = retry_policy
+        self._failures = failures
         self._dequeue_policy = dequeue_policy
-        self._error_handler = error_handler
         self._metrics = metrics
         self._clock = clock
         self._lock = threading.Lock()
@@ -63,8 +57,7 @@ class Dispatcher:
         self._has_begun = False
         # For kinds with several sources only: their keys differ although the object is the same.
         self._shared_kinds: frozenset[str] = frozenset()
-        self._freed = threading.Condition()
-        self._busy: dict[tuple[str, str, str], int] = {}
+        self._turns = Turns()
         self._is_stopped = False
 
     def add(
@@ -149,7 +142,7 @@ class Dispatcher:
         if self._has_stopped():
             return None
         if key.source.kind in self._shared_kinds:
-            with self._alone(key):
+            with self._turns.alone((key.source.kind, key.namespace, key.name)):
                 # The wait for the others may have lasted until after the stop.
                 return None if self._has_stopped() else self._handle(key, event)
         return self._handle(key, event)
@@ -157,23 +150,6 @@ class Dispatcher:
     def share(self, kind: str) -> None:
         """Several sources of ``kind`` may show the same object: still nothing overlaps for it."""
         self._shared_kinds |= {kind}
-
-    @contextlib.contextmanager
-    def _alone(self, key: DeliveryKey) -> Iterator[None]:
-        name = (key.source.kind, key.namespace, key.name)
-        me = threading.get_ident()
-        with self._freed:
-            while self._busy.get(name, me) != me:
-                self._freed.wait()
-            is_outermost = name not in self._busy
-            self._busy[name] = me
-        try:
-            yield
-        finally:
-            if is_outermost:
-                with self._freed:
-                    del self._busy[name]
-                    self._freed.notify_all()
 
     def _handle(self, key: DeliveryKey, event: Event | None) -> float | None:
         if event is not None:
@@ -332,32 +308,14 @@ class Dispatcher:
         attempt: int,
         error: Exception,
     ) -> None:
-        kind = key.source.kind
-        try:
-            self._error_handler(error, WatcherCall(kind, entry.watcher, action, obj, attempt))
-        except BaseException:
-            _log.exception("the error handler of controller %s failed", self._name)
-        delay: float | None = None
-        try:
-            delay = _checked_delay(self._retry_policy(error, attempt))
-        except BaseException:
-            _log.exception(
-                "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
-                self._name,
-            )
-        # A resync that failed is tried again as the update that it may have been.
-        again = _UPDATE if action is _RESYNC else action
-        self._log_next_step(key, action, attempt, delay)
-        if delay is None:
-            self._metrics.gave_up(kind, action)
-            if action is _DELETE or action is _RESYNC:
-                return  # no resync shows what is gone, and the next resync is a new try anyway
-        else:
-            self._metrics.retry_planned(kind, again)
+        call = WatcherCall(key.source.kind, entry.watcher, action, obj, attempt)
+        delay = self._failures.delay_after(error, call)
+        if delay is None and (action is _DELETE or action is _RESYNC):
+            return  # no resync shows what is gone, and the next resync is a new try anyway
         due = None if delay is None else self._clock.monotonic() + delay
-        call = OwedCall(
+        again = OwedCall(
             entry=entry,
-            action=again,
+            action=action_again(action),
             seen=obj,
             latest=obj,
             old=old,
@@ -365,34 +323,13 @@ class Dispatcher:
             attempt=attempt + 1,
             due=due,
         )
-        # What is kept must not keep the frames of the failed call, and all that they hold.
-        _drop_tracebacks(error)
         with self._lock:
             if not entry.is_removed and not key.source.is_removed:
                 owed = self._owed.setdefault(key, [])
-                for other in [other for other in owed if call.replaces(other)]:
+                for other in [other for other in owed if again.replaces(other)]:
                     owed.remove(other)
-                    call.take_over(other)
-                owed.append(call)
-
-    def _log_next_step(
-        self, key: DeliveryKey, action: ResourceAction, attempt: int, delay: float | None
-    ) -> None:
-        fields = {
-            "controller": self._name,
-            "kind": key.source.kind,
-            "namespace": key.namespace,
-            "object": key.name,
-            "action": action.value,
-            "attempt": attempt,
-        }
-        what = (self._name, action.value, key)
-        if delay is not None:
-            _log.info("controller %s: %s of %s: retry in %g s", *what, delay, extra=fields)
-        else:
-            until = "" if action is _DELETE else " until the next resync"
-            level = self._give_up_level
-            _log.log(level, "controller %s: %s of %s: given up%s", *what, until, extra=fields)
+                    again.take_over(other)
+                owed.append(again)
 
     # What is owed. The lock is held by the callers of the first two.
 
@@ -438,26 +375,6 @@ def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
     return call.is_first and any(
         other.entry is call.entry and _is_deletion_before(other, call.latest) for other in owed
     )
-
-
-def _checked_delay(answer: float | None) -> float | None:
-    if answer is None:
-        return None
-    delay = float(answer)
-    if not delay >= 0:
-        raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None")
-    return delay
-
-
-def _drop_tracebacks(error: BaseException) -> None:
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        each = left.pop()
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            each.__traceback__ = None
-            left += (each.__cause__, each.__context__)
 
 
 def _invoke(

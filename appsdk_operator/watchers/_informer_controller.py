@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import threading
 from collections.abc import Sequence
-from types import FunctionType
-from typing import Any, Protocol, final, runtime_checkable
+from typing import final
 
 from appsdk_operator.cache import (
     Delivery,
@@ -29,41 +27,25 @@ from appsdk_operator.runtime import (
     system_clock,
 )
 from appsdk_operator.watchers._calls import WatcherCall
+from appsdk_operator.watchers._checks import (
+    check_informer,
+    check_takes,
+    check_watcher,
+    checked_kind,
+)
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
-from appsdk_operator.watchers._dispatcher import Dispatcher, ErrorHandler
+from appsdk_operator.watchers._dispatcher import Dispatcher
+from appsdk_operator.watchers._failures import ErrorHandler, Failures
+from appsdk_operator.watchers._informed import Informed, RunnableInformer
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
-__all__ = ["InformerController", "RunnableInformer"]
+__all__ = ["InformerController"]
 
 _log = logging.getLogger("appsdk_operator.watchers")
 
 
 _CANCEL_TIMEOUT = 1.0
-
-
-@runtime_checkable
-class RunnableInformer(Protocol):
-    """What an InformerController needs of an informer; bring your own if you like."""
-
-    def add_event_handler(self, handler: EventSource, /) -> Any:
-        """Tell ``handler`` (``on_add``, ``on_update``, ``on_delete``) what happens."""
-        ...
-
-    def run(self, stop: StopSignal, /) -> None:
-        """Run until ``stop`` is set."""
-        ...
-
-
-class _Informed:
-    """An informer and its way into the controller."""
-
-    def __init__(self, informer: RunnableInformer, kind: str, source: EventSource) -> None:
-        self.informer = informer
-        self.kind = kind
-        self.source = source
-        self.registration: Registration | None = None
-        self.stop: StopSignal | None = None
 
 
 @final
@@ -123,13 +105,13 @@ class InformerController:
             raise ValueError("name='': give the controller a name, it labels logs and metrics")
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
-        _check_takes(retry_policy, "retry_policy", ("error", "attempt"))
-        _check_takes(
+        check_takes(retry_policy, "retry_policy", ("error", "attempt"))
+        check_takes(
             retry_dequeue_policy,
             "retry_dequeue_policy",
             ("new_action", "new_object", "retry_action", "retry_object", "retry_error"),
         )
-        _check_takes(error_handler, "error_handler", ("error", "call"))
+        check_takes(error_handler, "error_handler", ("error", "call"))
         self.name = name
         self._stop_timeout = stop_timeout
         self._clock = clock
@@ -139,13 +121,17 @@ class InformerController:
         )
         self._dispatcher = Dispatcher(
             name,
-            retry_policy=retry_policy or default_retry_policy(),
+            failures=Failures(
+                name,
+                retry_policy=retry_policy or default_retry_policy(),
+                error_handler=error_handler or self._log_error,
+                metrics=self._metrics,
+                # Who handles errors decides what is shown of them.
+                give_up_level=logging.WARNING if error_handler is None else logging.INFO,
+            ),
             dequeue_policy=retry_dequeue_policy,
-            error_handler=error_handler or self._log_error,
             metrics=self._metrics,
             clock=clock,
-            # Who handles errors decides what is shown of them.
-            give_up_level=logging.WARNING if error_handler is None else logging.INFO,
         )
         self._delivery = Delivery(
             name,
@@ -159,7 +145,7 @@ class InformerController:
         )
         self._threads = ThreadGroup(name)
         self._lock = threading.Lock()
-        self._informed: list[_Informed] = []
+        self._informed: list[Informed] = []
         self._stop: StopSignal | None = None
         self._has_run = False
         self._is_over = False
@@ -174,10 +160,10 @@ class InformerController:
             TypeError: it is not an informer.
             ValueError: ``kind`` is empty, or the informer was added before.
         """
-        kind = _checked_kind(kind)
-        _check_informer(informer)
+        kind = checked_kind(kind)
+        check_informer(informer)
         source = self._delivery.source(kind)
-        informed = _Informed(informer, kind, source)
+        informed = Informed(informer, kind, source)
         with self._lock:
             if any(other.informer is informer for other in self._informed):
                 self._delivery.remove(source)
@@ -220,8 +206,8 @@ class InformerController:
             TypeError: it is not a watcher.
             ValueError: ``kind`` is empty.
         """
-        kind = _checked_kind(kind)
-        _check_watcher(watcher)
+        kind = checked_kind(kind)
+        check_watcher(watcher)
         for key in self._dispatcher.add(watcher, kind, lambda: self._present(kind)):
             self._delivery.wake(key)
 
@@ -231,11 +217,11 @@ class InformerController:
         The others keep their order and their retries. If it was added several times, the first of
         them goes.
         """
-        self._dispatcher.remove(watcher, _checked_kind(kind))
+        self._dispatcher.remove(watcher, checked_kind(kind))
 
     def remove_all_watchers_for_resource(self, kind: str | Kind) -> None:
         """Call no watcher of ``kind`` any more, also for no retry."""
-        self._dispatcher.remove(None, _checked_kind(kind))
+        self._dispatcher.remove(None, checked_kind(kind))
 
     def _present(self, kind: str) -> list[tuple[EventSource, Lister]]:
         """The objects that watchers of ``kind`` may have been told of already."""
@@ -364,7 +350,7 @@ class InformerController:
         self._delivery.stop()
         self._loop.close()
 
-    def _run_informer(self, informed: _Informed, stop: StopSignal) -> None:
+    def _run_informer(self, informed: Informed, stop: StopSignal) -> None:
         with self._lock:
             if informed not in self._informed:
                 return  # removed before it could be started
@@ -402,7 +388,7 @@ class InformerController:
 
         self._threads.start(f"informer/{informed.kind}", run)
 
-    def _warn_of_loose_ends(self, informed: Sequence[_Informed]) -> None:
+    def _warn_of_loose_ends(self, informed: Sequence[Informed]) -> None:
         """A kind is any string, so that a misspelt one is no error.
 
         Either side alone may still get its counterpart; where both are loose they were probably
@@ -436,54 +422,3 @@ class InformerController:
                 "attempt": call.attempt,
             },
         )
-
-
-def _check_takes(function: Any, option: str, arguments: tuple[str, ...]) -> None:
-    """Find a wrong function when it is given, not when it is first needed."""
-    if function is None:
-        return
-    wanted = f"{option}={function!r} is not a function of ({', '.join(arguments)})"
-    if not callable(function):
-        raise TypeError(wanted)
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # some callables of other languages have none
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
-        raise TypeError(f"{wanted}: {error}") from None
-
-
-def _checked_kind(kind: str | Kind) -> str:
-    if not isinstance(kind, (str, Kind)):
-        raise TypeError(f"kind={kind!r}: name the kind with a Kind or a string")
-    text = str(kind)
-    if not text:
-        raise ValueError("kind='': name the kind that ties informers to watchers")
-    return text
-
-
-def _check_informer(informer: object) -> None:
-    if not isinstance(informer, RunnableInformer):
-        raise TypeError(
-            f"informer={informer!r} is not an informer: it needs add_event_handler and run"
-        )
-    if isinstance(informer, type):
-        raise TypeError(
-            f"informer={informer!r} is a class: add an instance, {informer.__name__}(…)"
-        )
-
-
-def _check_watcher(watcher: object) -> None:
-    methods = ("add", "update", "delete")
-    missing = [name for name in methods if not callable(getattr(watcher, name, None))]
-    if missing:
-        raise TypeError(
-            f"watcher={watcher!r} is not a watcher: it has no method {' and no '.join(missing)}; "
-            "or make one from functions with SimpleWatcher"
-        )
-    if isinstance(watcher, type) and any(
-        isinstance(inspect.getattr_static(watcher, name), FunctionType) for name in methods
-    ):
-        raise TypeError(f"watcher={watcher!r} is a class: add an instance, {watcher.__name__}(…)")

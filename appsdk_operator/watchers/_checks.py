@@ -1,0 +1,63 @@
+"""Finds what is wrong when it is given, not when it is first needed."""
+
+from __future__ import annotations
+
+import inspect
+from types import FunctionType
+from typing import Any
+
+from appsdk_operator.resource import Kind
+from appsdk_operator.watchers._informed import RunnableInformer
+
+__all__ = ["check_informer", "check_takes", "check_watcher", "checked_kind"]
+
+
+def check_takes(function: Any, option: str, arguments: tuple[str, ...]) -> None:
+    """Find a wrong function when it is given, not when it is first needed."""
+    if function is None:
+        return
+    wanted = f"{option}={function!r} is not a function of ({', '.join(arguments)})"
+    if not callable(function):
+        raise TypeError(wanted)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # some callables of other languages have none
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise TypeError(f"{wanted}: {error}") from None
+
+
+def checked_kind(kind: str | Kind) -> str:
+    if not isinstance(kind, (str, Kind)):
+        raise TypeError(f"kind={kind!r}: name the kind with a Kind or a string")
+    text = str(kind)
+    if not text:
+        raise ValueError("kind='': name the kind that ties informers to watchers")
+    return text
+
+
+def check_informer(informer: object) -> None:
+    if not isinstance(informer, RunnableInformer):
+        raise TypeError(
+            f"informer={informer!r} is not an informer: it needs add_event_handler and run"
+        )
+    if isinstance(informer, type):
+        raise TypeError(
+            f"informer={informer!r} is a class: add an instance, {informer.__name__}(…)"
+        )
+
+
+def check_watcher(watcher: object) -> None:
+    methods = ("add", "update", "delete")
+    missing = [name for name in methods if not callable(getattr(watcher, name, None))]
+    if missing:
+        raise TypeError(
+            f"watcher={watcher!r} is not a watcher: it has no method {' and no '.join(missing)}; "
+            "or make one from functions with SimpleWatcher"
+        )
+    if isinstance(watcher, type) and any(
+        isinstance(inspect.getattr_static(watcher, name), FunctionType) for name in methods
+    ):
+        raise TypeError(f"watcher={watcher!r} is a class: add an instance, {watcher.__name__}(…)")

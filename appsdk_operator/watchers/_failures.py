@@ -1,0 +1,107 @@
+"""What is done about a call that failed: who is told, and when it is made again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeAlias, final
+
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.watchers._calls import WatcherCall
+from appsdk_operator.watchers._controller_metrics import ControllerMetrics
+from appsdk_operator.watchers._retry import RetryPolicy
+
+__all__ = ["ErrorHandler", "Failures", "action_again"]
+
+_log = logging.getLogger("appsdk_operator.watchers")
+
+ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
+"""Told of every failed call, before the retry policy is asked."""
+
+
+def action_again(action: ResourceAction) -> ResourceAction:
+    """What a call is owed as; a resync that failed, as the update that it may have been."""
+    return ResourceAction.UPDATE if action is ResourceAction.RESYNC else action
+
+
+@final
+class Failures:
+    """Reports failed calls and asks the retry policy about them. Thread-safe."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        retry_policy: RetryPolicy,
+        error_handler: ErrorHandler,
+        metrics: ControllerMetrics,
+        give_up_level: int = logging.WARNING,
+    ) -> None:
+        self._name = name
+        self._retry_policy = retry_policy
+        self._error_handler = error_handler
+        self._metrics = metrics
+        self._give_up_level = give_up_level
+
+    def delay_after(self, error: Exception, call: WatcherCall) -> float | None:
+        """Seconds until ``call``, which failed, is made again; None: given up.
+
+        The traceback of ``error`` is gone afterwards: what is kept of it must not keep the frames
+        of the failed call, and all that they hold.
+        """
+        try:
+            self._error_handler(error, call)
+        except BaseException:
+            _log.exception("the error handler of controller %s failed", self._name)
+        delay: float | None = None
+        try:
+            delay = _checked_delay(self._retry_policy(error, call.attempt))
+        except BaseException:
+            _log.exception(
+                "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
+                self._name,
+            )
+        self._log_next_step(call, delay)
+        if delay is None:
+            self._metrics.gave_up(call.kind, call.action)
+        else:
+            self._metrics.retry_planned(call.kind, action_again(call.action))
+        _drop_tracebacks(error)
+        return delay
+
+    def _log_next_step(self, call: WatcherCall, delay: float | None) -> None:
+        fields = {
+            "controller": self._name,
+            "kind": call.kind,
+            "namespace": call.object.namespace,
+            "object": call.object.name,
+            "action": call.action.value,
+            "attempt": call.attempt,
+        }
+        what = (self._name, call.action.value, f"{call.kind} {call.object.key}")
+        if delay is not None:
+            _log.info("controller %s: %s of %s: retry in %g s", *what, delay, extra=fields)
+        else:
+            until = "" if call.action is ResourceAction.DELETE else " until the next resync"
+            level = self._give_up_level
+            _log.log(level, "controller %s: %s of %s: given up%s", *what, until, extra=fields)
+
+
+def _checked_delay(answer: float | None) -> float | None:
+    if answer is None:
+        return None
+    delay = float(answer)
+    if not delay >= 0:
+        raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None")
+    return delay
+
+
+def _drop_tracebacks(error: BaseException) -> None:
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = None
+            left += (each.__cause__, each.__context__)
