@@ -154,17 +154,19 @@ class Cache:
     def add(self, kind: Kind, options: CacheOptions | None = None) -> None:
         """Keep ``kind``; while the cache runs its informers start at once.
 
+        Without ``options`` a kind that is kept already stays as it is.
+
         Raises:
             ValueError: it is kept already, with other options, or namespaces were given for a
                 cluster-scoped kind.
         """
-        options = options or CacheOptions()
+        wanted, options = options, options or CacheOptions()
         if options.namespaces and not kind.is_namespaced:
             raise ValueError(f"{kind} is cluster-scoped: leave its namespaces out")
         with self._lock:
             kept = self._kept.get(kind)
             if kept is not None:
-                if kept.options != options:
+                if wanted is not None and kept.options != options:
                     raise ValueError(
                         f"{kind} is kept already, with other options: remove it first, or add what "
                         "you need to the first call"

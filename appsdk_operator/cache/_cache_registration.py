@@ -11,7 +11,7 @@ from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.cache._registration import ErrorHandler, HandlerCalls, Registration
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock
+from appsdk_operator.runtime import Clock, StopSignal
 
 __all__ = ["CacheRegistration"]
 
@@ -40,6 +40,8 @@ class CacheRegistration:
         self.kind = kind
         """The kind whose objects it is told of."""
         self._handler = handler
+        self._clock = clock
+        self._is_over = False
         self._resync = resync
         self._do_remove = remove
         # Only ever replaced, so that it can be read without the cache's lock.
@@ -60,6 +62,26 @@ class CacheRegistration:
         """Whether the handler has handled every object that was there when it was added, and when
         a namespace was added later."""
         return all(place.has_synced for place in self._places.values())
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait until the local copies are complete, and the handler has handled what was there.
+
+        Args:
+            stop: ends the wait.
+            timeout: the longest to wait, in seconds of the cache's clock; default: no limit.
+
+        Returns:
+            False when stopped, after ``timeout`` seconds, or when the cache or the handler came to
+            its end meanwhile.
+        """
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        # Namespaces may come and go while we wait.
+        while waiting := [place for place in self._places.values() if not place.has_synced]:
+            left = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
+            is_over = not waiting[0].wait_for_sync(stop, left)
+            if is_over and (waiting[0] in self._places.values() or stop.is_set() or left == 0):
+                return False
+        return not self._is_over
 
     def remove(self) -> None:
         """Stop handing events to the handler, and wait for the call that runs; twice is harmless.
@@ -111,6 +133,7 @@ class CacheRegistration:
 
     def stop(self) -> None:
         """Leave every informer; the call that runs goes on."""
+        self._is_over = True
         self.end()
         for informer in self._places:
             self.leave(informer)

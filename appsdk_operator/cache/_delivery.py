@@ -104,6 +104,10 @@ class EventSource:
         """Whether every object that was there at the start has been handled."""
         return self.is_initial_ended and not self.initial_left
 
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait for :attr:`has_synced`; False when stopped, removed, or after ``timeout`` s."""
+        return self._delivery.wait_for_sync(stop, timeout, source=self)
+
     def on_events(self, events: Sequence[Event]) -> None:
         """Take over events, in order."""
         self._delivery.put(self, events)
@@ -339,17 +343,26 @@ class Delivery:
         """Wait until every event has been handled; False after ``timeout`` seconds."""
         return self._queue.wait_idle(timeout)
 
-    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until every source has synced; False when stopped or after ``timeout`` seconds."""
+    def wait_for_sync(
+        self, stop: StopSignal, timeout: float | None = None, *, source: EventSource | None = None
+    ) -> bool:
+        """Wait until ``source`` (default: every source) has synced.
+
+        Returns:
+            False when stopped, after ``timeout`` seconds, or when ``source`` was removed.
+        """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         detach = stop.on_set(self._notify)
         try:
             with self._condition:
                 self._sync_waiters += 1
                 try:
-                    while not all(source.has_synced for source in self._sources):
+                    while not self._have_synced(source):
                         left = None if deadline is None else deadline - self._clock.monotonic()
-                        if self._is_stopped or stop.is_set() or (left is not None and left <= 0):
+                        is_over = self._is_stopped or stop.is_set()
+                        if is_over or (left is not None and left <= 0):
+                            return False
+                        if source is not None and source.is_removed:
                             return False
                         self._clock.wait(self._condition, left)
                     return True
@@ -357,6 +370,10 @@ class Delivery:
                     self._sync_waiters -= 1
         finally:
             detach()
+
+    def _have_synced(self, source: EventSource | None) -> bool:
+        sources = self._sources if source is None else [source]
+        return all(source.has_synced for source in sources)
 
     @property
     def pending(self) -> int:

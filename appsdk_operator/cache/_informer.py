@@ -128,7 +128,7 @@ class Informer:
         self.field_selector = _options.field_selector_of(field_selector)
         self._transform = transform
         self._on_error = on_error
-        self._clock = clock
+        self.clock = self._clock = clock
         self._metrics = metrics or default_metrics()
         self._state = WatchState(
             page_size=page_size,

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, final
 
-from appsdk_operator.cache._delivery import Delivery, DeliveryKey
+from appsdk_operator.cache._delivery import Delivery, DeliveryKey, EventSource
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Outcome, ResourceAction
-from appsdk_operator.runtime import settle
+from appsdk_operator.runtime import StopSignal, settle
 
 if TYPE_CHECKING:
     from appsdk_operator.cache._informer import Informer
@@ -46,6 +46,28 @@ class Registration:
         """Whether the handler has handled every object that was there when it was added."""
         # Both: several informers may share one EventSource, which knows of the first's list only.
         return self.informer.has_synced and bool(getattr(self.sink, "has_synced", True))
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait until the local copy is complete, and the handler has handled what was there.
+
+        A :class:`BatchHandler` has handled what was handed to it.
+
+        Args:
+            stop: ends the wait.
+            timeout: the longest to wait, in seconds of the informer's clock; default: no limit.
+
+        Returns:
+            False when stopped, after ``timeout`` seconds, or when the informer or the handler came
+            to its end meanwhile.
+        """
+        clock = self.informer.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        if not self.informer.wait_for_sync(stop, timeout):
+            return False
+        if not isinstance(self.sink, EventSource):
+            return True
+        left = None if deadline is None else deadline - clock.monotonic()
+        return self.sink.wait_for_sync(stop, left)
 
     def remove(self) -> None:
         """Stop handing events to the handler, and wait for the call that runs; twice is harmless.

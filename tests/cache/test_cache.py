@@ -281,7 +281,14 @@ def test_adding_a_kind_twice_is_harmless_unless_the_options_differ(start):
     cache.add(THING, CacheOptions(label_selector="a=b"))
     cache.add(THING, CacheOptions(label_selector="a=b"))
     with pytest.raises(ValueError, match="kept already, with other options"):
-        cache.add(THING)
+        cache.add(THING, CacheOptions())
+
+
+def test_adding_a_kind_without_options_keeps_those_that_are_there(start):
+    cache = start(Server(), run=False)
+    cache.add(THING, CacheOptions(label_selector="a=b"))
+    cache.add(THING)
+    assert str(cache.informers(THING)[0].label_selector) == "a=b"
 
 
 def test_a_transform_of_the_kind_comes_before_that_of_the_cache(start):
