@@ -5,19 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
-import signal
 import threading
-from collections.abc import Iterator
 from typing import Protocol, final, runtime_checkable
 
+from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
 
 __all__ = ["Operator", "OperatorController"]
 
 _log = logging.getLogger("appsdk_operator.manager")
-
-_SLICE = 0.5
 
 
 @runtime_checkable
@@ -93,11 +89,8 @@ class Operator:
                 only error or one of the group.
             RuntimeError: it was run before.
         """
-        if handle_signals and threading.current_thread() is not threading.main_thread():
-            raise ValueError(
-                "handle_signals works in the main thread only: run the operator there, or set its "
-                "stop signal yourself"
-            )
+        if handle_signals:
+            check_main_thread("operator")
         if stop is not None and not isinstance(stop, StopSignal):
             raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
         with self._lock:
@@ -135,14 +128,12 @@ class Operator:
                 if is_last:
                     own.set()
 
-        with _signals(own) if handle_signals else contextlib.nullcontext():
+        with stop_on_signals(own) if handle_signals else contextlib.nullcontext():
             try:
                 for number, controller in enumerate(controllers):
                     name = getattr(controller, "name", type(controller).__name__)
                     threads.start(f"{number}-{name}", functools.partial(run, controller))
-                # In slices: a signal that comes just before a wait begins does not end that wait,
-                # and its handler would run only at the next wake-up.
-                while not own.wait(_SLICE if handle_signals else None):
+                while not own.wait(SLICE if handle_signals else None):
                     pass
             finally:
                 own.set()
@@ -164,8 +155,8 @@ class Operator:
         deadline = system_clock.monotonic() + self._stop_timeout
         while True:
             left = deadline - system_clock.monotonic()
-            running = threads.join(max(0.0, min(_SLICE, left)))
-            if not running or left <= _SLICE:
+            running = threads.join(max(0.0, min(SLICE, left)))
+            if not running or left <= SLICE:
                 return running
 
 
@@ -176,36 +167,3 @@ def _check_controller(controller: object) -> None:
         raise TypeError(
             f"controller={controller!r} is a class: add an instance, {controller.__name__}(…)"
         )
-
-
-@contextlib.contextmanager
-def _signals(stop: StopSignal) -> Iterator[None]:
-    is_first = True
-    setters: list[threading.Thread] = []
-
-    def handle(number: int, _: object) -> None:
-        nonlocal is_first
-        if not is_first:
-            _log.warning("second signal %s: ending at once", signal.Signals(number).name)
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-            # The first process of a container is spared by signals without a handler.
-            os._exit(128 + number)
-        is_first = False
-        _log.info("signal %s: stopping", signal.Signals(number).name)
-        # In a thread of its own: this handler interrupts the main thread anywhere, also where it
-        # holds a lock that a callback of the signal needs.
-        setter = threading.Thread(target=stop.set, name="operator/signal")
-        setters.append(setter)
-        setter.start()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for setter in setters:
-            setter.join()
-        for number, handler in before.items():
-            # None: a handler that was not set from Python, and cannot be set again from it.
-            if handler is not None:
-                signal.signal(number, handler)
