@@ -1,0 +1,88 @@
+"""Paths to fields of objects, parsed once and compared often."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, final
+
+from appsdk_operator.resource import Object
+
+__all__ = ["FieldPath"]
+
+_STEP = re.compile(
+    r"""\.?(?P<name>[A-Za-z_][-\w]*)|\['(?P<single>[^']+)'\]|\["(?P<double>[^"]+)"\]"""
+    r"""|\[(?P<index>\d+)\]"""
+)
+_EXAMPLE = "write for example spec.replicas, spec.containers[0].image or metadata.labels['app']"
+
+
+@final
+class FieldPath:
+    """A field of an object, for example ``spec.replicas`` or ``metadata.labels['app']``."""
+
+    __slots__ = ("_steps", "_text")
+
+    def __init__(self, text: str) -> None:
+        """Parse ``text``.
+
+        Raises:
+            ValueError: it is no path; the text says where it stops being one.
+        """
+        self._text = text
+        self._steps = _parse(text)
+
+    def has_changed(self, old: Object, new: Object) -> bool:
+        """Whether the field differs; a missing one and null are the same."""
+        return not _is_same(self._value(old), self._value(new))
+
+    def _value(self, obj: Object) -> Any:
+        value: Any = obj.get(str(self._steps[0]))
+        for step in self._steps[1:]:
+            if isinstance(step, str):
+                value = value.get(step) if isinstance(value, Mapping) else None
+            else:
+                value = value[step] if isinstance(value, list) and step < len(value) else None
+        return value
+
+    def __str__(self) -> str:
+        return self._text
+
+
+def _parse(text: str) -> tuple[str | int, ...]:
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no path to a field: {_EXAMPLE}")
+    steps: list[str | int] = []
+    position = 0
+    while position < len(text):
+        found = _STEP.match(text, position)
+        # A name needs a dot before it, but not at the start.
+        if found is None or (found["name"] and (text[position] == ".") is not bool(steps)):
+            raise ValueError(
+                f"{text!r} is no path to a field: do not know what {text[position:]!r} means; "
+                f"{_EXAMPLE}"
+            )
+        name = found["name"] or found["single"] or found["double"]
+        steps.append(name or int(found["index"]))
+        position = found.end()
+    if not steps or not isinstance(steps[0], str):
+        raise ValueError(f"{text!r} does not begin with a field of the object: {_EXAMPLE}")
+    if steps[0] == "metadata" and steps[1:2] in (["labels"], ["annotations"]) and len(steps) > 3:
+        # Keys of labels have dots, and what lies below a label's value never changes.
+        key = ".".join(map(str, steps[2:]))
+        raise ValueError(
+            f"{text!r} leads below the text of a label or annotation: write metadata.{steps[1]}"
+            f"['{key}']"
+        )
+    return tuple(steps)
+
+
+def _is_same(one: Any, two: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(two, Mapping):
+        return one.keys() == two.keys() and all(_is_same(one[key], two[key]) for key in one)
+    if isinstance(one, list) and isinstance(two, list):
+        return len(one) == len(two) and all(map(_is_same, one, two))
+    # To Python, but not in JSON, 1 and true are equal.
+    if isinstance(one, bool) or isinstance(two, bool):
+        return one is two
+    return bool(one == two)

@@ -1,0 +1,332 @@
+"""What turns an event into requests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Any, Generic, TypeAlias, TypeVar, final
+
+import attrs
+
+from appsdk_operator.cache import Event, ResourceAction
+from appsdk_operator.controllers._protocols import LOW_PRIORITY, Handler, RequestQueue
+from appsdk_operator.controllers._reconcile import Request
+from appsdk_operator.controllers._user_functions import (
+    check_function,
+    check_sync_function,
+    name_of,
+    no_awaitable,
+)
+from appsdk_operator.resource import Kind, Object, ObjectKey
+
+__all__ = [
+    "EventQueue",
+    "HandlerFunction",
+    "HandlerFunctions",
+    "check_handler",
+    "for_object",
+    "for_owner",
+    "is_unchanged",
+    "map_objects",
+    "with_low_priority_when_unchanged",
+]
+
+_log = logging.getLogger("appsdk_operator.controllers")
+
+R = TypeVar("R", bound=Hashable)
+
+HandlerFunction: TypeAlias = Callable[[Event, RequestQueue[R]], Any]
+"""A function that puts what an event concerns into a queue; may be ``async def``."""
+
+
+def is_unchanged(event: Event) -> bool:
+    """Whether ``event`` brings nothing new: an object that was there at the start, or is shown
+    again."""
+    if event.action is ResourceAction.UPDATE:
+        old = event.old
+        return old is not None and old.resource_version == event.object.resource_version
+    return event.action is ResourceAction.RESYNC or event.is_initial
+
+
+def check_handler(handler: Any) -> None:
+    """Refuse what is no handler.
+
+    Raises:
+        TypeError: it has no method ``handle`` of an event and a queue.
+    """
+    if not isinstance(handler, Handler) or isinstance(handler, type):
+        raise TypeError(
+            f"handler={handler!r} has no method handle(event, queue): use for_object(), "
+            "for_owner(kind), map_objects(function) or HandlerFunctions(…)"
+        )
+    check_function("handler.handle", handler.handle, "event", "queue")
+
+
+@final
+class EventQueue(Generic[R]):
+    """Another queue, where what is added because of an event has its reason and priority.
+
+    What the caller gives itself counts.
+    """
+
+    __slots__ = ("_event", "_priority", "_queue")
+
+    def __init__(self, queue: RequestQueue[R], event: Event, priority: int | None) -> None:
+        self._queue = queue
+        self._event = event
+        self._priority = priority
+
+    def add(
+        self, request: R, *, priority: int | None = None, after: float = 0.0, reason: Any = None
+    ) -> None:
+        """As :meth:`RequestQueue.add`."""
+        self._queue.add(
+            request,
+            priority=self._priority if priority is None else priority,
+            after=after,
+            reason=self._event if reason is None else reason,
+        )
+
+    def add_rate_limited(
+        self, request: R, *, priority: int | None = None, reason: Any = None
+    ) -> float:
+        """As :meth:`RequestQueue.add_rate_limited`."""
+        return self._queue.add_rate_limited(
+            request,
+            priority=self._priority if priority is None else priority,
+            reason=self._event if reason is None else reason,
+        )
+
+
+def for_object(*, low_priority_when_unchanged: bool = True) -> Handler[Request]:
+    """Requests the object of the event itself.
+
+    Args:
+        low_priority_when_unchanged: whether objects that were there at the start, resyncs and
+            updates that change nothing get :data:`LOW_PRIORITY`; default: yes, so that what
+            happens now is not kept waiting by all that there is.
+
+    The semantics are controller-runtime's ``EnqueueRequestForObject``.
+    """
+    return _ForObject(LOW_PRIORITY if low_priority_when_unchanged else None)
+
+
+@final
+@attrs.frozen
+class _ForObject:
+    _low: int | None
+
+    def handle(self, event: Event, queue: RequestQueue[Request]) -> None:
+        queue.add(event.key, priority=self._low if is_unchanged(event) else None, reason=event)
+
+    def __str__(self) -> str:
+        return "for_object()"
+
+
+def for_owner(
+    owner_kind: Kind, *, only_controller: bool = True, low_priority_when_unchanged: bool = True
+) -> Handler[Request]:
+    """Requests the owners of the event's object that are of ``owner_kind``, of any version.
+
+    At an update the owners before and after it, each once. Whether owners have a namespace is
+    taken from ``owner_kind``; a namespaced owner lives in its object's namespace.
+
+    Args:
+        owner_kind: what the reconciler is for.
+        only_controller: only the owner whose reference says ``controller: true``; default: yes, as
+            with the builder's ``owns``; False: all owners.
+        low_priority_when_unchanged: as for :func:`for_object`.
+
+    Raises:
+        TypeError: ``owner_kind`` is no Kind.
+
+    The semantics are controller-runtime's ``EnqueueRequestForOwner``, but a reference that cannot
+    be understood is logged and does not hide those after it.
+    """
+    if not isinstance(owner_kind, Kind):
+        raise TypeError(f"owner_kind={owner_kind!r}: give a Kind")
+    low = LOW_PRIORITY if low_priority_when_unchanged else None
+    return _ForOwner(owner_kind, only_controller, low)
+
+
+@final
+@attrs.frozen
+class _ForOwner:
+    _kind: Kind
+    _only_controller: bool
+    _low: int | None
+
+    def handle(self, event: Event, queue: RequestQueue[Request]) -> None:
+        # A dict, because the order in which they are queued should be that of the references.
+        owners: dict[Request, None] = {}
+        if event.old is not None:
+            owners.update(dict.fromkeys(self._owners(event.old)))
+        owners.update(dict.fromkeys(self._owners(event.object)))
+        if owners:
+            priority = self._low if is_unchanged(event) else None
+            for owner in owners:
+                queue.add(owner, priority=priority, reason=event)
+
+    def _owners(self, obj: Object) -> Iterable[Request]:
+        kind = self._kind
+        for reference in obj.owner_references:
+            if reference.kind != kind.kind or (self._only_controller and not reference.controller):
+                continue
+            group, _, version = reference.api_version.rpartition("/")
+            if not version or "/" in group:
+                _log.warning(
+                    "%r: its reference to owner %s %s is left out, because apiVersion %r is not "
+                    "group/version",
+                    obj,
+                    reference.kind,
+                    reference.name,
+                    reference.api_version,
+                )
+            elif group == kind.group:
+                if not kind.is_namespaced:
+                    yield ObjectKey("", reference.name)
+                elif obj.namespace:
+                    yield ObjectKey(obj.namespace, reference.name)
+                # Else nothing: a cluster-scoped object cannot have an owner in a namespace.
+
+    def __str__(self) -> str:
+        return f"for_owner({self._kind})"
+
+
+def map_objects(
+    function: Callable[[Object], Iterable[R]], *, low_priority_when_unchanged: bool = True
+) -> Handler[R]:
+    """Requests what ``function`` says of the event's object.
+
+    At an update it is asked for the object before and after it, and each request made once, so that
+    what the object pointed at before learns that it no longer does.
+
+    Args:
+        function: returns the requests that an object concerns, or None for none. It must only
+            look at the object and at what is in memory, such as a cache. What it raises is logged
+            and counted, and the source tries again.
+        low_priority_when_unchanged: as for :func:`for_object`.
+
+    Raises:
+        TypeError: ``function`` is no plain function of one argument.
+
+    The semantics are controller-runtime's ``EnqueueRequestsFromMapFunc``.
+
+    >>> def pods_of_node(node):
+    ...     return [Request(pod.namespace, pod.name)
+    ...             for pod in cache.by_index(POD, "node", node.name)]
+    >>> handler = map_objects(pods_of_node)
+    """
+    check_sync_function("function", function, "obj")
+    return _MapObjects(function, LOW_PRIORITY if low_priority_when_unchanged else None)
+
+
+@final
+@attrs.frozen
+class _MapObjects(Generic[R]):
+    _function: Callable[[Object], Iterable[R] | None]
+    _low: int | None
+
+    def handle(self, event: Event, queue: RequestQueue[R]) -> None:
+        # First all, then queued: a function that fails at the second is asked again for both.
+        requests: dict[R, None] = {}
+        if event.old is not None:
+            requests.update(dict.fromkeys(self._requests(event.old)))
+        requests.update(dict.fromkeys(self._requests(event.object)))
+        if requests:
+            priority = self._low if is_unchanged(event) else None
+            for request in requests:
+                queue.add(request, priority=priority, reason=event)
+
+    def _requests(self, obj: Object) -> Iterable[R]:
+        found = self._function(obj)
+        if found is None:
+            return ()
+        if isinstance(found, (str, bytes, ObjectKey)):
+            # All of them can be iterated over, but into parts that are no requests.
+            raise TypeError(
+                f"map function {name_of(self._function)} returned {found!r}: return a list of "
+                "requests"
+            )
+        no_awaitable(f"map function {name_of(self._function)}", found)
+        return found
+
+    def __str__(self) -> str:
+        return f"map_objects({name_of(self._function)})"
+
+
+def _optional_function(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None:
+        check_function(field.name, value, "event", "queue")
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HandlerFunctions(Generic[R]):
+    """A handler with a function of (event, queue) for each thing that can happen.
+
+    They may be ``async def``. What they raise is logged and counted, and the source tries again.
+    What they put into the queue without a priority has :data:`LOW_PRIORITY` where the event brings
+    nothing new, as with :func:`for_object`.
+
+    >>> deleted = HandlerFunctions(delete=lambda event, queue: queue.add(event.key))
+    """
+
+    create: HandlerFunction[R] | None = attrs.field(default=None, validator=_optional_function)
+    """An object appeared, or was there at the start (``event.is_initial``); default: ignored."""
+    update: HandlerFunction[R] | None = attrs.field(default=None, validator=_optional_function)
+    """It changed, or is shown again (RESYNC, with ``old`` and ``object`` the same)."""
+    delete: HandlerFunction[R] | None = attrs.field(default=None, validator=_optional_function)
+    """It is gone."""
+    generic: HandlerFunction[R] | None = attrs.field(default=None, validator=_optional_function)
+    """Something outside of the cluster concerns it."""
+
+    def handle(self, event: Event, queue: RequestQueue[R]) -> Awaitable[None] | None:
+        """Call the function for what happened."""
+        match event.action:
+            case ResourceAction.CREATE:
+                function = self.create
+            case ResourceAction.UPDATE:
+                function = self.update
+            case ResourceAction.RESYNC:
+                function = self.update
+                event = Event(event.action, event.object, event.object)
+            case ResourceAction.DELETE:
+                function = self.delete
+            case ResourceAction.GENERIC:
+                function = self.generic
+        if function is None:
+            return None
+        low = LOW_PRIORITY if is_unchanged(event) else None
+        outcome: Awaitable[None] | None = function(event, EventQueue(queue, event, low))
+        return outcome
+
+
+def with_low_priority_when_unchanged(handler: Handler[R]) -> Handler[R]:
+    """Another handler, whose requests have :data:`LOW_PRIORITY` where the event brings nothing new.
+
+    A priority that the handler gives itself is kept. The handlers of this module do so anyway.
+
+    Raises:
+        TypeError: ``handler`` is none.
+    """
+    check_handler(handler)
+    return _WithLowPriority(handler)
+
+
+@final
+@attrs.frozen
+class _WithLowPriority(Generic[R]):
+    _handler: Handler[R]
+
+    def handle(self, event: Event, queue: RequestQueue[R]) -> Awaitable[None] | None:
+        if not is_unchanged(event):
+            return self._handler.handle(event, queue)
+        return self._handler.handle(event, EventQueue(queue, event, LOW_PRIORITY))
+
+    def __str__(self) -> str:
+        return str(self._handler)
+
+
+OWN_HANDLERS = (_ForObject, _ForOwner, _MapObjects, HandlerFunctions)
+"""Those that say themselves why they add a request."""

@@ -1,0 +1,320 @@
+"""Which events are worth a reconcile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, final
+
+from appsdk_operator.cache import Event, ResourceAction
+from appsdk_operator.controllers._field_paths import FieldPath
+from appsdk_operator.controllers._protocols import EventFilter
+from appsdk_operator.controllers._user_functions import (
+    check_sync_function,
+    name_of,
+    no_awaitable,
+)
+from appsdk_operator.resource import LabelSelector, Object
+
+__all__ = [
+    "Predicate",
+    "all_of",
+    "annotation_changed",
+    "any_of",
+    "as_predicates",
+    "deletion_requested",
+    "fields_changed",
+    "finalizers_changed",
+    "generation_changed",
+    "label_changed",
+    "label_selector",
+    "not_",
+    "resource_version_changed",
+    "status_changed",
+]
+
+_CREATE, _UPDATE, _DELETE, _RESYNC, _GENERIC = ResourceAction
+
+
+@final
+class Predicate:
+    """Whether an event is worth a reconcile: a function of an event that can be combined.
+
+    Combine with ``&``, ``|`` and ``~``, or with :func:`all_of`, :func:`any_of` and :func:`not_`.
+    Plain functions are taken wherever a predicate is.
+
+    A predicate keeps events from a handler. It neither makes the local copy smaller, as a selector
+    of the cache does, nor tells the reconciler anything: that one looks at the present state.
+
+    One that raises loses nothing: its source lets the event pass, logs the predicate's name and
+    counts it. Predicates are called in one thread for each source, must not wait, and cannot be
+    ``async def``. The semantics are controller-runtime's, differences are noted where they are.
+
+    >>> in_default = Predicate(lambda event: event.object.namespace == "default")
+    >>> worth_it = in_default & (generation_changed | label_changed)
+    """
+
+    __slots__ = ("_function", "_name")
+
+    def __init__(self, function: EventFilter, *, name: str | None = None) -> None:
+        """A predicate.
+
+        Args:
+            function: returns, for an event, something true if it is to pass.
+            name: for logs; default: that of the function.
+
+        Raises:
+            TypeError: ``function`` is no plain function of one argument.
+        """
+        check_sync_function("function", function, "event")
+        self._function = function
+        self._name = name or _name_of(function)
+
+    @classmethod
+    def from_functions(
+        cls,
+        *,
+        create: EventFilter | None = None,
+        update: EventFilter | None = None,
+        delete: EventFilter | None = None,
+        generic: EventFilter | None = None,
+    ) -> Predicate:
+        """A predicate with a function for each thing that can happen; missing ones let all pass.
+
+        A resync is an update with nothing changed: ``update`` gets it with ``old`` and ``object``
+        the same.
+
+        Raises:
+            TypeError: one is no plain function of one argument.
+        """
+        members = {"create": create, "update": update, "delete": delete, "generic": generic}
+        given = {name: member for name, member in members.items() if member is not None}
+        for name, member in given.items():
+            check_sync_function(name, member, "event")
+        by_action = {_CREATE: create, _UPDATE: update, _DELETE: delete, _GENERIC: generic}
+
+        def function(event: Event) -> bool:
+            if event.action is _RESYNC:
+                member, event = update, Event(_RESYNC, event.object, event.object)
+            else:
+                member = by_action[event.action]
+            return True if member is None else member(event)
+
+        text = ", ".join(f"{name}={_name_of(member)}" for name, member in given.items())
+        return cls(function, name=f"from_functions({text})")
+
+    @classmethod
+    def from_object_filter(cls, function: Callable[[Object], bool]) -> Predicate:
+        """A predicate that looks at the object alone, at an update at the new one.
+
+        An update after which the object no longer fits is therefore filtered out.
+
+        Raises:
+            TypeError: ``function`` is no plain function of one argument.
+        """
+        check_sync_function("function", function, "obj")
+        return cls(lambda event: function(event.object), name=name_of(function))
+
+    def __call__(self, event: Event) -> bool:
+        """Whether ``event`` passes; raises what the function raises."""
+        passes: Any = self._function(event)
+        if passes is True or passes is False:
+            return passes
+        no_awaitable(f"predicate {self}", passes)
+        return bool(passes)
+
+    def __and__(self, other: EventFilter) -> Predicate:
+        return all_of(self, other)
+
+    def __rand__(self, other: EventFilter) -> Predicate:
+        return all_of(other, self)
+
+    def __or__(self, other: EventFilter) -> Predicate:
+        return any_of(self, other)
+
+    def __ror__(self, other: EventFilter) -> Predicate:
+        return any_of(other, self)
+
+    def __invert__(self) -> Predicate:
+        return not_(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"predicate {self} is not true or false before it has seen an event: combine "
+            "predicates with &, | and ~ instead of and, or and not"
+        )
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"<Predicate {self._name}>"
+
+
+def all_of(*predicates: EventFilter) -> Predicate:
+    """Passes what all of them let pass, asking in order; the word for ``&``. None at all: true."""
+    parts = as_predicates(predicates)
+    return Predicate(
+        lambda event: all(part(event) for part in parts),
+        name=f"all_of({', '.join(map(str, parts))})",
+    )
+
+
+def any_of(*predicates: EventFilter) -> Predicate:
+    """Passes what at least one lets pass, asking in order; the word for ``|``.
+
+    Raises:
+        ValueError: there is none, so that nothing would ever pass.
+    """
+    if not predicates:
+        raise ValueError("any_of() lets nothing pass: give it at least one predicate")
+    parts = as_predicates(predicates)
+    return Predicate(
+        lambda event: any(part(event) for part in parts),
+        name=f"any_of({', '.join(map(str, parts))})",
+    )
+
+
+def not_(predicate: EventFilter) -> Predicate:
+    """Passes what the other does not; the word for ``~``.
+
+    Not of a changed-predicate drops creations and deletions, which the other lets pass.
+    """
+    (part,) = as_predicates((predicate,))
+    return Predicate(lambda event: not part(event), name=f"not_({part})")
+
+
+def as_predicates(filters: Iterable[EventFilter]) -> tuple[Predicate, ...]:
+    """Predicates of predicates and plain functions.
+
+    Raises:
+        TypeError: one is neither, or ``filters`` is no list of them.
+    """
+    if isinstance(filters, (str, Mapping)) or not isinstance(filters, Iterable):
+        raise TypeError(f"predicates={filters!r}: give a list of predicates")
+    found = []
+    for each in filters:
+        if isinstance(each, Predicate):
+            found.append(each)
+        else:
+            check_sync_function("predicate", each, "event")
+            found.append(Predicate(each))
+    return tuple(found)
+
+
+def _name_of(function: EventFilter) -> str:
+    return str(function) if isinstance(function, Predicate) else name_of(function)
+
+
+def _changed(name: str, differs: Callable[[Object, Object], bool]) -> Predicate:
+    """A predicate that gates updates only, all resyncs included, and lets everything else pass."""
+
+    def function(event: Event) -> bool:
+        if event.action is _UPDATE:
+            old, new = event.old, event.object
+            # Another uid: the object was deleted and made anew, and nobody saw it in between.
+            return old is not None and (old.uid != new.uid or differs(old, new))
+        return event.action is not _RESYNC
+
+    return Predicate(function, name=name)
+
+
+def _generation_differs(old: Object, new: Object) -> bool:
+    if old.generation != new.generation or old.is_deleting is not new.is_deleting:
+        return True
+    return not new.generation and old.resource_version != new.resource_version
+
+
+resource_version_changed = _changed(
+    "resource_version_changed", lambda old, new: old.resource_version != new.resource_version
+)
+"""Drops resyncs, and updates that bring the version that was there before."""
+
+generation_changed = _changed("generation_changed", _generation_differs)
+"""Drops resyncs, and updates that leave ``metadata.generation`` as it was.
+
+API servers count the generation up when the spec changes; status, labels, annotations, finalizers
+and owner references do not count. A kind that has no generation, as ConfigMaps, cannot tell: its
+updates pass (controller-runtime drops them all).
+
+That an object is marked for deletion always passes, whether the generation moved or not. That a
+finalizer was added or removed does not: combine with :data:`finalizers_changed` if you wait for
+somebody else's finalizer to go.
+"""
+
+annotation_changed = _changed(
+    "annotation_changed", lambda old, new: old.annotations != new.annotations
+)
+"""Drops resyncs, and updates that leave the annotations as they were; none and empty are equal.
+
+To see the spec too: ``generation_changed | annotation_changed``."""
+
+label_changed = _changed("label_changed", lambda old, new: old.labels != new.labels)
+"""Drops resyncs, and updates that leave the labels as they were; none and empty are equal."""
+
+finalizers_changed = _changed(
+    "finalizers_changed", lambda old, new: set(old.finalizers) != set(new.finalizers)
+)
+"""Drops resyncs, and updates that leave the finalizers as they were, in whatever order."""
+
+deletion_requested = _changed(
+    "deletion_requested", lambda old, new: new.is_deleting and not old.is_deleting
+)
+"""Drops resyncs, and updates other than the one that marks the object for deletion."""
+
+
+def fields_changed(*paths: str) -> Predicate:
+    """Drops resyncs, and updates that leave all the fields at ``paths`` as they were.
+
+    Args:
+        paths: names with dots between them, indexes and keys in brackets: ``spec.replicas``,
+            ``spec.containers[0].image``, ``metadata.labels['app.kubernetes.io/name']``. Whole
+            parts may be named (``data``); a missing field and null are the same.
+
+    Raises:
+        ValueError: there is none, or one is no path.
+
+    >>> fields_changed("spec.replicas", "metadata.labels['app']")
+    <Predicate fields_changed(spec.replicas, metadata.labels['app'])>
+    """
+    if not paths:
+        raise ValueError("fields_changed() without a path: name the fields to look at")
+    fields = [FieldPath(path) for path in paths]
+    return _changed(
+        f"fields_changed({', '.join(paths)})",
+        lambda old, new: any(field.has_changed(old, new) for field in fields),
+    )
+
+
+status_changed = fields_changed("status")
+"""Drops resyncs, and updates that leave the status as it was."""
+
+
+def label_selector(selector: LabelSelector | Mapping[str, str] | str) -> Predicate:
+    """Passes events of objects whose labels fit, as ``label_selector("app=web, tier in (a,b)")``.
+
+    An update passes when the old or the new labels fit, so that an object which leaves the
+    selection is seen once more (controller-runtime looks at the new ones only).
+
+    Args:
+        selector: as text, as a mapping of labels, or as a LabelSelector.
+
+    Raises:
+        SelectorError: it cannot be parsed.
+    """
+    if isinstance(selector, str):
+        parsed = LabelSelector.parse(selector)
+    elif isinstance(selector, Mapping):
+        parsed = LabelSelector.from_mapping(selector)
+    else:
+        parsed = selector
+    if not isinstance(parsed, LabelSelector):
+        raise TypeError(
+            f"selector={selector!r}: give it as text, as a mapping or as a LabelSelector"
+        )
+
+    def function(event: Event) -> bool:
+        return parsed.matches(event.object.labels) or (
+            event.old is not None and parsed.matches(event.old.labels)
+        )
+
+    return Predicate(function, name=f"label_selector({parsed})")

@@ -1,0 +1,67 @@
+"""What users hand over as functions, checked where they hand it over."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+__all__ = ["check_sync_function", "name_of", "no_awaitable"]
+
+
+def name_of(function: Any) -> str:
+    """What to call ``function`` in logs and health texts."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None)
+    return name if isinstance(name, str) else type(function).__name__
+
+
+def check_function(what: str, function: Any, *arguments: str) -> None:
+    """Refuse what is no function of ``arguments``.
+
+    Raises:
+        TypeError: it cannot be called so; the text says what to give.
+    """
+    wanted = f"give a function of ({', '.join(arguments)})"
+    if not callable(function):
+        raise TypeError(f"{what}={function!r} cannot be called: {wanted}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # some built-in functions tell nothing
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise TypeError(f"{what}={name_of(function)}{signature}: {error}: {wanted}") from None
+
+
+def check_sync_function(what: str, function: Any, *arguments: str) -> None:
+    """The same, and refuse ``async def``.
+
+    Raises:
+        TypeError: as :func:`check_function`, or the function has to be awaited.
+    """
+    check_function(what, function, *arguments)
+    if any(
+        test(each)
+        for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        for each in (function, getattr(function, "__call__", None))  # noqa: B004 - to inspect it
+    ):
+        raise TypeError(
+            f"{what}={name_of(function)} is async, but it is called for every event and must only "
+            "look at the event and at what is in memory, such as a cache: make it a plain "
+            "function, or do the work in the reconciler or in an async handler"
+        )
+
+
+def no_awaitable(what: str, value: Any) -> None:
+    """Refuse a result that has to be awaited, which an async function in disguise gives.
+
+    Raises:
+        TypeError: it has to be awaited.
+    """
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # or Python warns of it when it is collected
+        raise TypeError(f"{what} returned {type(value).__name__}: make it a plain function")
