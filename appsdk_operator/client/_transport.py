@@ -12,6 +12,7 @@ from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from typing import NamedTuple, TypeVar
 
+from appsdk_operator.client._before_write import look_before_write
 from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._connection import Connection, Endpoint
 from appsdk_operator.client._credentials import credentials_of, impersonation_headers
@@ -38,6 +39,7 @@ _T = TypeVar("_T")
 _PORTION = 1 << 20
 _MAX_ERROR_BODY = 1 << 20
 _MAX_WARNINGS = 1000
+_EARLIER_TRY = "an earlier try of this request got no answer and may have been carried out"
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
@@ -174,9 +176,7 @@ class Transport:
                     self._pool.clear()
                     continue
                 if guard.lost:
-                    error.add_note(
-                        "an earlier try of this request got no answer and may have been carried out"
-                    )
+                    error.add_note(_EARLIER_TRY)
                 failure: ClientError = error
             except TransportError as error:
                 if signal.is_set():
@@ -215,6 +215,8 @@ class Transport:
             except TransportError as error:
                 raise type(error)(f"{request}: {error}", sent=False) from error.__cause__
             try:
+                if request.method != "GET":
+                    look_before_write()
                 response = connection.exchange(head, request.body, method=request.method)
             except TransportError as error:
                 connection.close()
@@ -225,8 +227,10 @@ class Transport:
                     fresh = guard.lost = True
                     continue
                 raise self._explained(request, error) from error.__cause__
-            except BaseException:
+            except BaseException as error:
                 connection.close()
+                if guard.lost:
+                    error.add_note(_EARLIER_TRY)
                 raise
             return Opened(connection, response)
 

@@ -2,37 +2,77 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import logging
 import random
-from collections.abc import Callable
-from typing import Protocol, final
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import final
 
 from appsdk_operator.cache import Health
+from appsdk_operator.manager._lease_client import LeaseClient, Leases, Outcome
 from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost, namespace_of
-from appsdk_operator.resource import Kind, MutableObject, Object
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, system_clock
+from appsdk_operator.manager._lease_state import LeaseState, Phase, Read, Wait, Write
+from appsdk_operator.resource import Object
+from appsdk_operator.runtime import (
+    Clock,
+    Family,
+    Metrics,
+    Sample,
+    StopSignal,
+    ThreadGroup,
+    default_metrics,
+    system_clock,
+)
 
-__all__ = ["Elector", "LeaseClient"]
+__all__ = ["Elector"]
 
+_log = logging.getLogger("appsdk_operator.manager")
 
-class LeaseClient(Protocol):
-    """What an election needs of a client."""
-
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
-        """Read the Lease."""
-        ...
-
-    def create(self, obj: MutableObject, /) -> Object:
-        """Make it."""
-        ...
-
-    def update(self, obj: MutableObject, /) -> Object:
-        """Replace it if it has not changed since."""
-        ...
+_STATUS = Family(
+    "leader_election_master_status",
+    "gauge",
+    "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 "
+    "indicates master. 'name' is the string used to identify the lease.",
+    ("name",),
+)
+_SLOW_PATHS = Family(
+    "leader_election_slowpath_total",
+    "counter",
+    "Total number of slow path exercised in renewing leader leases. 'name' is the string used to "
+    "identify the lease.",
+    ("name",),
+)
 
 
 @final
 class Elector:
-    """One candidate. SKELETON: the signature is final, the body is on its way."""
+    """One candidate for the lead.
+
+    It leads from the moment it has the Lease until the Lease runs out by its own clock, counted
+    from before the request that renewed it last. Another candidate takes over later than that, as
+    long as the clocks run at about the same speed; what they show does not matter.
+
+    :meth:`run` drives it; everything else may be called from any thread at any time.
+
+    Args:
+        client: reads and writes the Lease; best one of its own, ``Client(elector_config(…))``,
+            since an election must not wait behind other requests.
+        options: which Lease, and the times.
+        clock: what it reads and waits on.
+        rng: spreads the tries of candidates.
+        metrics: where it counts; default: the kit's own.
+        on_new_leader: told the identity of each leader that is seen, and ``""`` when the Lease was
+            given up. Called by the thread of :meth:`run` between its requests, so it must be quick.
+        on_event: told the Lease and what happened to it, ``"<identity> became leader"`` or
+            ``"… stopped leading"``; for an event recorder. It must be as quick.
+
+    Raises:
+        ValueError: no namespace is given, and this process does not run in a pod.
+    """
 
     def __init__(
         self,
@@ -45,56 +85,230 @@ class Elector:
         on_new_leader: Callable[[str], None] | None = None,
         on_event: Callable[[Object, str], None] | None = None,
     ) -> None:
-        """A candidate that has not begun.
-
-        Args:
-            client: reads and writes the Lease; best one of its own, made with
-                ``Client(elector_config(config, options))``.
-            on_new_leader: told the identity of each leader that is seen, "" when there is none.
-            on_event: told the Lease and "<identity> became leader" or "… stopped leading", for an
-                event recorder.
-        """
         self.options = options
+        self.identity = options.identity or f"{socket.gethostname()}_{uuid.uuid4()}"
+        """What the Lease says when this process leads."""
         self.namespace = namespace_of(options)
-        self.identity = options.identity or ""
+        """Where the Lease is."""
+        self._leases = Leases(client, self.namespace, options.labels)
+        self._state = LeaseState(options, self.identity, rng or random.Random())
+        self._clock = clock
+        self._on_new_leader = on_new_leader
+        self._on_event = on_event
+        self._lock = threading.Lock()
+        self._running_since: float | None = None
+        self._threads = ThreadGroup("elector")
+        self._reported_leader = ""
+        self._reported_problem = ""
+        self._was_leading = False
+        self._failure: BaseException | None = None
+        (metrics or default_metrics()).add_source(self._samples)
+
+    def __repr__(self) -> str:
+        return f"<Elector {self.identity} for {self.namespace}/{self.options.id}>"
+
+    # -- what others ask -------------------------------------------------------------------------
 
     @property
     def leader(self) -> str:
-        """The identity of the last leader seen; "" before, and when there is none."""
-        return ""
+        """The identity in the Lease when it was last seen; ``""`` when there is none."""
+        observed = self._state.observed
+        return observed.record.holder if observed is not None else ""
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process leads: it has the lease, which has not run out by its own clock."""
-        return False
+        """Whether this process leads: it has the Lease, which has not run out by its own clock."""
+        return self._clock.monotonic() < self._state.held_until
 
     @property
     def has_led(self) -> bool:
-        """Whether it ever did."""
-        return False
+        """Whether this process leads or ever did."""
+        return self._state.has_led
 
     def may_write(self) -> bool:
-        """Whether it leads, with at least the fence margin left."""
-        return False
+        """Whether it leads, and will for the fence margin at least."""
+        return self._clock.monotonic() < self._state.held_until - self.options.margin
 
     def check_write(self) -> None:
-        """The fence: raise LeadershipLost if this process has led and may_write() is False."""
-
-    def run(self, stop: StopSignal, on_started: Callable[[], None]) -> None:
-        """Take part until ``stop``: blocks. ``on_started`` is called once when the lease is won, in
-        this thread, and must return at once (set an event, start a thread).
-
-        Returns after ``stop`` (and after the release, if it is told to).
+        """Return if a write may begin: while it leads, and in a process that has never led.
 
         Raises:
-            LeadershipLost: it has led, and does not any more.
+            LeadershipLost: it has led, and does not any more, or the fence margin has begun.
         """
-        raise LeadershipLost("leader election lost")
-
-    def join(self, timeout: float | None = None) -> list[str]:
-        """Wait for a request that was given up when run returned; the names of threads left."""
-        return []
+        if self._state.has_led and not self.may_write():
+            raise LeadershipLost(
+                f"{self.identity} does not hold the Lease {self.namespace}/{self.options.id} any "
+                f"more, or for less than the fence margin of {self.options.margin:g} s: another "
+                "replica may write now"
+            )
 
     def health(self, tolerance: float = 5.0) -> Health:
-        """Not ready when the Lease was out of reach for longer than its duration + tolerance."""
-        return Health(True, "")
+        """Whether the election goes on; for a readiness check, or to end a process that hangs.
+
+        Not ready when the lead was lost, and when the Lease could not be renewed, or by a
+        candidate not be read, for longer than its duration and ``tolerance`` seconds.
+        """
+        state = self._state
+        if state.phase is Phase.LOST:
+            return Health(False, f"leader election lost: {state.reason}")
+        if self._running_since is None or state.phase is Phase.STOPPED:
+            return Health(True, "the leader election does not run")
+        good_at = state.renewed_at if state.phase is Phase.LEADING else state.contact_at
+        silent = self._clock.monotonic() - max(good_at, self._running_since)
+        if silent > self.options.lease_duration + tolerance:
+            return Health(
+                False,
+                f"the Lease {self.namespace}/{self.options.id} was out of reach for {silent:.0f} s"
+                + (f": {self._reported_problem}" if self._reported_problem else ""),
+            )
+        return Health(True, f"the leader is {self.leader!r}" if self.leader else "no leader yet")
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def run(self, stop: StopSignal, on_started: Callable[[], None]) -> None:
+        """Take part until ``stop``; then give the Lease up if the options say so. Blocks.
+
+        Set ``stop`` when everything that the lead was for has ended: the Lease is renewed until
+        then. A request that a stop or a deadline has cut short may go on in the background; it does
+        no harm, and :meth:`join` waits for it.
+
+        Args:
+            stop: ends it.
+            on_started: called once, when this process has become the leader, by this thread, which
+                has to renew the Lease: set an event or start a thread, and return.
+
+        Raises:
+            LeadershipLost: this process has led and does not any more. It is raised when the Lease
+                runs out by the own clock, whatever a request under way is waiting for.
+            Exception: what ``on_started`` raised; the lead was given up then.
+            RuntimeError: it was run before.
+        """
+        with self._lock:
+            if self._running_since is not None:
+                raise RuntimeError("the elector was run before: make a new one")
+            self._running_since = self._clock.monotonic()
+        _log.info("%s takes part in the election for %s", self.identity, self._name)
+        try:
+            while self._step(stop, on_started):
+                pass
+        finally:
+            # Whatever ended it, nobody renews the Lease from here on.
+            self._state.abandon()
+        if self._failure is not None:
+            raise self._failure
+        if self._state.phase is Phase.LOST:
+            raise LeadershipLost(f"leader election lost: {self._state.reason}")
+
+    def join(self, timeout: float | None = None) -> list[str]:
+        """Wait for requests that were under way when :meth:`run` ended; close the client before.
+
+        Returns:
+            The names of the threads that still run after ``timeout`` seconds; default: no limit.
+        """
+        return self._threads.join(timeout)
+
+    def _step(self, stop: StopSignal, on_started: Callable[[], None]) -> bool:
+        state = self._state
+        if stop.is_set() or self._failure is not None:
+            state.stop(self._clock.monotonic())
+        action = state.next(self._clock.monotonic(), self._clock.time())
+        self._report(on_started)
+        match action:
+            case None:
+                return False
+            case Wait(until):
+                with self._signal(stop) as done:
+                    done.wait(max(0.0, until - self._clock.monotonic()))
+            case Read() | Write():
+                with self._signal(stop) as done:
+                    self._perform(action, done)
+        return True
+
+    @contextlib.contextmanager
+    def _signal(self, stop: StopSignal) -> Iterator[StopSignal]:
+        """What a wait is for; the stop sets it too, but not while the Lease is given up."""
+        done = StopSignal(clock=self._clock)
+        forget = (lambda: None) if self._state.phase is Phase.RELEASING else stop.on_set(done.set)
+        try:
+            yield done
+        finally:
+            forget()
+
+    def _perform(self, action: Read | Write, done: StopSignal) -> None:
+        """Do the request in a thread of its own, so that neither deadline nor stop wait for it."""
+        answers: list[Outcome] = []
+
+        def work() -> None:
+            try:
+                answers.append(self._leases.perform(self.options.id, action))
+            finally:
+                done.set()
+
+        thread = self._threads.start("request", work)
+        in_time = done.wait(max(0.0, action.deadline - self._clock.monotonic()))
+        if not answers:
+            if not in_time:
+                self._note("no answer from the API server in time")
+            self._state.failed(self._clock.monotonic())
+            return
+        thread.join()
+        answers[0].tell(self._state, self._clock.monotonic())
+        self._note(answers[0].problem)
+
+    # -- what others are told ----------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return f"{self.namespace}/{self.options.id}"
+
+    def _note(self, problem: str) -> None:
+        # Once each: a standby without permissions would say the same every two seconds.
+        if problem and problem != self._reported_problem:
+            _log.warning("leader election for %s: %s", self._name, problem)
+        self._reported_problem = problem
+
+    def _report(self, on_started: Callable[[], None]) -> None:
+        state = self._state
+        leads = state.phase is Phase.LEADING
+        if leads and not self._was_leading:
+            self._was_leading = True
+            _log.info("%s became leader of %s", self.identity, self._name)
+            self._tell_event("became leader")
+            try:
+                on_started()
+            except BaseException as error:
+                self._failure = error
+        if self.leader != self._reported_leader:
+            self._reported_leader = self.leader
+            if self.leader and not leads:
+                _log.info("the leader of %s is %s", self._name, self.leader)
+            if self._on_new_leader is not None:
+                self._tell(functools.partial(self._on_new_leader, self.leader))
+        if self._was_leading and state.phase in (Phase.STOPPED, Phase.LOST):
+            self._was_leading = False
+            _log.log(
+                logging.ERROR if state.phase is Phase.LOST else logging.INFO,
+                "%s stopped leading %s%s",
+                self.identity,
+                self._name,
+                f": {state.reason}" if state.reason else "",
+            )
+            self._tell_event("stopped leading")
+
+    def _tell_event(self, text: str) -> None:
+        observed = self._state.observed
+        if self._on_event is not None and observed is not None:
+            self._tell(
+                functools.partial(self._on_event, observed.source, f"{self.identity} {text}")
+            )
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:
+            _log.exception("a callback of the leader election for %s failed", self._name)
+
+    def _samples(self) -> Iterable[Sample]:
+        labels = (self.options.id,)
+        yield Sample(_STATUS, labels, float(self.is_leader))
+        yield Sample(_SLOW_PATHS, labels, float(self._state.slow_paths))

@@ -1,19 +1,36 @@
-"""A client that writes nothing once its process has lost the lead. SKELETON."""
+"""A client that writes nothing once its process has lost the lead."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import contextlib
+from collections.abc import Iterator
+from typing import Protocol, Unpack
 
-from appsdk_operator.client import ClientLike, ClientWrapper
+from appsdk_operator.client import ClientLike, ClientWrapper, Patch, SubresourceLike
+from appsdk_operator.client._before_write import checked_before_write
+from appsdk_operator.client._options import (
+    ApplyOptions,
+    DeleteCollectionOptions,
+    DeleteOptions,
+    PatchOptions,
+    SubresourceApplyOptions,
+    SubresourceCreateOptions,
+    SubresourceUpdateOptions,
+    WriteOptions,
+)
+from appsdk_operator.client._wrapper import SubresourceWrapper
+from appsdk_operator.resource import Kind, MutableObject, Object
 
 __all__ = ["Fence", "FencedClient"]
+
+_Obj = Object | MutableObject
 
 
 class Fence(Protocol):
     """Knows whether a write may begin; an :class:`Elector` is one."""
 
     def check_write(self) -> None:
-        """Return if a write may begin now.
+        """Return if a write may begin now. Called by any thread.
 
         Raises:
             LeadershipLost: it would come too late.
@@ -22,8 +39,91 @@ class Fence(Protocol):
 
 
 class FencedClient(ClientWrapper):
-    """Refuses writes that come too late."""
+    """Passes everything on, but for writes that would come too late.
+
+    Every verb that changes something, those of subresources included, asks the fence twice: when it
+    is called, and right before its bytes are sent, again at each retry, so that a write which
+    waited for a connection, for a rate limit or out of a pause of the whole process does not
+    surprise the next leader. A process that has never led may write, as in controller-runtime.
+
+    What is left: bytes that were sent, or that the machine was stopped from sending after the last
+    look, may reach the server when the next leader works already. The fence margin of
+    :class:`LeaderElection` makes that unlikely, nothing here makes it impossible; an update that
+    carries the resource version it was made for is refused by the server even then.
+
+    Args:
+        inner: does the work. A :class:`Client`, or anything around one; what is no Client itself
+            is asked once, when it is called.
+        fence: says whether a write may begin.
+    """
 
     def __init__(self, inner: ClientLike, fence: Fence) -> None:
         super().__init__(inner)
         self._fence = fence
+
+    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+        """See :meth:`Client.create`; raises LeadershipLost when it is too late."""
+        with _guarded(self._fence):
+            return self.inner.create(obj, **options)
+
+    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+        """See :meth:`Client.update`; raises LeadershipLost when it is too late."""
+        with _guarded(self._fence):
+            return self.inner.update(obj, **options)
+
+    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+        """See :meth:`Client.patch`; raises LeadershipLost when it is too late."""
+        with _guarded(self._fence):
+            return self.inner.patch(kind, name, patch, **options)
+
+    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+        """See :meth:`Client.apply`; raises LeadershipLost when it is too late."""
+        with _guarded(self._fence):
+            return self.inner.apply(obj, **options)
+
+    def delete(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Object | None:
+        """See :meth:`Client.delete`; raises LeadershipLost when it is too late."""
+        with _guarded(self._fence):
+            return self.inner.delete(kind, name, **options)
+
+    def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
+        """See :meth:`Client.delete_collection`; raises LeadershipLost when it is too late."""
+        with _guarded(self._fence):
+            self.inner.delete_collection(kind, **options)
+
+    def subresource(self, name: str) -> SubresourceLike:
+        """A subresource behind the same fence."""
+        return _FencedSubresource(self.inner.subresource(name), self._fence)
+
+
+class _FencedSubresource(SubresourceWrapper):
+    def __init__(self, inner: SubresourceLike, fence: Fence) -> None:
+        super().__init__(inner)
+        self._fence = fence
+
+    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+        with _guarded(self._fence):
+            return self.inner.create(obj, **options)
+
+    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+        with _guarded(self._fence):
+            return self.inner.update(obj, **options)
+
+    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+        with _guarded(self._fence):
+            return self.inner.patch(kind, name, patch, **options)
+
+    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+        with _guarded(self._fence):
+            return self.inner.apply(obj, **options)
+
+
+@contextlib.contextmanager
+def _guarded(fence: Fence) -> Iterator[None]:
+    fence.check_write()
+    with checked_before_write(fence.check_write):
+        yield
+
+
+def _fits(client: FencedClient) -> ClientLike:
+    return client

@@ -19,7 +19,7 @@ JITTER = 1.2
 NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
-class LeadershipLost(ClientError):
+class LeadershipLost(ClientError):  # noqa: N818 - named as the other errors are
     """This process has led and does not any more: whatever it still does for that must end.
 
     Raised by :meth:`Elector.run`, and by a :class:`FencedClient` for a write that would come too
