@@ -1,5 +1,15 @@
 """Reconcile: bring the world in line with what objects ask for, whatever happened to them."""
 
+from appsdk_operator.controllers._context import ReconcileContext as ReconcileContext
+from appsdk_operator.controllers._context import reconcile_context as reconcile_context
+from appsdk_operator.controllers._controller import Controller as Controller
+from appsdk_operator.controllers._object_reconciler import (
+    ObjectReconcileFunction as ObjectReconcileFunction,
+)
+from appsdk_operator.controllers._object_reconciler import ObjectReconciler as ObjectReconciler
+from appsdk_operator.controllers._object_reconciler import as_reconciler as as_reconciler
+from appsdk_operator.controllers._options import LOW_PRIORITY as LOW_PRIORITY
+from appsdk_operator.controllers._options import ControllerOptions as ControllerOptions
 from appsdk_operator.controllers._protocols import LOW_PRIORITY as LOW_PRIORITY
 from appsdk_operator.controllers._protocols import EventFilter as EventFilter
 from appsdk_operator.controllers._protocols import Handler as Handler
@@ -17,10 +27,15 @@ from appsdk_operator.controllers._reconcile import TerminalError as TerminalErro
 
 __all__ = [
     "LOW_PRIORITY",
+    "Controller",
+    "ControllerOptions",
     "EventFilter",
     "Handler",
     "JoinableSource",
+    "ObjectReconcileFunction",
+    "ObjectReconciler",
     "Outcome",
+    "ReconcileContext",
     "ReconcileFunction",
     "Reconciler",
     "Request",
@@ -30,4 +45,6 @@ __all__ = [
     "Source",
     "SyncingSource",
     "TerminalError",
+    "as_reconciler",
+    "reconcile_context",
 ]

@@ -1,0 +1,48 @@
+"""Finds wrong arguments when they are given, not when they are first needed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, cast
+
+from appsdk_operator.controllers._protocols import Source
+
+__all__ = ["check_name", "check_source", "checked_reconciler"]
+
+
+def check_name(name: object) -> None:
+    """Refuse an empty name."""
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name={name!r}: give the controller a name, it labels its metrics")
+
+
+def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
+    """The function that reconciles; refuse what is none."""
+    if isinstance(reconciler, type):
+        raise TypeError(
+            f"reconciler={reconciler!r} is a class: give an instance, {reconciler.__name__}(…)"
+        )
+    function = getattr(reconciler, "reconcile", reconciler)
+    if not callable(function):
+        raise TypeError(
+            f"reconciler={reconciler!r} is not a reconciler: give an object with "
+            "reconcile(request), or a function of the request"
+        )
+    try:
+        inspect.signature(function).bind("request")
+    except ValueError:
+        pass  # some callables of other languages have no signature
+    except TypeError as error:
+        raise TypeError(
+            f"reconciler={reconciler!r} cannot be called with a request alone: {error}"
+        ) from None
+    return cast("Callable[[Any], Any]", function)
+
+
+def check_source(source: object) -> None:
+    """Refuse what is no source."""
+    if isinstance(source, type):
+        raise TypeError(f"source={source!r} is a class: watch an instance, {source.__name__}(…)")
+    if not isinstance(source, Source):
+        raise TypeError(f"source={source!r} is not a source: it needs start(queue, stop)")

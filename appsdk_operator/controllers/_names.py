@@ -1,0 +1,42 @@
+"""Which controller names are in use: two of a name would share their metrics' series."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+__all__ = ["claim", "release"]
+
+_lock = threading.Lock()
+# Weak: a controller that never ran, and so never ends, gives its name back when it is collected.
+_owners: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
+
+
+def claim(name: str, owner: object) -> None:
+    """Take ``name`` until :func:`release`, or until ``owner`` is garbage.
+
+    Raises:
+        ValueError: it is in use.
+    """
+    if _take(name, owner):
+        return
+    # Its owner may be part of a cycle that nobody has collected yet.
+    gc.collect()
+    if not _take(name, owner):
+        raise ValueError(
+            f"controller name {name!r} is in use in this process, and two of a name would share "
+            "their metrics: give this one another name, or set skip_name_validation"
+        )
+
+
+def release(name: str, owner: object) -> None:
+    """Give ``name`` back if ``owner`` has it."""
+    with _lock:
+        if _owners.get(name) is owner:
+            del _owners[name]
+
+
+def _take(name: str, owner: object) -> bool:
+    with _lock:
+        return _owners.setdefault(name, owner) is owner

@@ -1,0 +1,64 @@
+"""Reconcilers that are handed the object instead of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+
+from appsdk_operator.client import NotFound, Reader
+from appsdk_operator.controllers._reconcile import Outcome, ReconcileFunction, Request
+from appsdk_operator.resource import Kind, Object
+
+__all__ = ["ObjectReconcileFunction", "ObjectReconciler", "as_reconciler"]
+
+
+@runtime_checkable
+class ObjectReconciler(Protocol):
+    """Brings the world in line with what ``obj`` asks for; it may be ``async def``."""
+
+    def reconcile_object(self, obj: Object, /) -> Outcome | Awaitable[Outcome]:
+        """Look at ``obj`` and do what is missing."""
+        ...
+
+
+ObjectReconcileFunction: TypeAlias = Callable[[Object], Outcome | Awaitable[Outcome]]
+"""An object reconciler that is just a function."""
+
+
+def as_reconciler(
+    reader: Reader, kind: Kind, object_reconciler: ObjectReconciler | ObjectReconcileFunction
+) -> ReconcileFunction[Request]:
+    """A reconciler that reads the object and hands it to ``object_reconciler``.
+
+    An object that is gone needs nothing: what it owned is collected by the API server, and what
+    else has to be cleaned up is what finalizers are for.
+
+    Args:
+        reader: where the object is read: a client, or a cached one.
+        kind: of which kind it is.
+        object_reconciler: an :class:`ObjectReconciler` or a function of the object.
+
+    Raises:
+        TypeError: ``object_reconciler`` is neither.
+    """
+    if isinstance(object_reconciler, type):
+        raise TypeError(
+            f"object_reconciler={object_reconciler!r} is a class: give an instance, "
+            f"{object_reconciler.__name__}(…)"
+        )
+    function: Any = getattr(object_reconciler, "reconcile_object", object_reconciler)
+    if not callable(function):
+        raise TypeError(
+            f"object_reconciler={object_reconciler!r} is no object reconciler: give an object with "
+            "reconcile_object(obj), or a function of the object"
+        )
+    handle = cast("ObjectReconcileFunction", function)
+
+    def reconcile(request: Request) -> Outcome | Awaitable[Outcome]:
+        try:
+            obj = reader.get(kind, request.name, namespace=request.namespace)
+        except NotFound:
+            return None
+        return handle(obj)
+
+    return reconcile

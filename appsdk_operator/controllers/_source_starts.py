@@ -1,0 +1,303 @@
+"""Starts a controller's sources side by side, and waits until all of them have synced."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import logging
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
+
+from appsdk_operator.cache import Health
+from appsdk_operator.controllers._protocols import (
+    JoinableSource,
+    RequestQueue,
+    Source,
+    SyncingSource,
+)
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+
+__all__ = ["SourceStarts", "describe"]
+
+_log = logging.getLogger("appsdk_operator.controllers")
+
+R = TypeVar("R", bound=Hashable)
+
+
+@runtime_checkable
+class _TellingSource(Protocol):
+    """A source that can say how it stands."""
+
+    def health(self) -> Health: ...
+
+
+class _Phase(enum.Enum):
+    STARTING = "starting"
+    SYNCING = "syncing"
+    SYNCED = "synced"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_IS_PENDING = (_Phase.STARTING, _Phase.SYNCING)
+
+
+class _Start:
+    """A source on its way. It keeps the source only while that is still needed."""
+
+    def __init__(self, source: Source[Any], text: str) -> None:
+        self.source: Source[Any] | None = source
+        self.text = text
+        self.phase = _Phase.STARTING
+        self.error: Exception | None = None
+        self.deadline = 0.0
+        # Nobody waits for it: the workers run already.
+        self.is_late = False
+
+
+@final
+class SourceStarts(Generic[R]):
+    """The sources of one controller that were started. Thread-safe."""
+
+    def __init__(
+        self, name: str, threads: ThreadGroup, clock: Clock, *, timeout: float, stop: StopSignal
+    ) -> None:
+        self._name = name
+        self._threads = threads
+        self._clock = clock
+        self._timeout = timeout
+        self._stop = stop
+        self._changed = threading.Condition(threading.Lock())
+        self._starts: list[_Start] = []
+        self._joins: list[Callable[[float | None], list[str]]] = []
+
+    def prepare(
+        self, source: Source[R], queue: RequestQueue[R], text: str = ""
+    ) -> Callable[[], object]:
+        """Let :meth:`wait` wait for ``source`` from now on.
+
+        Returns:
+            What starts it, in a thread of its own that waits until it has synced.
+        """
+        start = self._enlist(source, text)
+        run = functools.partial(self._run, start, source, queue)
+        return lambda: self._threads.start(start.text, run)
+
+    def start_late(self, source: Source[R], queue: RequestQueue[R]) -> None:
+        """Start ``source`` in this thread; that it syncs is watched, but nobody waits for it.
+
+        What its start raises goes to the caller, and the source is not part of the controller.
+        """
+        start = self._enlist(source, is_late=True)
+        self._start_here(start, source, queue)
+        if isinstance(source, SyncingSource):
+            self._set(start, _Phase.SYNCING)
+            self._threads.start(start.text, functools.partial(self._follow, start, source))
+        else:
+            self._set(start, _Phase.SYNCED)
+
+    def start_by_hand(self, source: Source[R], queue: RequestQueue[R]) -> None:
+        """Start ``source`` in this thread, and wait for nothing."""
+        start = self._enlist(source)
+        self._start_here(start, source, queue)
+        self._set(start, _Phase.SYNCED)
+
+    def wait(self) -> bool:
+        """Wait until all have synced; False when stopped.
+
+        Raises:
+            Exception: what the first failed source raised.
+            TimeoutError: one did not start or did not sync in time.
+        """
+        forget = self._stop.on_set(self._notify)
+        try:
+            with self._changed:
+                while True:
+                    if self._stop.is_set():
+                        return False
+                    starts = [start for start in self._starts if not start.is_late]
+                    for start in starts:
+                        if start.error is not None:
+                            raise start.error
+                    pending = [start for start in starts if start.phase in _IS_PENDING]
+                    if not pending:
+                        return True
+                    first = min(pending, key=lambda start: start.deadline)
+                    left = first.deadline - self._clock.monotonic()
+                    if left <= 0:
+                        break
+                    self._clock.wait(self._changed, left)
+        finally:
+            forget()
+        # Outside the lock: a source's own words are made by its code.
+        error = self._too_late(first)
+        self._fail(first, error)
+        raise error
+
+    def join(self, timeout: float) -> list[str]:
+        """Wait, after the stop, for the sources' own threads; the names of those that still run."""
+        deadline = system_clock.monotonic() + timeout
+        with self._changed:
+            joins, self._joins = self._joins, []
+            for start in self._starts:
+                start.source = None
+        running: list[str] = []
+        for join in joins:
+            try:
+                running += join(max(0.0, deadline - system_clock.monotonic()))
+            except Exception:
+                _log.exception("controller %s: the join of a source failed", self._name)
+        return running
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether all have synced."""
+        with self._changed:
+            return all(start.phase is _Phase.SYNCED for start in self._starts)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether one that is waited for has not synced yet."""
+        with self._changed:
+            return any(s.phase is not _Phase.SYNCED and not s.is_late for s in self._starts)
+
+    def problems(self) -> list[str]:
+        """What keeps sources from having synced."""
+        with self._changed:
+            open_ = [start for start in self._starts if start.phase is not _Phase.SYNCED]
+        return [
+            f"{start.text} failed: {start.error}"
+            if start.error is not None
+            else f"{start.text} is {start.phase.value}{_own_words(start.source)}"
+            for start in open_
+        ]
+
+    def snapshot(self) -> list[dict[str, str]]:
+        """Each source and how it stands, for debug pages."""
+        with self._changed:
+            return [{"source": start.text, "state": start.phase.value} for start in self._starts]
+
+    def _enlist(self, source: Source[R], text: str = "", *, is_late: bool = False) -> _Start:
+        start = _Start(source, text or describe(source))
+        start.is_late = is_late
+        start.deadline = self._clock.monotonic() + self._timeout
+        with self._changed:
+            self._starts.append(start)
+            if isinstance(source, JoinableSource):
+                self._joins.append(source.join)
+        return start
+
+    def _run(self, start: _Start, source: Source[R], queue: RequestQueue[R]) -> None:
+        try:
+            source.start(queue, self._stop)
+            self._set(start, _Phase.SYNCING)
+            if isinstance(source, SyncingSource):
+                self._sync(start, source)
+            else:
+                self._set(start, _Phase.SYNCED)
+        except BaseException as error:
+            self._fail(start, _as_exception(start, error))
+
+    def _follow(self, start: _Start, source: SyncingSource[R]) -> None:
+        """Watch a late source: the controller runs on without it, but says so."""
+        try:
+            try:
+                self._sync(start, source)
+                return
+            except TimeoutError as error:
+                self._fail(start, error)
+                self._log(start, error)
+            if source.wait_for_sync(self._stop):
+                self._set(start, _Phase.SYNCED)
+        except BaseException as error:
+            self._fail(start, _as_exception(start, error))
+            self._log(start, error)
+
+    def _log(self, start: _Start, error: BaseException) -> None:
+        _log.error(
+            "controller %s: %s, added while it runs, failed: %s",
+            self._name,
+            start.text,
+            error,
+            extra={"controller": self._name},
+        )
+
+    def _start_here(self, start: _Start, source: Source[R], queue: RequestQueue[R]) -> None:
+        try:
+            source.start(queue, self._stop)
+        except BaseException:
+            with self._changed:
+                self._starts.remove(start)
+                self._joins = [join for join in self._joins if not _belongs_to(join, source)]
+            raise
+
+    def _sync(self, start: _Start, source: SyncingSource[R]) -> None:
+        left = max(0.0, start.deadline - self._clock.monotonic())
+        if source.wait_for_sync(self._stop, left):
+            self._set(start, _Phase.SYNCED)
+        elif self._stop.is_set():
+            self._set(start, _Phase.STOPPED)
+        else:
+            raise self._too_late(start)
+
+    def _too_late(self, start: _Start) -> TimeoutError:
+        within = f"within {self._timeout:g} s (cache_sync_timeout)"
+        if start.phase is _Phase.STARTING:
+            return TimeoutError(
+                f"controller {self._name}: {start.text} did not return from start {within}. "
+                "Please ensure that its start is non-blocking: it begins to feed the queue and "
+                "returns; what waits belongs into wait_for_sync or into a thread"
+            )
+        return TimeoutError(
+            f"controller {self._name}: {start.text} has not synced {within}"
+            f"{_own_words(start.source)}: see whether the kind exists and the service account may "
+            "list and watch it, or give it more time"
+        )
+
+    def _set(self, start: _Start, phase: _Phase) -> None:
+        with self._changed:
+            start.phase = phase
+            if phase not in _IS_PENDING:
+                start.source = start.error = None
+            self._changed.notify_all()
+
+    def _fail(self, start: _Start, error: Exception) -> None:
+        with self._changed:
+            start.error = start.error or error
+            start.phase = _Phase.FAILED
+            self._changed.notify_all()
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def describe(source: object) -> str:
+    """``source`` as text, whatever its own code does."""
+    try:
+        return f"source {source}"
+    except Exception:
+        return f"source {type(source).__name__}"
+
+
+def _own_words(source: object) -> str:
+    if not isinstance(source, _TellingSource):
+        return ""
+    try:
+        return f" ({source.health().text})"
+    except Exception as error:
+        return f" (its health failed: {error!r})"
+
+
+def _as_exception(start: _Start, error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    # SystemExit and its like would end the thread without a word.
+    failure = RuntimeError(f"{start.text} raised {error!r}")
+    failure.__cause__ = error
+    return failure
+
+
+def _belongs_to(join: Callable[..., Any], source: object) -> bool:
+    return getattr(join, "__self__", None) is source
