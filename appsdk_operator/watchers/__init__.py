@@ -21,11 +21,11 @@ Caveats:
 """
 
 from appsdk_operator.cache import ResourceAction as ResourceAction
+from appsdk_operator.controllers._finalizers import FinalizerError as FinalizerError
+from appsdk_operator.controllers._guarded import PatchClient as PatchClient
 from appsdk_operator.watchers._calls import WatcherCall as WatcherCall
 from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
-from appsdk_operator.watchers._finalizers import FinalizerError as FinalizerError
 from appsdk_operator.watchers._finalizers import FinalizerSupplier as FinalizerSupplier
-from appsdk_operator.watchers._finalizers import PatchClient as PatchClient
 from appsdk_operator.watchers._finalizers import default_finalizer as default_finalizer
 from appsdk_operator.watchers._finalizers import in_progress_finalizer as in_progress_finalizer
 from appsdk_operator.watchers._informed import RunnableInformer as RunnableInformer

@@ -6,14 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import Any, final
 
+from appsdk_operator.controllers._finalizers import FinalizerError, Finalizers, check_finalizer
+from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
 from appsdk_operator.watchers._finalizers import (
-    FinalizerError,
-    Finalizers,
     FinalizerSupplier,
-    PatchClient,
-    check_finalizer,
     default_finalizer,
     in_progress_finalizer,
     in_progress_name,

@@ -1,0 +1,232 @@
+"""Put finalizers on objects and take them off, without touching anybody else's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, final
+
+from appsdk_operator.client import JsonPatch, NotFound
+from appsdk_operator.controllers._guarded import (
+    Operations,
+    PatchClient,
+    change_guarded,
+    live_reader,
+    uid_guard,
+)
+from appsdk_operator.controllers._mutables import mutable
+from appsdk_operator.resource import Kind, MutableObject, Object
+
+__all__ = [
+    "MAX_FINALIZER_NAME",
+    "FinalizerError",
+    "Finalizers",
+    "add_finalizer",
+    "check_finalizer",
+    "has_finalizer",
+    "put_finalizer",
+    "remove_finalizer",
+    "take_finalizer_off",
+]
+
+_Change: TypeAlias = Callable[[Object], list[dict[str, Any]]]
+
+MAX_FINALIZER_NAME = 63
+"""Characters of a finalizer's name after its domain."""
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class FinalizerError(Exception):
+    """A finalizer could not be put on or taken off; the cause says why."""
+
+
+def check_finalizer(name: str) -> str:
+    """``name`` itself.
+
+    Raises:
+        ValueError: no API server would accept it.
+    """
+    prefix, slash, rest = name.rpartition("/")
+    if not _NAME.fullmatch(rest) or (slash and not _PREFIX.fullmatch(prefix)):
+        raise ValueError(
+            f"finalizer {name!r} is not a qualified name: use for example 'example.com/cleanup'"
+        )
+    if len(rest) > MAX_FINALIZER_NAME:
+        raise ValueError(
+            f"finalizer {name!r} is longer than {MAX_FINALIZER_NAME} characters: give a shorter "
+            "one, by a finalizer= function where there is one"
+        )
+    return name
+
+
+def add_finalizer(obj: MutableObject, name: str) -> bool:
+    """Put ``name`` on a changeable copy; the caller writes it.
+
+    Returns:
+        Whether it was not there.
+
+    Raises:
+        ValueError: no API server would accept ``name``.
+        ReadOnlyError: ``obj`` is no changeable copy.
+    """
+    check_finalizer(name)
+    if has_finalizer(mutable(obj), name):
+        return False
+    obj.finalizers.append(name)
+    return True
+
+
+def remove_finalizer(obj: MutableObject, name: str) -> bool:
+    """Take ``name`` off a changeable copy, wherever and how often it stands; the caller writes it.
+
+    Returns:
+        Whether it was there.
+
+    Raises:
+        ReadOnlyError: ``obj`` is no changeable copy.
+    """
+    if not has_finalizer(mutable(obj), name):
+        return False
+    obj.finalizers[:] = [other for other in obj.finalizers if other != name]
+    return True
+
+
+def has_finalizer(obj: Object | MutableObject, name: str) -> bool:
+    """Whether ``name`` is on it."""
+    if isinstance(obj, Object):
+        return name in obj.finalizers
+    # Not by way of `finalizers`: reading must not add anything.
+    return name in ((obj.data.get("metadata") or {}).get("finalizers") or ())
+
+
+def put_finalizer(client: PatchClient, obj: Object, name: str) -> Object | None:
+    """Put ``name`` on the object on the server, at the end and without touching any other.
+
+    The patch tests what it builds upon; if somebody was quicker it is made anew from a fresh read,
+    up to 10 times. Nothing is written if it is there.
+
+    Returns:
+        The object as it is now; None when it is gone. An object that is being deleted takes no
+        new finalizers and is returned as it is.
+
+    Raises:
+        ValueError: no API server would accept ``name``.
+        FinalizerError: the server refused, or somebody else kept writing.
+    """
+    return Finalizers(obj.kind, client).put(obj, check_finalizer(name))
+
+
+def take_finalizer_off(client: PatchClient, obj: Object, name: str) -> Object | None:
+    """Take ``name`` off the object on the server, in the way of :func:`put_finalizer`.
+
+    Returns:
+        The object as it is now; None when it is gone.
+
+    Raises:
+        FinalizerError: the server refused, or somebody else kept writing.
+    """
+    return Finalizers(obj.kind, client).remove(obj, name)
+
+
+@final
+class Finalizers:
+    """Writes finalizers of one kind, each write guarded by what was read before. Thread-safe."""
+
+    def __init__(self, kind: Kind, client: PatchClient) -> None:
+        self._kind = kind
+        self._client = client
+        self._live = live_reader(client)
+
+    def put(self, obj: Object, name: str, *, instead_of: str | None = None) -> Object | None:
+        """Put ``name`` on, in the place of ``instead_of`` if that is there.
+
+        Returns:
+            The object as it is now; None when it is gone. An object that is being deleted takes no
+            new finalizers and is returned as it is.
+
+        Raises:
+            FinalizerError: the server refused, or somebody else kept writing.
+        """
+
+        def change(present: Object) -> list[dict[str, Any]]:
+            finalizers = present.finalizers
+            if present.is_deleting:
+                return []
+            if name in finalizers:
+                return _removals(finalizers, [instead_of])
+            if instead_of in finalizers:
+                index = finalizers.index(instead_of)
+                return [{"op": "replace", "path": f"/metadata/finalizers/{index}", "value": name}]
+            if finalizers:
+                return [{"op": "add", "path": "/metadata/finalizers/-", "value": name}]
+            return [{"op": "add", "path": "/metadata/finalizers", "value": [name]}]
+
+        return self._change(obj, change, f"put finalizer {name!r} on")
+
+    def remove(self, obj: Object, *names: str) -> Object | None:
+        """Take ``names`` off, wherever they stand.
+
+        Returns:
+            The object as it is now; None when it is gone.
+
+        Raises:
+            FinalizerError: the server refused, or somebody else kept writing.
+        """
+
+        def change(present: Object) -> list[dict[str, Any]]:
+            return _removals(present.finalizers, names)
+
+        return self._change(obj, change, f"take finalizers {', '.join(names)} off")
+
+    def is_gone(self, obj: Object) -> bool:
+        """Whether the object is not on the server any more; another one of its name does not count.
+
+        Raises:
+            FinalizerError: the server does not say.
+        """
+        try:
+            return self._read(obj).uid != obj.uid
+        except NotFound:
+            return True
+        except Exception as error:
+            raise FinalizerError(f"could not find out what became of {obj!r}: {error}") from error
+
+    def _change(self, obj: Object, change: _Change, what: str) -> Object | None:
+        def guarded(present: Object) -> Operations:
+            operations = change(present)
+            return [*_guards(present), *operations] if operations else []
+
+        def write(patch: JsonPatch) -> Object:
+            return self._client.patch(self._kind, obj.name, patch, namespace=obj.namespace)
+
+        try:
+            return change_guarded(obj, guarded, read=lambda: self._read(obj), write=write)
+        except Exception as error:
+            raise FinalizerError(f"could not {what} {obj!r}: {error}") from error
+
+    def _read(self, obj: Object) -> Object:
+        return self._live.get(self._kind, obj.name, namespace=obj.namespace)
+
+
+def _guards(present: Object) -> list[dict[str, Any]]:
+    guards = uid_guard(present)
+    if present.finalizers:
+        # Only the finalizers matter: a write to the status must not make this one fail.
+        guards.append(
+            {"op": "test", "path": "/metadata/finalizers", "value": list(present.finalizers)}
+        )
+    elif present.resource_version:
+        guards.append(
+            {"op": "test", "path": "/metadata/resourceVersion", "value": present.resource_version}
+        )
+    return guards
+
+
+def _removals(finalizers: Sequence[str], names: Sequence[str | None]) -> list[dict[str, Any]]:
+    # From the end, so that an index still means the same after those behind it are gone.
+    return [
+        {"op": "remove", "path": f"/metadata/finalizers/{index}"}
+        for index in range(len(finalizers) - 1, -1, -1)
+        if finalizers[index] in names
+    ]

@@ -1,0 +1,36 @@
+"""What the helpers that change objects have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from appsdk_operator.resource import MutableObject, Object, ReadOnlyError
+
+__all__ = ["metadata_of", "mutable", "uid_of"]
+
+
+def mutable(obj: object) -> MutableObject:
+    """``obj`` itself.
+
+    Raises:
+        ReadOnlyError: it is an Object, shared between threads and caches.
+        TypeError: it is something else.
+    """
+    if isinstance(obj, MutableObject):
+        return obj
+    if isinstance(obj, Object):
+        raise ReadOnlyError(
+            f"{obj!r} is a read-only view: take `copy = obj.mutable_copy()`, change the copy, and "
+            "hand it to the client"
+        )
+    raise TypeError(f"{obj!r} is no MutableObject: make one, or take obj.mutable_copy()")
+
+
+def metadata_of(obj: Object | MutableObject) -> Any:
+    """The metadata for reading; nothing is added to it."""
+    return obj.metadata if isinstance(obj, Object) else obj.data.get("metadata") or {}
+
+
+def uid_of(obj: Object | MutableObject) -> str:
+    """The uid, empty when the object is not on a server yet."""
+    return obj.uid if isinstance(obj, Object) else str(metadata_of(obj).get("uid") or "")
