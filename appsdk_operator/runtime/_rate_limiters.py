@@ -60,9 +60,10 @@ class ItemExponential:
 
     Args:
         base: the first delay in seconds; default 5 ms, as in client-go.
-        maximum: the longest delay in seconds; default 1000 s, as in client-go.
-        jitter: the share of the delay by which it may be longer, at random, so that a dependency
-            that comes back is not met by all items at once; default 0.1. client-go has none.
+        maximum: the longest delay in seconds, before the jitter; default 1000 s, as in client-go.
+        jitter: the share of the delay by which it may be longer, at random and at the maximum too,
+            so that a dependency that comes back is not met by all items at once; default 0.1.
+            client-go has none.
         rng: the source of randomness, for repeatable tests.
 
     >>> limiter = ItemExponential(jitter=0.0)
@@ -95,7 +96,9 @@ class ItemExponential:
         # 2.0**1024 overflows; the maximum is reached long before.
         delay = min(self._maximum, self._base * 2.0 ** min(failures, 1000))
         if self._jitter:
-            delay = min(self._maximum, delay * (1.0 + self._jitter * self._random.random()))
+            # Also at the maximum: after a long outage everything has reached it, and capped there
+            # it would come back in step for ever.
+            delay *= 1.0 + self._jitter * self._random.random()
         return delay
 
     def forget(self, item: Hashable) -> None:

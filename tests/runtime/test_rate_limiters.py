@@ -51,13 +51,21 @@ def test_items_count_apart_and_forget_starts_one_anew() -> None:
 
 @settings(max_examples=100)
 @given(jitter=st.floats(0.0, 2.0), failures=st.integers(0, 12), seed=st.integers(0, 1000))
-def test_jitter_only_lengthens_and_stays_within_its_share_and_the_maximum(
+def test_jitter_only_lengthens_and_stays_within_its_share(
     jitter: float, failures: int, seed: int
 ) -> None:
     limiter = ItemExponential(base=1.0, maximum=1000.0, jitter=jitter, rng=random.Random(seed))
     delay = [limiter.when("a") for _ in range(failures + 1)][-1]
     plain = min(1000.0, 2.0**failures)
-    assert plain <= delay <= min(1000.0, plain * (1.0 + jitter))
+    assert plain <= delay <= plain * (1.0 + jitter)
+
+
+def test_items_that_have_all_reached_the_maximum_do_not_come_back_in_step() -> None:
+    limiter = ItemExponential(base=1.0, maximum=4.0, jitter=0.1, rng=random.Random(1))
+    for _ in range(10):
+        delays = [limiter.when(item) for item in range(100)]
+    assert len(set(delays)) == 100
+    assert all(4.0 <= delay <= 4.4 for delay in delays)
 
 
 def test_jitter_is_on_by_default_and_repeatable() -> None:
