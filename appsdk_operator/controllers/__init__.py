@@ -8,7 +8,6 @@ from appsdk_operator.controllers._object_reconciler import (
 )
 from appsdk_operator.controllers._object_reconciler import ObjectReconciler as ObjectReconciler
 from appsdk_operator.controllers._object_reconciler import as_reconciler as as_reconciler
-from appsdk_operator.controllers._options import LOW_PRIORITY as LOW_PRIORITY
 from appsdk_operator.controllers._options import ControllerOptions as ControllerOptions
 from appsdk_operator.controllers._protocols import LOW_PRIORITY as LOW_PRIORITY
 from appsdk_operator.controllers._protocols import EventFilter as EventFilter

@@ -11,10 +11,7 @@ import attrs
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, RateLimiter
 
-__all__ = ["LOW_PRIORITY", "ControllerOptions", "Settings"]
-
-LOW_PRIORITY = -100
-"""The priority of what nobody waits for: the objects that were there at a start, and resyncs."""
+__all__ = ["ControllerOptions", "Settings"]
 
 _NO_KINDS: Mapping[str, int] = MappingProxyType({})
 
