@@ -32,7 +32,7 @@ def test_delays_double_from_5_ms_and_the_nineteenth_is_the_first_at_the_maximum(
 
 def test_thousands_of_failures_do_not_overflow() -> None:
     limiter = ItemExponential(base=1e-3, maximum=60.0, jitter=0.5)
-    assert [limiter.when("a") for _ in range(5000)][-1] == 60.0
+    assert 60.0 <= [limiter.when("a") for _ in range(5000)][-1] <= 90.0
     endless = ItemExponential(base=1e300, maximum=math.inf, jitter=0.0)
     assert [endless.when("a") for _ in range(1100)][-1] == math.inf
 
