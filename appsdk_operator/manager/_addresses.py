@@ -1,0 +1,90 @@
+"""Addresses that servers listen on: read, bound, and explained when they cannot be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Final
+
+__all__ = ["format_address", "is_off", "listen", "parse_address"]
+
+_BACKLOG: Final = 128
+_REMEDIES: Final = {
+    errno.EADDRINUSE: "another server listens there already: choose another port, or 0 for any",
+    errno.EACCES: "ports below 1024 are for privileged users: choose a higher one",
+    errno.EADDRNOTAVAIL: "this machine has no such address: use 127.0.0.1 for this machine only, "
+    "or leave the host out for all of its addresses",
+}
+
+
+def is_off(address: str) -> bool:
+    """Whether an address means that there is to be no server, as in controller-runtime."""
+    return address in ("", "0")
+
+
+def parse_address(address: str, option: str = "address") -> tuple[str, int]:
+    """Host and port of ``host:port``, ``[IPv6]:port``, or ``:port`` for all addresses.
+
+    Raises:
+        ValueError: it is something else.
+
+    >>> parse_address("[::1]:8080")
+    ('::1', 8080)
+    """
+    host, colon, port = address.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    plain = host[1:-1] if is_bracketed else host
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+    if not colon or not is_port or (":" in plain and not is_bracketed) or set(plain) & set("[]/ "):
+        raise ValueError(
+            f"{option}={address!r} is no address: write host:port, [IPv6]:port, or :port for all "
+            "of this machine's addresses; port 0 is any free one"
+        )
+    return plain, int(port)
+
+
+def listen(address: str, purpose: str, option: str = "address") -> socket.socket:
+    """A socket that listens on ``address``.
+
+    Args:
+        address: see :func:`parse_address`; without a host on all addresses, IPv6 included.
+        purpose: what listens, for error texts.
+        option: what the address is called, for error texts.
+
+    Raises:
+        OSError: it cannot be bound; the text names the address and what to do.
+        ValueError: it is no address.
+    """
+    host, port = parse_address(address, option)
+    try:
+        if not host and socket.has_dualstack_ipv6():
+            return socket.create_server(
+                ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG
+            )
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family = found[0][0]
+        return socket.create_server(
+            found[0][4][:2], family=socket.AddressFamily(family), backlog=_BACKLOG
+        )
+    except socket.gaierror as error:
+        text = f"the {purpose} cannot listen on {address}: {error.strerror}: check the host's name"
+        raise OSError(errno.EADDRNOTAVAIL, text) from error
+    except OSError as error:
+        number = error.errno or 0
+        remedy = _REMEDIES.get(number, "choose another address, or leave the server off")
+        reason = os.strerror(number)
+        text = f"the {purpose} cannot listen on {address}: {reason}: {remedy}"
+        raise OSError(number, text) from error
+
+
+def format_address(name: tuple[object, ...]) -> str:
+    """``host:port`` of a socket's name.
+
+    >>> format_address(("::1", 8080, 0, 0))
+    '[::1]:8080'
+    """
+    host, port = str(name[0]), name[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

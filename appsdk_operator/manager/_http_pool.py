@@ -1,0 +1,140 @@
+"""The open connections of an HTTP server: how many, until when, and which one makes room."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import final
+
+from appsdk_operator.manager._http_connection import Connection, HTTPLimits, Phase
+from appsdk_operator.runtime import Clock, StopSignal
+
+__all__ = ["ConnectionPool"]
+
+
+@final
+class ConnectionPool:
+    """Knows each open connection, and cuts off the ones whose time is up. Thread-safe."""
+
+    def __init__(self, limits: HTTPLimits, clock: Clock) -> None:
+        """An empty pool."""
+        self._limits = limits
+        self._clock = clock
+        # Guards all below; notified when a connection goes, waits, or has an earlier deadline.
+        self._changed = threading.Condition()
+        self._connections: set[Connection] = set()
+        self._nearest: float | None = None
+        self._is_draining = False
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def wake(self) -> None:
+        """Have everybody who waits look at their stop signal."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def add(self, connection: Connection) -> None:
+        """Take in a new connection."""
+        with self._changed:
+            connection.since = self._clock.monotonic()
+            self._connections.add(connection)
+            if self._is_draining:
+                connection.cut()
+
+    def remove(self, connection: Connection) -> None:
+        """Close a connection, which nobody cuts off from now on."""
+        with self._changed:
+            self._connections.discard(connection)
+            self._changed.notify_all()
+        connection.close()
+
+    def enter(self, connection: Connection, phase: Phase, seconds: float | None) -> None:
+        """Note what a connection does now, and that it is cut off after ``seconds``."""
+        with self._changed:
+            now = self._clock.monotonic()
+            connection.phase = phase
+            connection.since = now
+            connection.deadline = None if seconds is None else now + seconds
+            if phase == "waiting":
+                if self._is_draining:
+                    connection.cut()
+                self._changed.notify_all()
+            elif connection.deadline is not None and (
+                self._nearest is None or connection.deadline < self._nearest
+            ):
+                self._changed.notify_all()
+
+    def make_room(self, stop: StopSignal) -> bool:
+        """Wait until another connection may come; False at a stop.
+
+        The one that has waited longest for a request goes. Where all are at work, one has to end.
+        """
+        victim: Connection | None = None
+        with self._changed:
+            while not stop.is_set():
+                if len(self._connections) < self._limits.max_connections:
+                    return True
+                if victim not in self._connections:
+                    waiting = [c for c in self._connections if c.phase == "waiting"]
+                    victim = min(waiting, key=lambda c: c.since, default=None)
+                    if victim is not None:
+                        victim.cut()
+                self._clock.wait(self._changed)
+        return False
+
+    def watch(self, stop: StopSignal) -> None:
+        """Cut off connections whose time is up, until the stop."""
+        with self._changed:
+            while not stop.is_set():
+                now = self._clock.monotonic()
+                self._expire(now)
+                deadlines = [c.deadline for c in self._connections if c.deadline is not None]
+                self._nearest = min(deadlines, default=None)
+                self._clock.wait(
+                    self._changed, None if self._nearest is None else self._nearest - now
+                )
+
+    def close_waiting(self) -> None:
+        """Cut off connections that have no request under way, from now on at once."""
+        with self._changed:
+            self._is_draining = True
+            for connection in self._connections:
+                if connection.phase == "waiting":
+                    connection.cut()
+
+    def drain(self, timeout: float) -> None:
+        """Wait for all connections to end, and cut off those that are left after ``timeout``."""
+        with self._changed:
+            deadline = self._clock.monotonic() + timeout
+            while self._connections:
+                now = self._clock.monotonic()
+                if now >= deadline:
+                    break
+                self._expire(now)
+                self._clock.wait(self._changed, deadline - now)
+            for connection in self._connections:
+                connection.cut()
+
+    def handled(self) -> list[str]:
+        """The paths of the requests that handlers are busy with."""
+        with self._changed:
+            return sorted(c.path for c in self._connections if c.phase == "handling")
+
+    def _expire(self, now: float) -> None:
+        for connection in self._connections:
+            if connection.deadline is not None and connection.deadline <= now:
+                connection.deadline = None
+                connection.expire()
+
+
+def peer_of(name: object) -> str:
+    """The host of a peer's name; IPv4 addresses that came in over IPv6 as IPv4."""
+    host = str(name[0]) if isinstance(name, tuple) and name else ""
+    return host.removeprefix("::ffff:")
+
+
+def configure(sock: socket.socket) -> None:
+    """Blocking, and without delay: a response is one write."""
+    sock.setblocking(True)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,263 @@
+"""The endpoint that Prometheus scrapes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from appsdk_operator.client import ClientLike
+from appsdk_operator.manager._addresses import is_off, parse_address
+from appsdk_operator.manager._certificates import Certificates, TLSOptions
+from appsdk_operator.manager._http_connection import HTTPLimits
+from appsdk_operator.manager._http_messages import HTTPHandler, HTTPRequest, HTTPResponse
+from appsdk_operator.manager._http_server import HTTPServer
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+__all__ = ["HTTPFilter", "MetricsServer", "MetricsServerOptions"]
+
+_PATH: Final = "/metrics"
+_GZIP_LEVEL: Final = 1
+_GZIP_FROM: Final = 1024
+
+HTTPFilter = Callable[[HTTPHandler], HTTPHandler]
+"""Puts something before a handler, for example the question who asks."""
+
+
+def _check_address(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
+    if not is_off(value):
+        parse_address(value, attribute.name)
+
+
+def _check_handlers(_: object, __: object, value: Mapping[str, HTTPHandler]) -> None:
+    for path in value:
+        check_extra_path(path)
+
+
+def check_extra_path(path: str) -> None:
+    """Refuse paths that cannot be those of further handlers.
+
+    Raises:
+        ValueError: it is the metrics' own, or begins without a slash.
+    """
+    if path.rstrip("/") == _PATH:
+        raise ValueError(f"{path} is where the metrics are: choose another path")
+    if not path.startswith("/"):
+        raise ValueError(f"path {path!r} does not begin with a slash")
+
+
+@attrs.frozen(kw_only=True)
+class MetricsServerOptions:
+    """Where and how metrics are served."""
+
+    address: str = attrs.field(default="127.0.0.1:8080", validator=_check_address)
+    """``host:port``; default ``127.0.0.1:8080``, which nobody but this machine reaches. Prometheus
+    scrapes at the pod's address: name ``":8443"`` to listen on all, best with ``tls`` and
+    ``filter_provider``. ``""`` or ``"0"``: no server."""
+    tls: TLSOptions | None = None
+    """Serve HTTPS; ``TLSOptions()`` makes a certificate on the spot. Default: plain HTTP."""
+    filter_provider: Callable[[ClientLike], HTTPFilter] | None = None
+    """Makes what every request has to pass, further handlers included, from a client of the
+    cluster: :class:`AuthFilter` asks the API server. Default: everybody who reaches the port may
+    read."""
+    extra_handlers: Mapping[str, HTTPHandler] = attrs.field(factory=dict, validator=_check_handlers)
+    """Further handlers by their exact path; none at ``/metrics``."""
+    process_metrics: bool = True
+    """Whether the process and its interpreter are measured, too (``process_*``, ``python_gc_*``,
+    ``python_info``), where the registry does not do so already; default True."""
+    only_serve_when_leader: bool = False
+    """Whether a manager serves them on the leader alone; default: on all replicas."""
+    shutdown_timeout: float = 60.0
+    """Seconds of grace for scrapes under way at a stop; default 60."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is to be a server: False for the addresses ``""`` and ``"0"``."""
+        return not is_off(self.address)
+
+
+@final
+class MetricsServer:
+    """Serves a registry at ``/metrics``, as text or, where the scraper prefers it, as OpenMetrics.
+
+    Nothing else is served but what was added. The port is bound at the construction, so that a
+    taken one is an error at once. A runnable: :meth:`run` serves until its stop signal is set.
+    Thread-safe.
+
+    >>> server = MetricsServer(MetricsServerOptions(address="127.0.0.1:0"))
+    >>> server.close()
+
+    Raises:
+        OSError: the address cannot be bound.
+        ValueError: the options switch the server off, or need a client and there is none.
+    """
+
+    name: Final = "metrics"
+
+    def __init__(
+        self,
+        options: MetricsServerOptions | None = None,
+        *,
+        metrics: Metrics | None = None,
+        client: ClientLike | None = None,
+        limits: HTTPLimits | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """A server of ``metrics``.
+
+        Args:
+            options: where and how; see there.
+            metrics: what to serve; default: the kit's own.
+            client: what ``filter_provider`` is given.
+            limits: what scrapers may ask.
+            clock: what time-outs are measured with.
+        """
+        options = options or MetricsServerOptions()
+        if not options.is_enabled:
+            raise ValueError(f"address={options.address!r} means no server: do not make one")
+        if options.filter_provider is not None and client is None:
+            raise ValueError("filter_provider needs a client of the cluster: give client=")
+        self._metrics = metrics or default_metrics()
+        self._collectors = _ProcessCollectors() if options.process_metrics else None
+        self._filter: HTTPFilter = lambda handler: handler
+        if options.filter_provider is not None and client is not None:
+            self._filter = options.filter_provider(client)
+        self._server = HTTPServer(
+            options.address,
+            name=self.name,
+            tls=options.tls,
+            limits=limits,
+            only_serve_when_leader=options.only_serve_when_leader,
+            shutdown_timeout=options.shutdown_timeout,
+            clock=clock,
+            metrics=self._metrics,
+        )
+        try:
+            self._server.add_handler(_PATH, self._filter(self._serve))
+            for path, handler in options.extra_handlers.items():
+                self.add_handler(path, handler)
+        except BaseException:
+            self._server.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        """Where it listens, for example ``127.0.0.1:8080``."""
+        return self._server.address
+
+    @property
+    def url(self) -> str:
+        """The address as a URL."""
+        return self._server.url
+
+    @property
+    def needs_leader_election(self) -> bool:
+        """Whether it runs on the leader alone."""
+        return self._server.needs_leader_election
+
+    @property
+    def certificates(self) -> Certificates | None:
+        """What it proves its name with; None without TLS."""
+        return self._server.certificates
+
+    def __repr__(self) -> str:
+        return f"<metrics server on {self.address}>"
+
+    def add_handler(self, path: str, handler: HTTPHandler) -> None:
+        """Serve something else at an exact path, behind the same filter; also while it runs.
+
+        Raises:
+            ValueError: the path is the metrics' own, or taken.
+        """
+        check_extra_path(path)
+        self._server.add_handler(path, self._filter(handler))
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Serve until ``stop`` is set.
+
+        Raises:
+            RuntimeError: it ran before or was closed.
+            TimeoutError: a handler still runs ``shutdown_timeout`` seconds after the stop.
+            OSError: it cannot accept connections.
+        """
+        try:
+            self._server.run(stop)
+        finally:
+            self._close_filter()
+
+    def close(self) -> None:
+        """Let go of the port of a server that is not to run. Harmless after a run, and twice."""
+        self._server.close()
+        self._close_filter()
+
+    def _close_filter(self) -> None:
+        close = getattr(self._filter, "close", None)
+        if close is not None:
+            close()
+
+    def _serve(self, request: HTTPRequest) -> HTTPResponse:
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        body: bytes = encode(_Merged(self._metrics.registry, self._collectors))
+        headers = {"Vary": "Accept, Accept-Encoding"}
+        if len(body) >= _GZIP_FROM and _takes_gzip(request.headers.get("accept-encoding", "")):
+            body = gzip.compress(body, compresslevel=_GZIP_LEVEL, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        return HTTPResponse(body=body, content_type=content_type, headers=headers)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for entry in accepted.lower().split(","):
+        coding, _, parameters = entry.partition(";")
+        if coding.strip() in ("gzip", "*"):
+            quality = parameters.replace(" ", "")
+            return quality not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+@final
+class _ProcessCollectors:
+    """What prometheus-client knows of the process, in no registry of its own."""
+
+    def __init__(self) -> None:
+        self._collectors: list[Any] = []
+
+    def collect(self) -> list[Metric]:
+        if not self._collectors:
+            # Into a registry that is thrown away: the user's own may be the process-wide one,
+            # which has them already.
+            from prometheus_client import (
+                CollectorRegistry,
+                GCCollector,
+                PlatformCollector,
+                ProcessCollector,
+            )
+
+            registry = CollectorRegistry()
+            GCCollector(registry=registry)
+            PlatformCollector(registry=registry)
+            ProcessCollector(registry=registry)
+            self._collectors = [registry]
+        return [metric for collector in self._collectors for metric in collector.collect()]
+
+
+@final
+class _Merged:
+    """What an encoder takes for a registry: the user's, and of the process what it has not."""
+
+    def __init__(self, registry: CollectorRegistry, process: _ProcessCollectors | None) -> None:
+        self._registry = registry
+        self._process = process
+
+    def collect(self) -> list[Metric]:
+        metrics = list(self._registry.collect())
+        names = {metric.name for metric in metrics}
+        process = () if self._process is None else self._process.collect()
+        return metrics + [metric for metric in process if metric.name not in names]

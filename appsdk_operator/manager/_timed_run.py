@@ -1,0 +1,97 @@
+"""A call that nobody has to wait for longer than they want, even when it hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar, final
+
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, settle
+
+__all__ = ["TimedRun"]
+
+T = TypeVar("T")
+
+
+@final
+class TimedRun(Generic[T]):
+    """One run of a function in a thread of its own, begun at once. Thread-safe.
+
+    A thread cannot be ended from outside: a function that hangs keeps its thread, so whoever
+    starts runs has to bound their number.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[], T],
+        *,
+        threads: ThreadGroup,
+        clock: Clock,
+        stop: StopSignal,
+    ) -> None:
+        """Run ``function``, which may be ``async``, in a thread of ``threads``.
+
+        Args:
+            name: the thread's.
+            function: what to run.
+            threads: who joins the thread.
+            clock: what waits are measured with.
+            stop: ends every wait.
+        """
+        self._function = function
+        self._clock = clock
+        self._stop = stop
+        self._changed = threading.Condition()
+        self._is_done = False
+        self._outcome: T | None = None
+        self._error: BaseException | None = None
+        self.started = clock.monotonic()
+        """When it began, by the clock."""
+        threads.start(name, self._run)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return self._is_done
+
+    def wait(self, deadline: float) -> T | None:
+        """What the function returned.
+
+        Args:
+            deadline: until when to wait, by the clock.
+
+        Raises:
+            TimeoutError: it runs on; or the stop signal was set meanwhile.
+            Exception: what the function raised.
+        """
+        detach = self._stop.on_set(self._wake)
+        try:
+            with self._changed:
+                while not self._is_done:
+                    left = deadline - self._clock.monotonic()
+                    if left <= 0 or self._stop.is_set():
+                        raise TimeoutError
+                    self._clock.wait(self._changed, left)
+        finally:
+            detach()
+        if self._error is not None:
+            raise self._error
+        return self._outcome
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        outcome: T | None = None
+        failure: BaseException | None = None
+        try:
+            outcome = settle(self._function())
+        except Exception as error:
+            failure = error
+        except BaseException as error:  # SystemExit and its like are failures of the call
+            failure = RuntimeError(f"it raised {error!r}")
+        with self._changed:
+            self._outcome, self._error, self._is_done = outcome, failure, True
+            self._changed.notify_all()
