@@ -228,7 +228,10 @@ class Elector:
     def _signal(self, stop: StopSignal) -> Iterator[StopSignal]:
         """What a wait is for; the stop sets it too, but not while the Lease is given up."""
         done = StopSignal(clock=self._clock)
-        forget = (lambda: None) if self._state.phase is Phase.RELEASING else stop.on_set(done.set)
+        if self._state.phase is Phase.RELEASING:
+            yield done
+            return
+        forget = stop.on_set(done.set)
         try:
             yield done
         finally:
