@@ -184,7 +184,7 @@ class CertificatePair:
         return self._context
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` now, and after each change in the thread of :meth:`run` or :meth:`read`.
+        """Call ``callback`` now, and after each change from :meth:`run` or :meth:`read`.
 
         What it raises is logged, except now.
         """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import logging
 import socket
 from collections.abc import Mapping
@@ -286,6 +285,8 @@ class Connection:
 
     def _send(self, response: HTTPResponse, *, has_body: bool, keep: bool, version: str) -> None:
         self._owner.enter(self, "writing", self._owner.limits.write_timeout)
+        import email.utils  # as slow to import as all else here together
+
         date = email.utils.formatdate(self._owner.clock.time(), usegmt=True)
         data = response.encode(date=date, has_body=has_body, keep=keep, version=version)
         self._sock.sendall(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -208,6 +207,8 @@ class MetricsServer:
         body: bytes = encode(_Merged(self._metrics.registry, self._collectors))
         headers = {"Vary": "Accept, Accept-Encoding"}
         if len(body) >= _GZIP_FROM and _takes_gzip(request.headers.get("accept-encoding", "")):
+            import gzip
+
             body = gzip.compress(body, compresslevel=_GZIP_LEVEL, mtime=0)
             headers["Content-Encoding"] = "gzip"
         return HTTPResponse(body=body, content_type=content_type, headers=headers)
