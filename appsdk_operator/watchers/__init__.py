@@ -33,6 +33,11 @@ from appsdk_operator.watchers._informer_controller import InformerController as 
 from appsdk_operator.watchers._kubernetes_informer import KubernetesInformer as KubernetesInformer
 from appsdk_operator.watchers._list_map import ListMap as ListMap
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher as OpinionatedWatcher
+from appsdk_operator.watchers._reconciler import KeyReconciler as KeyReconciler
+from appsdk_operator.watchers._reconciler import ReconcileRequest as ReconcileRequest
+from appsdk_operator.watchers._reconciler import ResourceReconciler as ResourceReconciler
+from appsdk_operator.watchers._reconciler import SelectiveReconciler as SelectiveReconciler
+from appsdk_operator.watchers._reconciler import SimpleReconciler as SimpleReconciler
 from appsdk_operator.watchers._retry import ConstantBackoff as ConstantBackoff
 from appsdk_operator.watchers._retry import ExponentialBackoff as ExponentialBackoff
 from appsdk_operator.watchers._retry import RetryDequeuePolicy as RetryDequeuePolicy
@@ -55,16 +60,21 @@ __all__ = [
     "FinalizerError",
     "FinalizerSupplier",
     "InformerController",
+    "KeyReconciler",
     "KubernetesInformer",
     "ListMap",
     "OpinionatedWatcher",
     "PatchClient",
+    "ReconcileRequest",
     "ResourceAction",
+    "ResourceReconciler",
     "ResourceWatcher",
     "RetryDequeuePolicy",
     "RetryPolicy",
     "RunnableInformer",
+    "SelectiveReconciler",
     "SelectiveWatcher",
+    "SimpleReconciler",
     "SimpleWatcher",
     "TenacityRetry",
     "WatcherCall",

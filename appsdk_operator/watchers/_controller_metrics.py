@@ -12,17 +12,34 @@ from typing import final
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.runtime import Family, LocalHistogram, Metrics, Sample
+from appsdk_operator.watchers._entries import Role
 
 __all__ = ["ControllerMetrics"]
 
 _LABELS = ("event_type", "kind")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_DURATION = Family(
-    "watcher_process_duration_seconds", "histogram", "Time a watcher took for a call.", _LABELS
-)
-_ERRORS = Family("watcher_errors_total", "counter", "Calls of watchers that failed.", _LABELS)
-_GIVEN_UP = Family(
-    "watcher_given_up_total", "counter", "Failed calls that will not be retried.", _LABELS
+_CALL_FAMILIES = {
+    role: (
+        Family(
+            f"{role.value}_process_duration_seconds",
+            "histogram",
+            f"Time a {role.value} took for a call.",
+            _LABELS,
+        ),
+        Family(
+            f"{role.value}_errors_total", "counter", f"Calls of {role.value}s that failed.", _LABELS
+        ),
+        Family(
+            f"{role.value}_given_up_total",
+            "counter",
+            f"Failed calls of {role.value}s that will not be retried.",
+            _LABELS,
+        ),
+    )
+    for role in Role
+}
+_REQUEUED = Family(
+    "reconciler_requeues_total", "counter", "Calls that reconcilers asked for.", _LABELS
 )
 _ONGOING = Family("ongoing_reconcile_processes", "gauge", "Calls that run now.", ("kind",))
 _ENQUEUED = Family("retry_processor_enqueued_total", "counter", "Retries planned.", _LABELS)
@@ -37,13 +54,25 @@ _WAITED = Family(
 _ACTIONS = tuple(a for a in ResourceAction if a is not ResourceAction.GENERIC)
 
 
-class _Series:
-    __slots__ = ("duration", "enqueued", "errors", "executed", "given_up", "waited")
+class _Calls:
+    """The calls of one role."""
+
+    __slots__ = ("duration", "errors", "given_up")
 
     def __init__(self) -> None:
         self.duration = LocalHistogram(_BUCKETS)
+        self.errors = self.given_up = 0
+
+
+class _Series:
+    """One kind and action."""
+
+    __slots__ = ("by_role", "enqueued", "executed", "requeued", "waited")
+
+    def __init__(self) -> None:
+        self.by_role: dict[Role, _Calls] = {}
         self.waited = LocalHistogram(_BUCKETS)
-        self.errors = self.given_up = self.enqueued = self.executed = 0
+        self.enqueued = self.executed = self.requeued = 0
 
 
 @final
@@ -67,33 +96,42 @@ class ControllerMetrics:
         """Keep the totals, end the rest."""
         self._retire()
 
-    def add_kind(self, kind: str) -> None:
-        """Make every series of ``kind``, at 0."""
+    def add_kind(self, kind: str, role: Role = Role.WATCHER) -> None:
+        """Make every series of ``kind`` and ``role``, at 0."""
         with self._lock:
             if kind not in self._series:
                 self._series[kind] = {action: _Series() for action in _ACTIONS}
+            for series in self._series[kind].values():
+                series.by_role.setdefault(role, _Calls())
 
     def begin(self, kind: str) -> None:
         """A call begins in this thread."""
         self._running[threading.get_ident()] = kind
 
-    def end(self, kind: str, action: ResourceAction, seconds: float, *, has_failed: bool) -> None:
+    def end(
+        self, kind: str, role: Role, action: ResourceAction, seconds: float, *, has_failed: bool
+    ) -> None:
         """The call has ended."""
         self._running.pop(threading.get_ident(), None)
         with self._lock:
-            series = self._series[kind][action]
-            series.duration.observe(seconds)
-            series.errors += has_failed
+            calls = self._series[kind][action].by_role[role]
+            calls.duration.observe(seconds)
+            calls.errors += has_failed
+
+    def requeued(self, kind: str, action: ResourceAction) -> None:
+        """A reconciler asked to be called again."""
+        with self._lock:
+            self._series[kind][action].requeued += 1
 
     def retry_planned(self, kind: str, action: ResourceAction) -> None:
         """A failed call will be tried again."""
         with self._lock:
             self._series[kind][action].enqueued += 1
 
-    def gave_up(self, kind: str, action: ResourceAction) -> None:
+    def gave_up(self, kind: str, role: Role, action: ResourceAction) -> None:
         """A failed call will not be tried again."""
         with self._lock:
-            self._series[kind][action].given_up += 1
+            self._series[kind][action].by_role[role].given_up += 1
 
     def retry_made(self, kind: str, action: ResourceAction, late: float) -> None:
         """A retry begins, ``late`` seconds after it was due."""
@@ -110,10 +148,16 @@ class ControllerMetrics:
             for kind, by_action in self._series.items():
                 for action, series in by_action.items():
                     labels = (action.value, kind)
+                    for role, calls in series.by_role.items():
+                        duration, errors, given_up = _CALL_FAMILIES[role]
+                        samples += (
+                            Sample(duration, labels, calls.duration.copy()),
+                            Sample(errors, labels, calls.errors),
+                            Sample(given_up, labels, calls.given_up),
+                        )
+                    if Role.RECONCILER in series.by_role:
+                        samples.append(Sample(_REQUEUED, labels, series.requeued))
                     samples += (
-                        Sample(_DURATION, labels, series.duration.copy()),
-                        Sample(_ERRORS, labels, series.errors),
-                        Sample(_GIVEN_UP, labels, series.given_up),
                         Sample(_ENQUEUED, labels, series.enqueued),
                         Sample(_EXECUTED, labels, series.executed),
                         Sample(_WAITED, labels, series.waited.copy()),

@@ -1,4 +1,4 @@
-"""Calls watchers for one event after another, and again for what failed."""
+"""Calls watchers and reconcilers for one event after another, and again for what is owed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
+from msgspec import structs
+
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
+from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, settle
-from appsdk_operator.watchers._calls import Entry, OwedCall, WatcherCall
+from appsdk_operator.runtime import Clock
+from appsdk_operator.watchers._calls import OwedCall, WatcherCall, Why
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
-from appsdk_operator.watchers._failures import Failures, action_again
+from appsdk_operator.watchers._entries import Entry, Role
+from appsdk_operator.watchers._failures import Failures, action_again, counts_as_attempt
 from appsdk_operator.watchers._list_map import ListMap
+from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy
 from appsdk_operator.watchers._turns import Turns
 from appsdk_operator.watchers._watcher import ResourceWatcher
@@ -22,9 +27,8 @@ __all__ = ["Dispatcher"]
 
 _log = logging.getLogger("appsdk_operator.watchers")
 
-_CREATE, _UPDATE, _DELETE, _RESYNC = (
+_CREATE, _DELETE, _RESYNC = (
     ResourceAction.CREATE,
-    ResourceAction.UPDATE,
     ResourceAction.DELETE,
     ResourceAction.RESYNC,
 )
@@ -32,7 +36,7 @@ _CREATE, _UPDATE, _DELETE, _RESYNC = (
 
 @final
 class Dispatcher:
-    """The watchers of a controller, and the calls that they are owed.
+    """The watchers and reconcilers of a controller, and the calls that they are owed.
 
     :meth:`handle` is never called twice at once for one key; everything else is thread-safe.
     """
@@ -52,7 +56,7 @@ class Dispatcher:
         self._metrics = metrics
         self._clock = clock
         self._lock = threading.Lock()
-        self._watchers: ListMap[str, Entry] = ListMap()
+        self._entries: ListMap[str, Entry] = ListMap()
         self._owed: dict[DeliveryKey, list[OwedCall]] = {}
         self._has_begun = False
         # For kinds with several sources only: their keys differ although the object is the same.
@@ -61,62 +65,67 @@ class Dispatcher:
         self._is_stopped = False
 
     def add(
-        self,
-        watcher: ResourceWatcher,
-        kind: str,
-        present: Callable[[], Iterable[tuple[EventSource, Lister]]],
+        self, entry: Entry, present: Callable[[], Iterable[tuple[EventSource, Lister]]]
     ) -> list[DeliveryKey]:
-        """Add a watcher that is owed a first call for each object in the ``present`` stores.
+        """Add an entry that is owed a first call for each object in the ``present`` stores.
 
         Returns:
             The keys of those objects: their turn has come.
         """
-        entry = Entry(watcher, kind)
-        self._metrics.add_kind(kind)
+        self._metrics.add_kind(entry.kind, entry.role)
         keys = []
         with self._lock:
-            # An event is handled with the watchers before or after this block, so together with
-            # the objects in the stores the new watcher misses none. Until the first event nobody
+            # An event is handled with the entries before or after this block, so together with
+            # the objects in the stores the new one misses none. Until the first event nobody
             # has missed anything.
             if self._has_begun:
                 for source, store in present():
-                    entry.told[source] = {}
+                    entry.told.setdefault(source, {})
                     for obj in store.list():
                         key = DeliveryKey(source, obj.namespace, obj.name)
                         self._owe_first_call(entry, key, obj, store)
                         keys.append(key)
-            self._watchers.add_item(kind, entry)
+            self._entries.add_item(entry.kind, entry)
         return keys
 
-    def remove(self, watcher: ResourceWatcher | None, kind: str) -> None:
-        """Remove the first entry of ``watcher``, or with None all of ``kind``, and their calls."""
+    def remove(
+        self, target: ResourceWatcher | ResourceReconciler | None, kind: str, role: Role
+    ) -> None:
+        """Remove the first entry of ``target``, or with None all of ``kind``, and their calls."""
         with self._lock:
-            for entry in self._watchers.items(kind):
-                if watcher is None or entry.watcher is watcher:
+            for entry in self._entries.items(kind):
+                if entry.role is role and (target is None or entry.target is target):
                     entry.is_removed = True
-                    if watcher is not None:
+                    if target is not None:
                         break
-            self._watchers.remove_items(kind, lambda entry: entry.is_removed)
+            self._entries.remove_items(kind, lambda entry: entry.is_removed)
             for key, calls in list(self._owed.items()):
                 self._keep_owed(key, [call for call in calls if not call.entry.is_removed])
 
     def kinds(self) -> list[str]:
-        """The kinds that have watchers."""
-        return self._watchers.keys()
+        """The kinds that have watchers or reconcilers."""
+        return self._entries.keys()
 
     def forget(self, source: EventSource) -> None:
         """Drop what is owed for the objects of ``source``."""
         with self._lock:
             for key in [key for key in self._owed if key.source is source]:
                 del self._owed[key]
-            for _, _, entry in self._watchers.all_items():
+            for _, _, entry in self._entries.all_items():
                 entry.told.pop(source, None)
 
     def pending_retries(self) -> int:
         """How many failed calls wait for their time."""
+        return self._waiting(Why.RETRY)
+
+    def pending_requeues(self) -> int:
+        """How many calls that reconcilers asked for wait for their time."""
+        return self._waiting(Why.REQUEUE)
+
+    def _waiting(self, why: Why) -> int:
         with self._lock:
             return sum(
-                call.due is not None and not call.is_first
+                call.due is not None and call.why is why
                 for calls in self._owed.values()
                 for call in calls
             )
@@ -165,7 +174,7 @@ class Dispatcher:
     def _deliver(self, key: DeliveryKey, event: Event) -> None:
         with self._lock:
             self._has_begun = True
-            entries = self._watchers.items(key.source.kind)
+            entries = self._entries.items(key.source.kind)
             calls = list(self._owed[key]) if key in self._owed else ()
             for call in calls:
                 call.learn(event)
@@ -175,8 +184,7 @@ class Dispatcher:
             if not calls:
                 # Nearly always: nobody is owed anything for this object.
                 if entry.is_due(key, event, None):
-                    old = event.object if event.action is _RESYNC else event.old
-                    self._call(key, entry, event.action, event.object, old, attempt=0)
+                    self._call(key, entry, _request_of(event))
                 continue
             own = [call for call in calls if call.entry is entry]
             first = next((call for call in own if call.is_first), None)
@@ -190,19 +198,22 @@ class Dispatcher:
                 self._tell(key, event, entry, own)
 
     def _tell(self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]) -> None:
-        action, old = event.action, event.old
+        request = _request_of(event)
         is_untold = False
         for call in own:
+            if call.latest.uid == event.object.uid:
+                # What takes the place of an owed call gets its notes.
+                request = structs.replace(request, state=call.state)
             if call.is_first:
                 is_untold = call.latest.uid == event.object.uid
                 self._settle_owed(key, call)
             elif call.due is None or self._is_outdated(call, event):
                 self._settle_owed(key, call)
         if is_untold:
-            if action is _DELETE:
+            if event.action is _DELETE:
                 return
-            action, old = _CREATE, None
-        self._call(key, entry, action, event.object, old, attempt=0)
+            request = structs.replace(request, action=_CREATE, old=None)
+        self._call(key, entry, request)
 
     def _hold(self, key: DeliveryKey, event: Event, entry: Entry, first: OwedCall | None) -> None:
         """Let an object wait until the deletion of the one before it, of that name, is settled.
@@ -217,7 +228,7 @@ class Dispatcher:
                 self._owe_first_call(entry, key, event.object)
 
     def _is_outdated(self, call: OwedCall, event: Event) -> bool:
-        """Whether a retry is not to be made, now that ``event`` came."""
+        """Whether an owed call is not to be made, now that ``event`` came."""
         policy = self._dequeue_policy
         drop = True
         if policy is not None and call.error is not None:
@@ -238,11 +249,12 @@ class Dispatcher:
         # A deletion of an earlier object of that name may be owed beside.
         own = [call for call in own if call.latest.uid == event.object.uid]
         if not own:
-            self._call(key, entry, _RESYNC, event.object, event.object, attempt=0)
+            self._call(key, entry, _request_of(event))
         for call in own:
-            if call.due is None:
+            # What was asked for is brought forward; what failed waits for its time.
+            if call.due is None or call.why is Why.REQUEUE:
                 self._settle_owed(key, call)
-                self._call(key, entry, call.action, call.latest, call.old, attempt=0)
+                self._call(key, entry, structs.replace(call.request(), attempt=0))
 
     def _pay_due(self, key: DeliveryKey) -> None:
         """Make the calls that are due."""
@@ -259,69 +271,70 @@ class Dispatcher:
                     continue
                 if call.is_first:
                     call.entry.was_told(key, call.latest)
-                else:
+                elif call.why is Why.RETRY:
                     self._metrics.retry_made(key.source.kind, call.action, now - call.due)
-                self._call(
-                    key, call.entry, call.action, call.latest, call.old, attempt=call.attempt
-                )
+                self._call(key, call.entry, call.request())
 
-    def _call(
-        self,
-        key: DeliveryKey,
-        entry: Entry,
-        action: ResourceAction,
-        obj: Object,
-        old: Object | None,
-        *,
-        attempt: int,
-    ) -> None:
-        kind = key.source.kind
+    def _call(self, key: DeliveryKey, entry: Entry, request: ReconcileRequest) -> None:
+        kind, role = key.source.kind, entry.role
         self._metrics.begin(kind)
         started = self._clock.monotonic()
         failure: Exception | None = None
+        outcome: Outcome = None
         try:
-            _invoke(entry.watcher, action, obj, old)
+            outcome = entry.call(request)
         except Exception as error:
             failure = error
         except BaseException as error:
             if threading.current_thread() is threading.main_thread():
                 raise  # no worker: a test that does one step, and Ctrl-C is meant for it
             # SystemExit and its like would end the worker without a word.
-            failure = RuntimeError(f"the watcher raised {error!r}")
+            failure = RuntimeError(f"the {role.value} raised {error!r}")
             failure.__cause__ = error
         finally:
             seconds = self._clock.monotonic() - started
-            self._metrics.end(kind, action, seconds, has_failed=failure is not None)
+            has_failed = failure is not None
+            self._metrics.end(kind, role, request.action, seconds, has_failed=has_failed)
         if failure is not None:
             try:
-                self._failed(key, entry, action, obj, old, attempt, failure)
+                self._failed(key, entry, request, failure)
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
+        elif outcome is not None and outcome.requeue_after:
+            self._metrics.requeued(kind, request.action)
+            self._owe_again(key, entry, request, Why.REQUEUE, outcome.requeue_after)
 
     def _failed(
+        self, key: DeliveryKey, entry: Entry, request: ReconcileRequest, error: Exception
+    ) -> None:
+        action = request.action
+        call = WatcherCall(key.source.kind, entry.target, action, request.object, request.attempt)
+        delay = self._failures.delay_after(error, call, entry.role)
+        if delay is None and (action is _DELETE or action is _RESYNC):
+            return  # no resync shows what is gone, and the next resync is a new try anyway
+        self._owe_again(key, entry, request, Why.RETRY, delay, error)
+
+    def _owe_again(
         self,
         key: DeliveryKey,
         entry: Entry,
-        action: ResourceAction,
-        obj: Object,
-        old: Object | None,
-        attempt: int,
-        error: Exception,
+        request: ReconcileRequest,
+        why: Why,
+        delay: float | None,
+        error: Exception | None = None,
     ) -> None:
-        call = WatcherCall(key.source.kind, entry.watcher, action, obj, attempt)
-        delay = self._failures.delay_after(error, call)
-        if delay is None and (action is _DELETE or action is _RESYNC):
-            return  # no resync shows what is gone, and the next resync is a new try anyway
-        due = None if delay is None else self._clock.monotonic() + delay
+        attempt = 0 if error is None else request.attempt + counts_as_attempt(error)
         again = OwedCall(
+            why=why,
             entry=entry,
-            action=action_again(action),
-            seen=obj,
-            latest=obj,
-            old=old,
+            action=action_again(request.action),
+            seen=request.object,
+            latest=request.object,
+            old=request.object if request.action is _RESYNC else request.old,
             error=error,
-            attempt=attempt + 1,
-            due=due,
+            attempt=attempt,
+            due=None if delay is None else self._clock.monotonic() + delay,
+            state=request.state,
         )
         with self._lock:
             if not entry.is_removed and not key.source.is_removed:
@@ -337,6 +350,7 @@ class Dispatcher:
         self, entry: Entry, key: DeliveryKey, obj: Object, store: Lister | None = None
     ) -> None:
         call = OwedCall(
+            why=Why.FIRST,
             entry=entry,
             action=_CREATE,
             seen=obj,
@@ -366,8 +380,13 @@ class Dispatcher:
 
 
 def _is_deletion_before(call: OwedCall, obj: Object) -> bool:
-    """Whether a retry is owed for the deletion of an earlier object of that name."""
-    return call.action is _DELETE and call.due is not None and call.latest.uid != obj.uid
+    """Whether a call is owed for the deletion of an earlier object of that name."""
+    return (
+        call.action is _DELETE
+        and call.due is not None
+        and call.latest.uid != obj.uid
+        and not call.entry.is_by_key
+    )
 
 
 def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
@@ -377,12 +396,5 @@ def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
     )
 
 
-def _invoke(
-    watcher: ResourceWatcher, action: ResourceAction, obj: Object, old: Object | None
-) -> None:
-    if action is _CREATE:
-        settle(watcher.add(obj))
-    elif action is _DELETE:
-        settle(watcher.delete(obj))
-    else:
-        settle(watcher.update(old if old is not None else obj, obj))
+def _request_of(event: Event) -> ReconcileRequest:
+    return ReconcileRequest(action=event.action, object=event.object, old=event.old)

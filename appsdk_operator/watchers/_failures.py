@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import TypeAlias, final
 
 from appsdk_operator.cache import ResourceAction
+from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.watchers._calls import WatcherCall
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
+from appsdk_operator.watchers._entries import Role
 from appsdk_operator.watchers._retry import RetryPolicy
 
-__all__ = ["ErrorHandler", "Failures", "action_again"]
+__all__ = ["ErrorHandler", "Failures", "action_again", "counts_as_attempt"]
 
 _log = logging.getLogger("appsdk_operator.watchers")
 
@@ -24,9 +26,17 @@ def action_again(action: ResourceAction) -> ResourceAction:
     return ResourceAction.UPDATE if action is ResourceAction.RESYNC else action
 
 
+def counts_as_attempt(error: Exception) -> bool:
+    """Whether the retry policy is to know of this failure when it is asked about the next one."""
+    return not isinstance(error, RetryAfter)
+
+
 @final
 class Failures:
-    """Reports failed calls and asks the retry policy about them. Thread-safe."""
+    """Reports failed calls and asks the retry policy about them. Thread-safe.
+
+    :class:`RetryAfter` and :class:`TerminalError` say themselves when a call is made again.
+    """
 
     def __init__(
         self,
@@ -43,7 +53,7 @@ class Failures:
         self._metrics = metrics
         self._give_up_level = give_up_level
 
-    def delay_after(self, error: Exception, call: WatcherCall) -> float | None:
+    def delay_after(self, error: Exception, call: WatcherCall, role: Role) -> float | None:
         """Seconds until ``call``, which failed, is made again; None: given up.
 
         The traceback of ``error`` is gone afterwards: what is kept of it must not keep the frames
@@ -53,21 +63,28 @@ class Failures:
             self._error_handler(error, call)
         except BaseException:
             _log.exception("the error handler of controller %s failed", self._name)
-        delay: float | None = None
+        delay = self._ask(error, call.attempt)
+        self._log_next_step(call, delay)
+        if delay is None:
+            self._metrics.gave_up(call.kind, role, call.action)
+        else:
+            self._metrics.retry_planned(call.kind, action_again(call.action))
+        _drop_tracebacks(error)
+        return delay
+
+    def _ask(self, error: Exception, attempt: int) -> float | None:
+        if isinstance(error, TerminalError):
+            return None
+        if isinstance(error, RetryAfter):
+            return error.seconds
         try:
-            delay = _checked_delay(self._retry_policy(error, call.attempt))
+            return _checked_delay(self._retry_policy(error, attempt))
         except BaseException:
             _log.exception(
                 "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
                 self._name,
             )
-        self._log_next_step(call, delay)
-        if delay is None:
-            self._metrics.gave_up(call.kind, call.action)
-        else:
-            self._metrics.retry_planned(call.kind, action_again(call.action))
-        _drop_tracebacks(error)
-        return delay
+            return None
 
     def _log_next_step(self, call: WatcherCall, delay: float | None) -> None:
         fields = {

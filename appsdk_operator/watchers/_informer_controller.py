@@ -35,8 +35,10 @@ from appsdk_operator.watchers._checks import (
 )
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
 from appsdk_operator.watchers._dispatcher import Dispatcher
+from appsdk_operator.watchers._entries import Entry, ReconcilerEntry, Role, WatcherEntry
 from appsdk_operator.watchers._failures import ErrorHandler, Failures
 from appsdk_operator.watchers._informed import Informed, RunnableInformer
+from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
@@ -208,8 +210,7 @@ class InformerController:
         """
         kind = checked_kind(kind)
         check_watcher(watcher)
-        for key in self._dispatcher.add(watcher, kind, lambda: self._present(kind)):
-            self._delivery.wake(key)
+        self._add(WatcherEntry(watcher, kind))
 
     def remove_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
         """Call ``watcher`` no more, also for no retry; an unknown one: nothing.
@@ -217,11 +218,43 @@ class InformerController:
         The others keep their order and their retries. If it was added several times, the first of
         them goes.
         """
-        self._dispatcher.remove(watcher, checked_kind(kind))
+        self._dispatcher.remove(watcher, checked_kind(kind), Role.WATCHER)
 
     def remove_all_watchers_for_resource(self, kind: str | Kind) -> None:
-        """Call no watcher of ``kind`` any more, also for no retry."""
-        self._dispatcher.remove(None, checked_kind(kind))
+        """Call no watcher of ``kind`` any more, also for no retry; its reconcilers stay."""
+        self._dispatcher.remove(None, checked_kind(kind), Role.WATCHER)
+
+    def add_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
+        """Call ``reconciler`` after the watchers and reconcilers that ``kind`` has already.
+
+        Args:
+            reconciler: an object with ``reconcile(request)``; see :class:`SimpleReconciler` for
+                functions and :class:`KeyReconciler` for the reconcilers of a Controller.
+            kind: ties it to informers.
+
+        Raises:
+            TypeError: it is not a reconciler.
+            ValueError: ``kind`` is empty.
+        """
+        kind = checked_kind(kind)
+        check_reconciler(reconciler)
+        self._add(ReconcilerEntry(reconciler, kind))
+
+    def remove_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
+        """Call ``reconciler`` no more, also for nothing that it is owed; an unknown one: nothing.
+
+        The others keep their order and what they are owed. If it was added several times, the first
+        of them goes.
+        """
+        self._dispatcher.remove(reconciler, checked_kind(kind), Role.RECONCILER)
+
+    def remove_all_reconcilers_for_resource(self, kind: str | Kind) -> None:
+        """Call no reconciler of ``kind`` any more, also for nothing owed; its watchers stay."""
+        self._dispatcher.remove(None, checked_kind(kind), Role.RECONCILER)
+
+    def _add(self, entry: Entry) -> None:
+        for key in self._dispatcher.add(entry, lambda: self._present(entry.kind)):
+            self._delivery.wake(key)
 
     def _present(self, kind: str) -> list[tuple[EventSource, Lister]]:
         """The objects that watchers of ``kind`` may have been told of already."""
@@ -259,6 +292,11 @@ class InformerController:
         return self._dispatcher.pending_retries()
 
     @property
+    def pending_requeues(self) -> int:
+        """How many calls that reconcilers asked for (``requeue_after``) wait for their time."""
+        return self._dispatcher.pending_requeues()
+
+    @property
     def given_up_calls(self) -> int:
         """How many failed calls the retry policy gave up on; the next resync revives them."""
         return self._dispatcher.given_up()
@@ -270,7 +308,7 @@ class InformerController:
 
     @property
     def next_retry_at(self) -> float | None:
-        """The monotonic time of the next retry or resync, None when nothing waits."""
+        """The monotonic time of the next retry, requeue or resync, None when nothing waits."""
         return self._delivery.next_due()
 
     def health(self) -> Health:

@@ -131,7 +131,7 @@ def test_many_threads_remove_as_many_places_as_they_ask_for(rig):
         thread.start()
     for thread in remove:
         thread.join()
-    assert rig.controller._dispatcher._watchers.key_size(str(WIDGET)) == 40
+    assert rig.controller._dispatcher._entries.key_size(str(WIDGET)) == 40
 
 
 def test_removing_what_is_not_there_does_nothing(rig, widget):
@@ -308,7 +308,7 @@ def test_nothing_grows_when_objects_come_and_go(make_rig, widget):
     assert not delivery._pending._by_key
     assert rig.controller.pending_events == rig.controller.pending_retries == 0
     assert not any(
-        told for _, _, entry in dispatcher._watchers.all_items() for told in entry.told.values()
+        told for _, _, entry in dispatcher._entries.all_items() for told in entry.told.values()
     )
     assert late.calls
 

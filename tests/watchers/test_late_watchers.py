@@ -361,7 +361,7 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
         there = {obj.uid: obj for obj in world.server.objects}
         for late in world.late:
             assert late.known == there
-        for _, _, entry in world.controller._dispatcher._watchers.all_items():
+        for _, _, entry in world.controller._dispatcher._entries.all_items():
             for told in entry.told.values():
                 assert {uid for uid, _ in told.values()} <= there.keys()
     finally:

@@ -1,0 +1,164 @@
+"""The watchers and reconcilers of a controller, each in its place."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from typing import TYPE_CHECKING, ClassVar, final
+
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
+from appsdk_operator.controllers import Outcome, Result
+from appsdk_operator.resource import Object, is_older_version
+from appsdk_operator.runtime import settle
+from appsdk_operator.watchers._reconciler import (
+    KeyReconciler,
+    ReconcileRequest,
+    ResourceReconciler,
+    SelectiveReconciler,
+)
+from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
+
+if TYPE_CHECKING:
+    from appsdk_operator.watchers._calls import OwedCall
+
+_log = logging.getLogger("appsdk_operator.watchers")
+
+__all__ = ["Entry", "ReconcilerEntry", "Role", "WatcherEntry"]
+
+
+class Role(enum.Enum):
+    """What an entry is; metrics are kept apart by it."""
+
+    WATCHER = "watcher"
+    RECONCILER = "reconciler"
+
+
+class Entry:
+    """A watcher's or reconciler's place in a controller.
+
+    It tells it apart, also from itself added twice, and knows how it is called.
+    """
+
+    __slots__ = ("is_removed", "kind", "selective", "target", "told")
+
+    role: ClassVar[Role]
+
+    def __init__(
+        self,
+        target: ResourceWatcher | ResourceReconciler,
+        kind: str,
+        selective: SelectiveWatcher | SelectiveReconciler | None,
+    ) -> None:
+        self.target = target
+        self.selective = selective
+        self.kind = kind
+        self.is_removed = False
+        self.told: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
+        """For sources that had told others already when the watcher came: of which objects, by uid
+        and resourceVersion, it was told first. What was on its way then may be older than that."""
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether objects of one name are all the same to it."""
+        return False
+
+    def call(self, request: ReconcileRequest) -> Outcome:
+        """Make a call, and wait for it where it is ``async def``."""
+        raise NotImplementedError
+
+    def is_due(self, key: DeliveryKey, event: Event, first: OwedCall | None) -> bool:
+        """Whether the watcher is to be told of ``event``, given the first call that it is owed."""
+        told = self.told.get(key.source)
+        if told is None:
+            return True
+        obj, action = event.object, event.action
+        version = obj.resource_version
+        known = told.get(key) if first is None else (first.seen.uid, first.seen.resource_version)
+        if known is None or known[0] != obj.uid:
+            if action is not ResourceAction.CREATE or (
+                known and is_older_version(version, known[1])
+            ):
+                return False
+        elif first is None and action is not ResourceAction.DELETE:
+            is_shown = version == known[1] and action is not ResourceAction.RESYNC
+            if is_shown or is_older_version(version, known[1]):
+                return False
+        if action is ResourceAction.DELETE:
+            told.pop(key, None)
+        elif action is not ResourceAction.RESYNC and (
+            first is not None or action is ResourceAction.CREATE
+        ):
+            self.was_told(key, obj)
+        return True
+
+    def was_told(self, key: DeliveryKey, obj: Object) -> None:
+        """Remember that the watcher was told of ``obj`` for the first time."""
+        told = self.told.get(key.source)
+        if told is not None:
+            told[key] = (obj.uid, obj.resource_version)
+
+    def ignores(self, event: Event) -> bool:
+        """Whether the watcher has nothing to do for ``event``."""
+        if self.selective is None or event.action is not ResourceAction.UPDATE or event.old is None:
+            return False
+        try:
+            return not self.selective.concerns(event.old, event.object)
+        except BaseException:
+            _log.exception("concerns() of %r failed: the event is delivered", self.target)
+            return False
+
+
+@final
+class WatcherEntry(Entry):
+    """A watcher's place."""
+
+    __slots__ = ("watcher",)
+
+    role = Role.WATCHER
+
+    def __init__(self, watcher: ResourceWatcher, kind: str) -> None:
+        super().__init__(watcher, kind, watcher if isinstance(watcher, SelectiveWatcher) else None)
+        self.watcher = watcher
+
+    def call(self, request: ReconcileRequest) -> Outcome:
+        """Call the method for the action."""
+        action, obj = request.action, request.object
+        if action is ResourceAction.CREATE:
+            settle(self.watcher.add(obj))
+        elif action is ResourceAction.DELETE:
+            settle(self.watcher.delete(obj))
+        else:
+            settle(self.watcher.update(request.old if request.old is not None else obj, obj))
+        return None
+
+
+@final
+class ReconcilerEntry(Entry):
+    """A reconciler's place."""
+
+    __slots__ = ("reconciler",)
+
+    role = Role.RECONCILER
+
+    def __init__(self, reconciler: ResourceReconciler, kind: str) -> None:
+        selective = reconciler if isinstance(reconciler, SelectiveReconciler) else None
+        super().__init__(reconciler, kind, selective)
+        self.reconciler = reconciler
+
+    @property
+    def is_by_key(self) -> bool:
+        """As for every entry."""
+        return isinstance(self.reconciler, KeyReconciler)
+
+    def call(self, request: ReconcileRequest) -> Outcome:
+        """Call ``reconcile``.
+
+        Raises:
+            TypeError: it returned something else than a Result or None.
+        """
+        outcome = settle(self.reconciler.reconcile(request))
+        if outcome is not None and not isinstance(outcome, Result):
+            raise TypeError(
+                f"{self.reconciler!r} returned {outcome!r}: return a Result, or None when done"
+            )
+        return outcome

@@ -1,0 +1,185 @@
+"""What brings one object into shape: the protocol, and reconcilers made from other things."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+
+import msgspec
+
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.controllers import Outcome, ReconcileFunction, Reconciler, Request
+from appsdk_operator.resource import Object
+
+__all__ = [
+    "KeyReconciler",
+    "ReconcileRequest",
+    "ResourceReconciler",
+    "SelectiveReconciler",
+    "SimpleReconciler",
+    "check_reconciler",
+]
+
+
+@final
+class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a :class:`ResourceReconciler` is asked to look at.
+
+    Frozen, but for what you keep in :attr:`state`.
+    """
+
+    action: ResourceAction
+    """What happened; for a call that is made again, what happened when it was made first."""
+    object: Object
+    """The newest state of the object; for a deletion the last known one."""
+    old: Object | None = None
+    """For an update: what was known before; None for every other action."""
+    attempt: int = 0
+    """0 for the event itself and for what ``requeue_after`` asked for, 1 for the first retry, …"""
+    error: Exception | None = None
+    """For a retry: what the call raised last, without its traceback."""
+    state: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Yours: what you put here the next call for the object finds, as long as one is owed: after a
+    failure, or a result with ``requeue_after``. An event that takes the place of the owed call gets
+    it too. Empty otherwise, and after a restart."""
+
+    @property
+    def key(self) -> Request:
+        """Namespace and name of the object: the request of a :class:`Controller`."""
+        return self.object.key
+
+    def __str__(self) -> str:
+        return f"{self.action.value} of {self.object!r}, attempt {self.attempt}"
+
+
+@runtime_checkable
+class ResourceReconciler(Protocol):
+    """Brings one object into shape, whatever happened to it; any object with this method is one.
+
+    To raise is to fail, and leads to a retry as the controller's retry policy says, or as
+    :class:`RetryAfter` and :class:`TerminalError` do. To return a :class:`Result` with
+    ``requeue_after`` is to be called again after so many seconds, with the newest state of the
+    object. ``priority`` has no meaning here. It may be ``async def``.
+
+    The semantics are those of grafana-app-sdk's Reconciler.
+    """
+
+    def reconcile(self, request: ReconcileRequest, /) -> Outcome | Awaitable[Outcome]:
+        """Look at ``request.object`` and do what is missing."""
+        ...
+
+
+@runtime_checkable
+class SelectiveReconciler(ResourceReconciler, Protocol):
+    """A reconciler that can tell in advance which updates it would ignore.
+
+    Those are not delivered, and so they do not take the place of calls that it is owed either.
+    """
+
+    def concerns(self, old: Object, new: Object) -> bool:
+        """Whether :meth:`reconcile` would do anything for this update."""
+        ...
+
+
+ObjectFunction: TypeAlias = Callable[[ReconcileRequest], Outcome | Awaitable[Outcome]]
+
+
+@final
+class SimpleReconciler:
+    """A reconciler made from a function of a :class:`ReconcileRequest`.
+
+    >>> seen = []
+    >>> reconciler = SimpleReconciler(lambda request: seen.append(request.object.name))
+    """
+
+    def __init__(self, reconcile: ObjectFunction) -> None:
+        """A reconciler.
+
+        Raises:
+            TypeError: ``reconcile`` cannot be called with one argument.
+        """
+        _check_takes_request(reconcile)
+        self._reconcile = reconcile
+
+    def reconcile(self, request: ReconcileRequest, /) -> Outcome | Awaitable[Outcome]:
+        """Call the function."""
+        return self._reconcile(request)
+
+    def __repr__(self) -> str:
+        return f"SimpleReconciler({self._reconcile!r})"
+
+
+@final
+class KeyReconciler:
+    """A :class:`controllers.Reconciler` at work in an InformerController.
+
+    It is given namespace and name of the object, and no word of what happened to it, so that one
+    reconciler can serve in a :class:`Controller` and here. Outside of a Controller it has no
+    :func:`reconcile_context`.
+
+    Since it does not tell objects of one name apart, a new object does not wait for what is owed
+    to the one before it, as it does with other reconcilers: the one call takes the other's place.
+    """
+
+    def __init__(self, reconciler: Reconciler[Request] | ReconcileFunction[Request]) -> None:
+        """A reconciler of objects.
+
+        Args:
+            reconciler: a Controller's reconciler, or a function of a :class:`Request`.
+
+        Raises:
+            TypeError: it is neither.
+        """
+        if not inspect.isroutine(reconciler):
+            check_reconciler(reconciler)
+        self.reconciler = reconciler
+        """The one that is called."""
+        self._call: ReconcileFunction[Request] = (
+            reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
+        )
+
+    def reconcile(self, request: ReconcileRequest, /) -> Outcome | Awaitable[Outcome]:
+        """Call the other reconciler with the object's key."""
+        return self._call(request.key)
+
+    def __repr__(self) -> str:
+        return f"KeyReconciler({self.reconciler!r})"
+
+
+def check_reconciler(reconciler: object) -> None:
+    """Find what is no reconciler when it is given, not when it is first needed.
+
+    Raises:
+        TypeError: it is none.
+    """
+    method = getattr(reconciler, "reconcile", None)
+    if not callable(method):
+        raise TypeError(
+            f"reconciler={reconciler!r} is not a reconciler: it has no method reconcile; or make "
+            "one from a function with SimpleReconciler"
+        )
+    if isinstance(reconciler, type):
+        raise TypeError(
+            f"reconciler={reconciler!r} is a class: add an instance, {reconciler.__name__}(…)"
+        )
+
+
+def _check_takes_request(function: object) -> None:
+    wanted = f"reconcile={function!r} is not a function of a ReconcileRequest"
+    if not callable(function):
+        raise TypeError(f"{wanted}: give one such as lambda request: print(request.object)")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # some callables of other languages have none
+    try:
+        signature.bind("request")
+    except TypeError as error:
+        raise TypeError(f"{wanted}: {error}") from None
+
+
+def _fits(
+    simple: SimpleReconciler, by_key: KeyReconciler
+) -> tuple[ResourceReconciler, ResourceReconciler]:
+    return simple, by_key
