@@ -102,6 +102,7 @@ class Elector:
         self._reported_problem = ""
         self._was_leading = False
         self._failure: BaseException | None = None
+        self._keeps_lease = False
         (metrics or default_metrics()).add_source(self._samples)
 
     def __repr__(self) -> str:
@@ -199,6 +200,13 @@ class Elector:
         if self._state.phase is Phase.LOST:
             raise LeadershipLost(f"leader election lost: {self._state.reason}")
 
+    def keep_lease(self) -> None:
+        """Let the Lease run out after the stop, whatever ``release_on_cancel`` says.
+
+        For a stop that has to be made although not everything that the lead was for has ended.
+        """
+        self._keeps_lease = True
+
     def join(self, timeout: float | None = None) -> list[str]:
         """Wait for requests that were under way when :meth:`run` ended; close the client before.
 
@@ -210,7 +218,10 @@ class Elector:
     def _step(self, stop: StopSignal, on_started: Callable[[], None]) -> bool:
         state = self._state
         if stop.is_set() or self._failure is not None:
-            state.stop(self._clock.monotonic())
+            if self._keeps_lease:
+                state.abandon()
+            else:
+                state.stop(self._clock.monotonic())
         action = state.next(self._clock.monotonic(), self._clock.time())
         self._report(on_started)
         match action:

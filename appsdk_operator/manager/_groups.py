@@ -91,6 +91,7 @@ class Group:
         self._changed = Condition()
         self._state = _State.NEW
         self._is_closed = False
+        self._has_started = False
         self._entries: list[_Entry] = []
         self._threads = ThreadGroup(f"manager/{name}")
 
@@ -129,6 +130,7 @@ class Group:
             if self._state is not _State.NEW or halt.is_set():
                 return False
             self._state = _State.STARTED
+            self._has_started = True
             for entry in self._entries:
                 self._launch(entry)
         forget = halt.on_set(self._wake)
@@ -182,6 +184,12 @@ class Group:
     def join(self, seconds: float) -> None:
         """Wait at most ``seconds`` of real time until all threads have ended."""
         self._threads.join(seconds)
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it ever did."""
+        with self._changed:
+            return self._has_started
 
     @property
     def running(self) -> Sequence[str]:
@@ -331,8 +339,8 @@ class Groups:
     def __getitem__(self, name: RunnableGroup) -> Group:
         return self._groups[name]
 
-    def add(self, runnable: Runnable) -> None:
-        """Take ``runnable`` into the groups that it belongs in.
+    def add(self, runnable: Runnable, *, group: RunnableGroup | None = None) -> None:
+        """Take ``runnable`` into the groups that it belongs in, or into ``group``.
 
         Raises:
             RuntimeError: the stop has begun.
@@ -340,7 +348,7 @@ class Groups:
             TypeError: it does not say clearly where it belongs.
         """
         # The warm-up last: only the run's own group still knows what was added before.
-        for placement in reversed(placements(runnable)):
+        for placement in reversed(placements(runnable, group=group)):
             self._groups[placement.group].add(runnable, placement)
 
     def close(self) -> None:

@@ -76,6 +76,7 @@ class HealthServer:
 
     name: Final = "health"
     needs_leader_election: Final = False
+    only_serve_when_leader: Final = False
 
     def __init__(
         self,

@@ -156,8 +156,13 @@ class MetricsServer:
         return self._server.url
 
     @property
-    def needs_leader_election(self) -> bool:
+    def only_serve_when_leader(self) -> bool:
         """Whether it runs on the leader alone."""
+        return self._server.only_serve_when_leader
+
+    @property
+    def needs_leader_election(self) -> bool:
+        """The same, under the name that managers look at."""
         return self._server.needs_leader_election
 
     @property

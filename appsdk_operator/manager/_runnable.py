@@ -148,8 +148,8 @@ def name_of(runnable: object) -> str:
     return name if isinstance(name, str) and name else type(runnable).__name__
 
 
-def placements(runnable: Runnable) -> Sequence[Placement]:
-    """Where a manager runs ``runnable``; the first that fits:
+def placements(runnable: Runnable, *, group: RunnableGroup | None = None) -> Sequence[Placement]:
+    """Where a manager runs ``runnable``: in ``group``, or else the first that fits:
 
     1. the group that its attribute ``runnable_group`` names;
     2. a server, which has ``only_serve_when_leader``: True → leader election, else HTTP servers;
@@ -163,7 +163,7 @@ def placements(runnable: Runnable) -> Sequence[Placement]:
         TypeError: one of these attributes is not what it should be.
     """
     ready: ReadyCheck | None = getattr(runnable, "wait_until_ready", None)
-    group = _group_of(runnable)
+    group = group or _group_of(runnable)
     if group is RunnableGroup.CACHES and ready is None:
         ready = getattr(runnable, "wait_for_sync", None)
     found = [Placement(group=group, run=runnable.run, wait_until_ready=ready)]
