@@ -8,7 +8,7 @@ from typing import Any, final
 
 from appsdk_operator.resource import Object
 
-__all__ = ["FieldPath"]
+__all__ = ["FieldPath", "is_same_json"]
 
 _STEP = re.compile(
     r"""\.?(?P<name>[A-Za-z_][-\w]*)|\['(?P<single>[^']+)'\]|\["(?P<double>[^"]+)"\]"""
@@ -34,9 +34,10 @@ class FieldPath:
 
     def has_changed(self, old: Object, new: Object) -> bool:
         """Whether the field differs; a missing one and null are the same."""
-        return not _is_same(self._value(old), self._value(new))
+        return not is_same_json(self.value(old), self.value(new))
 
-    def _value(self, obj: Object) -> Any:
+    def value(self, obj: Object) -> Any:
+        """What stands there, None when nothing does."""
         value: Any = obj.get(str(self._steps[0]))
         for step in self._steps[1:]:
             if isinstance(step, str):
@@ -77,11 +78,12 @@ def _parse(text: str) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
-def _is_same(one: Any, two: Any) -> bool:
+def is_same_json(one: Any, two: Any) -> bool:
+    """Whether two values are the same in JSON."""
     if isinstance(one, Mapping) and isinstance(two, Mapping):
-        return one.keys() == two.keys() and all(_is_same(one[key], two[key]) for key in one)
+        return one.keys() == two.keys() and all(is_same_json(one[key], two[key]) for key in one)
     if isinstance(one, list) and isinstance(two, list):
-        return len(one) == len(two) and all(map(_is_same, one, two))
+        return len(one) == len(two) and all(map(is_same_json, one, two))
     # To Python, but not in JSON, 1 and true are equal.
     if isinstance(one, bool) or isinstance(two, bool):
         return one is two

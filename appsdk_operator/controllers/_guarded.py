@@ -8,7 +8,15 @@ from typing import Any, Protocol
 from appsdk_operator.client import ApiError, Conflict, Invalid, JsonPatch, NotFound, Patch
 from appsdk_operator.resource import Kind, Object
 
-__all__ = ["ATTEMPTS", "Operations", "PatchClient", "change_guarded", "live_reader", "uid_guard"]
+__all__ = [
+    "ATTEMPTS",
+    "Getter",
+    "Operations",
+    "PatchClient",
+    "change_guarded",
+    "live_reader",
+    "uid_guard",
+]
 
 ATTEMPTS = 10
 """Writes that are tried while somebody else keeps writing."""
@@ -83,18 +91,22 @@ def uid_guard(obj: Object) -> list[dict[str, Any]]:
     return [{"op": "test", "path": "/metadata/uid", "value": obj.uid}] if obj.uid else []
 
 
-class _Reader(Protocol):
-    def get(self, kind: Kind, name: str, *, namespace: str = ...) -> Object: ...
+class Getter(Protocol):
+    """Reads one object."""
+
+    def get(self, kind: Kind, name: str, *, namespace: str = ...) -> Object:
+        """The object, or :class:`~appsdk_operator.client.NotFound`."""
+        ...
 
 
-def live_reader(client: _Reader) -> _Reader:
+def live_reader(client: Getter) -> Getter:
     """What reads from the server itself where ``client`` reads from a cache, else ``client``.
 
     A client with a cache says so by an attribute ``live``; wrappers have theirs as ``inner``.
     """
     layer: Any = client
     while layer is not None:
-        live: _Reader | None = getattr(layer, "live", None)
+        live: Getter | None = getattr(layer, "live", None)
         if live is not None:
             return live
         layer = getattr(layer, "inner", None)
