@@ -1,5 +1,6 @@
 """Run controllers together, stop them together, and say which one failed."""
 
+from appsdk_operator.manager._auth_filter import AuthFilter as AuthFilter
 from appsdk_operator.manager._certificates import CertificatePair as CertificatePair
 from appsdk_operator.manager._certificates import TLSOptions as TLSOptions
 from appsdk_operator.manager._event_objects import ObjectReference as ObjectReference
@@ -21,8 +22,11 @@ from appsdk_operator.manager._metrics_server import MetricsServer as MetricsServ
 from appsdk_operator.manager._metrics_server import MetricsServerOptions as MetricsServerOptions
 from appsdk_operator.manager._operator import Operator as Operator
 from appsdk_operator.manager._operator import OperatorController as OperatorController
+from appsdk_operator.manager._profile_server import ProfileServer as ProfileServer
+from appsdk_operator.manager._profile_server import ProfileServerOptions as ProfileServerOptions
 
 __all__ = [
+    "AuthFilter",
     "CertificatePair",
     "EventBroadcaster",
     "EventClient",
@@ -43,5 +47,7 @@ __all__ = [
     "ObjectReference",
     "Operator",
     "OperatorController",
+    "ProfileServer",
+    "ProfileServerOptions",
     "TLSOptions",
 ]

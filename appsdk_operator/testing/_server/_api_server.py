@@ -23,6 +23,7 @@ from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._endpoints import Endpoints
 from appsdk_operator.testing._server._faults import Fault, Faults, LoggedRequest
 from appsdk_operator.testing._server._http import Frontend, HttpServer, Settings
+from appsdk_operator.testing._server._reviews import Reviews
 from appsdk_operator.testing._server._storage import Collection
 from appsdk_operator.testing._server._tls import make_context
 
@@ -69,6 +70,10 @@ class APIServer:
         streaming_lists: whether watches may begin with the state (``sendInitialEvents``); False
             answers them with 422, as servers without the feature do.
         request_log: the number of requests that :attr:`requests` remembers; default 10,000.
+        reviewed_tokens: what TokenReviews know: users (``{"username": …, "groups": […]}``) by their
+            bearer tokens. Default: every token is ``admin``'s. These do not open this server.
+        authorizer: decides on the ``spec`` of SubjectAccessReviews, in the server's thread;
+            default: everybody may do everything.
 
     Raises:
         ValueError: an option out of its range.
@@ -88,6 +93,8 @@ class APIServer:
         bookmark_interval: float = 60.0,
         streaming_lists: bool = True,
         request_log: int = 10_000,
+        reviewed_tokens: Mapping[str, Mapping[str, Any]] | None = None,
+        authorizer: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> None:
         """See the class."""
         if not 0 <= port <= 65535:
@@ -108,7 +115,11 @@ class APIServer:
         self._core = Core(clock=clock, history=history)
         self._core.create_definitions(crds)
         self._faults = Faults(log_size=request_log)
-        self._endpoints = Endpoints(self._core, streaming_lists=streaming_lists)
+        self._endpoints = Endpoints(
+            self._core,
+            streaming_lists=streaming_lists,
+            reviews=Reviews(reviewed_tokens, authorizer),
+        )
         self._ssl: ssl.SSLContext | None = None
         self._ca = b""
         if tls:

@@ -13,6 +13,7 @@ from appsdk_operator.testing._server import _bodies, _lists, _subresources
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._forms import AnyForm
 from appsdk_operator.testing._server._resources import Catalog, ServedVersion
+from appsdk_operator.testing._server._reviews import Reviews
 from appsdk_operator.testing._server._routes import Route
 from appsdk_operator.testing._server._status import (
     FieldError,
@@ -71,9 +72,12 @@ class Answer:
 class Endpoints:
     """Answers the calls for resources."""
 
-    def __init__(self, core: Core, *, streaming_lists: bool) -> None:
+    def __init__(
+        self, core: Core, *, streaming_lists: bool, reviews: Reviews | None = None
+    ) -> None:
         """Calls work on ``core``; without ``streaming_lists`` as servers that lack them."""
         self._core = core
+        self._reviews = reviews or Reviews()
         self._streaming_lists = streaming_lists
 
     def answer(self, call: Call) -> Answer:
@@ -219,7 +223,7 @@ class Endpoints:
             validation=options.field_validation,
         )
         if "list" not in served.resource.verbs:
-            return self._made(call, _subresources.review(obj), warnings)
+            return self._made(call, self._reviews.answer(obj), warnings)
         outcome = self._core.writer.create(call.target, obj, options)
         return self._made(call, outcome, warnings)
 

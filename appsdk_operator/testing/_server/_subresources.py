@@ -18,13 +18,12 @@ from appsdk_operator.testing._server._status import (
 )
 from appsdk_operator.testing._server._writes import (
     DeleteOptions,
-    Outcome,
     Target,
     WriteOptions,
     Writer,
 )
 
-__all__ = ["ScalePaths", "action", "review", "scale_of", "scale_paths", "scaled", "success"]
+__all__ = ["ScalePaths", "action", "scale_of", "scale_paths", "scaled", "success"]
 
 
 @attrs.frozen
@@ -165,19 +164,3 @@ def action(writer: Writer, target: Target, name: str, obj: dict[str, Any]) -> by
             raise method_not_allowed()
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return msgspec.json.encode({**status, "code": 201})
-
-
-def review(obj: dict[str, Any]) -> Outcome:
-    """Answer a review: whoever reaches the server may do everything."""
-    kind = obj["kind"]
-    obj.setdefault("metadata", {})
-    if kind == "TokenReview":
-        obj["status"] = {"authenticated": True, "user": {"username": "admin"}}
-    elif kind == "SelfSubjectReview":
-        obj["status"] = {"userInfo": {"username": "admin", "groups": ["system:masters"]}}
-    elif kind == "SelfSubjectRulesReview":
-        rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-        obj["status"] = {"resourceRules": [rule], "nonResourceRules": [], "incomplete": False}
-    else:
-        obj["status"] = {"allowed": True}
-    return Outcome(obj, 201)
