@@ -1,13 +1,33 @@
-"""Run controllers together, stop them together, and say which one failed."""
+"""Run controllers together, stop them together, and say which one failed.
+
+A :class:`Manager` has the cache and the clients that controllers share, takes part in the leader
+election, serves health and metrics, and starts and stops everything in order. An :class:`Operator`
+is the small form: controllers that start, fail and stop together.
+
+Guarantees:
+    * What fails ends all the rest, and is raised; nothing that never started is started by a stop.
+    * What others rely on starts before them, is ready before they start, and ends after them.
+    * The lease of the leader is held until what runs on the leader only has ended. Once it has run
+      out by the own clock, the manager's clients refuse to write.
+
+Caveats:
+    * Plain code that does not look at its stop signal cannot be ended: after a stop or a lost
+      lease the process lives on until it returns. End such a process with a second signal.
+"""
 
 from appsdk_operator.manager._auth_filter import AuthFilter as AuthFilter
 from appsdk_operator.manager._certificates import CertificatePair as CertificatePair
 from appsdk_operator.manager._certificates import TLSOptions as TLSOptions
+from appsdk_operator.manager._cluster import CacheSetup as CacheSetup
+from appsdk_operator.manager._cluster import ClientSetup as ClientSetup
+from appsdk_operator.manager._cluster import Cluster as Cluster
+from appsdk_operator.manager._elector import Elector as Elector
 from appsdk_operator.manager._event_objects import ObjectReference as ObjectReference
 from appsdk_operator.manager._event_recorder import EventBroadcaster as EventBroadcaster
 from appsdk_operator.manager._event_recorder import EventClient as EventClient
 from appsdk_operator.manager._event_recorder import EventRecorder as EventRecorder
 from appsdk_operator.manager._event_series import EventOptions as EventOptions
+from appsdk_operator.manager._fence import FencedClient as FencedClient
 from appsdk_operator.manager._health_checks import HealthCheck as HealthCheck
 from appsdk_operator.manager._health_checks import HealthChecks as HealthChecks
 from appsdk_operator.manager._health_server import HealthServer as HealthServer
@@ -17,6 +37,12 @@ from appsdk_operator.manager._http_messages import HTTPHandler as HTTPHandler
 from appsdk_operator.manager._http_messages import HTTPRequest as HTTPRequest
 from appsdk_operator.manager._http_messages import HTTPResponse as HTTPResponse
 from appsdk_operator.manager._http_server import HTTPServer as HTTPServer
+from appsdk_operator.manager._lease_options import LeaderElection as LeaderElection
+from appsdk_operator.manager._lease_options import LeadershipLost as LeadershipLost
+from appsdk_operator.manager._lifecycle import Elected as Elected
+from appsdk_operator.manager._lifecycle import ElectorLike as ElectorLike
+from appsdk_operator.manager._manager import Manager as Manager
+from appsdk_operator.manager._manager_options import ManagerOptions as ManagerOptions
 from appsdk_operator.manager._metrics_server import HTTPFilter as HTTPFilter
 from appsdk_operator.manager._metrics_server import MetricsServer as MetricsServer
 from appsdk_operator.manager._metrics_server import MetricsServerOptions as MetricsServerOptions
@@ -24,14 +50,26 @@ from appsdk_operator.manager._operator import Operator as Operator
 from appsdk_operator.manager._operator import OperatorController as OperatorController
 from appsdk_operator.manager._profile_server import ProfileServer as ProfileServer
 from appsdk_operator.manager._profile_server import ProfileServerOptions as ProfileServerOptions
+from appsdk_operator.manager._runnable import LeaderElectionRunnable as LeaderElectionRunnable
+from appsdk_operator.manager._runnable import ReadyRunnable as ReadyRunnable
+from appsdk_operator.manager._runnable import Runnable as Runnable
+from appsdk_operator.manager._runnable import RunnableGroup as RunnableGroup
+from appsdk_operator.manager._runnable import WarmUpRunnable as WarmUpRunnable
 
 __all__ = [
     "AuthFilter",
+    "CacheSetup",
     "CertificatePair",
+    "ClientSetup",
+    "Cluster",
+    "Elected",
+    "Elector",
+    "ElectorLike",
     "EventBroadcaster",
     "EventClient",
     "EventOptions",
     "EventRecorder",
+    "FencedClient",
     "HTTPFilter",
     "HTTPHandler",
     "HTTPLimits",
@@ -42,6 +80,11 @@ __all__ = [
     "HealthChecks",
     "HealthServer",
     "HealthServerOptions",
+    "LeaderElection",
+    "LeaderElectionRunnable",
+    "LeadershipLost",
+    "Manager",
+    "ManagerOptions",
     "MetricsServer",
     "MetricsServerOptions",
     "ObjectReference",
@@ -49,5 +92,9 @@ __all__ = [
     "OperatorController",
     "ProfileServer",
     "ProfileServerOptions",
+    "ReadyRunnable",
+    "Runnable",
+    "RunnableGroup",
     "TLSOptions",
+    "WarmUpRunnable",
 ]

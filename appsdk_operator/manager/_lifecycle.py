@@ -129,6 +129,8 @@ class Lifecycle:
         self._lock = threading.Lock()
         self._threads = ThreadGroup("manager")
         self._elector_stop = StopSignal(clock=clock)
+        self.has_time = graceful_shutdown_timeout != 0
+        """Whether an end may take its time: everything has ended so far when it should."""
         self._leads = StopSignal(clock=clock)
         self.elected = Elected(self._leads)
         self.groups = Groups(on_failure=self._fail, base_stop=base_stop, clock=clock)
@@ -137,6 +139,14 @@ class Lifecycle:
     def is_stopping(self) -> bool:
         """Whether a stop was asked for, or something has failed."""
         return self._halt.is_set()
+
+    def close(self) -> None:
+        """Stop what runs; what does not never will."""
+        self._halt.set()
+        self.groups.close()
+        for name in RunnableGroup:
+            if not self.groups[name].has_started:
+                self.groups[name].stop()
 
     def run(self, stop: StopSignal | None = None) -> None:
         """Start all, wait for the stop or a failure, stop all; see :meth:`Manager.run`."""
@@ -204,16 +214,15 @@ class Lifecycle:
         self.groups.close()
         grace = self._grace
         deadline = None if grace is None or grace < 0 else self._clock.monotonic() + grace
-        has_time = grace != 0
         stuck: list[str] = []
         for step in _STOP_ORDER:
             for name in step:
                 self.groups[name].stop()
-            if has_time:
+            if self.has_time:
                 for name in step:
                     running = self.groups[name].wait_ended(deadline, self._lost)
                     stuck += [f"{one} (group {name})" for one in running]
-                has_time = not stuck and not self._lost.is_set()
+                self.has_time = not stuck and not self._lost.is_set()
         if grace != 0:
             self.groups[RunnableGroup.WEBHOOKS].join(_SERVERS_END)
             self.groups[RunnableGroup.HTTP_SERVERS].join(_SERVERS_END)

@@ -84,6 +84,7 @@ class ProfileServer:
 
     name: Final = "profile"
     needs_leader_election: Final = False
+    only_serve_when_leader: Final = False
 
     def __init__(
         self,

@@ -1,0 +1,208 @@
+"""One API server as a manager sees it: a client that reads from a cache, and a live one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import attrs
+
+from appsdk_operator.cache import Cache, CacheOptions, Health, Transform
+from appsdk_operator.client import (
+    Client,
+    ClientConfig,
+    ClientLike,
+    DryRunClient,
+    FieldOwnerClient,
+    Reader,
+    Writer,
+)
+from appsdk_operator.manager._runnable import RunnableGroup
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
+
+__all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
+
+_log = logging.getLogger("appsdk_operator.manager")
+
+NewClient: TypeAlias = Callable[[ClientConfig], ClientLike]
+"""Makes the client that talks to the server."""
+NewCache: TypeAlias = Callable[[ClientLike], Cache]
+"""Makes the cache, given the client that it is to list and watch with."""
+
+
+def _kinds(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    for kind in value if isinstance(value, Collection) else [value]:
+        if not isinstance(kind, Kind):
+            raise TypeError(f"{field.name} has {kind!r}: give kinds")
+
+
+@attrs.frozen(kw_only=True)
+class CacheSetup:
+    """What the cache of a cluster keeps; the arguments of :class:`~appsdk_operator.cache.Cache`."""
+
+    namespaces: Sequence[str] = ()
+    """The namespaces to follow; default: all."""
+    kinds: Mapping[Kind, CacheOptions] = attrs.field(factory=dict, converter=dict, validator=_kinds)
+    """Kinds to keep from the start, each with its options. Others come with the controllers that
+    watch them."""
+    transform: Transform | None = None
+    """What to make of each object before it is kept; default: nothing."""
+    lazy: bool = False
+    """Whether a read of a kind without an informer starts one, for all namespaces that are
+    followed; default: it is an error that says so."""
+    sync_timeout: float = 120.0
+    """Seconds that such a read waits; default 120."""
+    on_error: Callable[[Exception], None] | None = None
+    """Told of every informer's problems; default: they are logged."""
+
+
+@attrs.frozen(kw_only=True)
+class ClientSetup:
+    """How the clients of a cluster read and write."""
+
+    uncached: Collection[Kind] = attrs.field(default=(), converter=tuple, validator=_kinds)
+    """Kinds that ``client`` reads from the server even so."""
+    field_owner: str | None = None
+    """Who owns the fields of what is written; default: what the server makes of the user agent."""
+    dry_run: bool = False
+    """Have the server check every write, and store none; default False."""
+
+
+def check_server(value: object) -> None:
+    """Refuse what does not say where the server is.
+
+    Raises:
+        TypeError: the text says what to give.
+    """
+    if isinstance(value, ClientConfig) or (isinstance(value, Reader) and isinstance(value, Writer)):
+        return
+    raise TypeError(
+        f"must specify where the API server is, not {value!r}: give a ClientConfig, for example "
+        "ClientConfig.load(), or a client"
+    )
+
+
+@final
+class Cluster:
+    """An API server: its cache, a client that reads from the cache, and one that never does.
+
+    A :class:`Manager` has one. Add further ones to it to work with several servers:
+
+        elsewhere = Cluster(ClientConfig.load(context="elsewhere"))
+        manager.add(elsewhere)
+
+    Is a runnable, in the group of the caches: :meth:`run` runs the cache. Thread-safe.
+    """
+
+    runnable_group = RunnableGroup.CACHES
+
+    def __init__(
+        self,
+        server: ClientConfig | ClientLike,
+        *,
+        name: str = "cluster",
+        cache: CacheSetup | None = None,
+        client: ClientSetup | None = None,
+        new_cache: NewCache | None = None,
+        new_client: NewClient | None = None,
+        fence: Callable[[ClientLike], ClientLike] | None = None,
+        clock: Clock = system_clock,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """A cluster whose cache does not run yet.
+
+        Args:
+            server: where it is; a config, from which it makes a client that it closes at its end,
+                or a client, which stays its owner's.
+            name: what it is called in logs and health checks; default ``"cluster"``.
+            cache: what the cache keeps.
+            client: how the clients read and write.
+            new_cache: makes the cache, instead of ``cache``.
+            new_client: makes the client for a config; default: :class:`Client`.
+            fence: wraps the client that writes; a manager's :meth:`Manager.fence` refuses the
+                writes of a process that has lost the lead. Default: nothing.
+            clock: what cache and client wait on.
+            metrics: where they publish; default: the kit's own.
+
+        Raises:
+            TypeError, ValueError: an option that cannot be used.
+        """
+        check_server(server)
+        if cache is not None and new_cache is not None:
+            raise ValueError("cache and new_cache: give the one or the other")
+        if new_client is not None and not isinstance(server, ClientConfig):
+            raise ValueError("new_client is for a ClientConfig: this is a client already")
+        self.name = name
+        metrics = metrics or default_metrics()
+        setup = client or ClientSetup()
+        self._close: Callable[[], object] = _nothing
+        raw: ClientLike
+        if not isinstance(server, ClientConfig):
+            raw = server
+        elif new_client is not None:
+            raw = new_client(server)
+            self._close = getattr(raw, "close", _nothing)
+        else:
+            raw = own = Client(server, clock=clock, metrics=metrics)
+            self._close = own.close
+        try:
+            self.raw_client: ClientLike = raw
+            writing = raw if setup.field_owner is None else FieldOwnerClient(raw, setup.field_owner)
+            self.unfenced_client: ClientLike = DryRunClient(writing) if setup.dry_run else writing
+            self.live_client: ClientLike = (
+                self.unfenced_client if fence is None else fence(self.unfenced_client)
+            )
+            if new_cache is not None:
+                self.cache = new_cache(raw)
+            else:
+                self.cache = _cache(raw, cache or CacheSetup(), clock, metrics)
+            self.client: ClientLike = _cached(self.live_client, self.cache, setup)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, stop: StopSignal) -> None:
+        """Run the cache until ``stop`` is set; see :meth:`Cache.run`."""
+        self.cache.run(stop)
+
+    def wait_until_ready(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait until the cache has synced; False when stopped or after ``timeout`` seconds."""
+        return self.cache.wait_for_sync(stop, timeout)
+
+    def health(self) -> Health:
+        """Whether the cache has synced and follows the server, and if not why."""
+        return self.cache.health()
+
+    def close(self) -> None:
+        """Close the client that it made; harmless when done twice, and after a run."""
+        self._close()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _cache(client: ClientLike, setup: CacheSetup, clock: Clock, metrics: Metrics) -> Cache:
+    cache = Cache(
+        client,
+        namespaces=setup.namespaces,
+        transform=setup.transform,
+        lazy=setup.lazy,
+        sync_timeout=setup.sync_timeout,
+        on_error=setup.on_error,
+        clock=clock,
+        metrics=metrics,
+    )
+    for kind, options in setup.kinds.items():
+        cache.add(kind, options)
+    return cache
+
+
+def _cached(client: ClientLike, cache: Cache, setup: ClientSetup) -> ClientLike:
+    try:
+        from appsdk_operator.cache import CachedClient
+    except ImportError:
+        return client
+    return CachedClient(client, cache, uncached=setup.uncached)

@@ -1,0 +1,495 @@
+"""One process of an operator: shared cache and client, and everything that runs on them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Unpack, final
+
+import attrs
+
+from appsdk_operator.cache import Cache, Health
+from appsdk_operator.client import Client, ClientConfig, ClientLike
+from appsdk_operator.controllers._options import ControllerOptions
+from appsdk_operator.manager._cluster import Cluster, check_server
+from appsdk_operator.manager._elector import Elector
+from appsdk_operator.manager._event_recorder import EventBroadcaster, EventRecorder
+from appsdk_operator.manager._fence import FencedClient
+from appsdk_operator.manager._health_checks import HealthCheck
+from appsdk_operator.manager._http_messages import HTTPHandler
+from appsdk_operator.manager._lease_options import LeaderElection, elector_config
+from appsdk_operator.manager._lifecycle import Elected, ElectorLike, Lifecycle
+from appsdk_operator.manager._manager_options import ManagerOptions, ManagerOptionsDict
+from appsdk_operator.manager._manager_servers import Servers, runnables_health
+from appsdk_operator.manager._runnable import Runnable, RunnableGroup, as_runnable
+from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
+from appsdk_operator.resource import Object
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, ThreadGroup, default_metrics
+
+__all__ = ["Manager"]
+
+_log = logging.getLogger("appsdk_operator.manager")
+
+_LAST_EVENTS = 5.0
+_LAST_REQUEST = 5.0
+
+
+@final
+class Manager:
+    """Runs controllers and what they need, on one or several replicas.
+
+    It has a cache and clients that its controllers share, takes part in the leader election, serves
+    health, metrics and webhooks, and starts and stops everything in an order in which nobody misses
+    what he needs:
+
+        with Manager(ClientConfig.load(), health_server=HealthServerOptions()) as manager:
+            manager.add(my_controller)
+            manager.run(handle_signals=True)
+
+    Everything is checked, and every port bound, at the construction; nothing runs before
+    :meth:`run`. Semantics and order are those of controller-runtime's Manager; ``docs/manager.md``
+    tells them, ``docs/differences.md`` where it differs. Thread-safe.
+
+    Args:
+        server: where the API server is; a config, which stays as it is, or a client that its owner
+            closes. With a wrapped client the election shares it; with a config, or a plain
+            :class:`Client`, the election has a client of its own.
+        options: all options as a value, see :class:`ManagerOptions`.
+        changes: single options, instead of those in ``options``.
+
+    Raises:
+        TypeError, ValueError: an option that cannot be used; the text says what to do.
+        OSError: a port that cannot be bound.
+    """
+
+    def __init__(
+        self,
+        server: ClientConfig | ClientLike,
+        options: ManagerOptions | None = None,
+        **changes: Unpack[ManagerOptionsDict],
+    ) -> None:
+        """See the class."""
+        check_server(server)
+        self._options = options = _merged(options, changes)
+        self._metrics = options.metrics or default_metrics()
+        self._lock = threading.Lock()
+        # Held while a webhook server is made, by user code: nothing else takes it.
+        self._making_webhooks = threading.RLock()
+        self._has_run = False
+        self._is_running = False
+        self._webhooks: Runnable | None = None
+        self._events: EventBroadcaster | None = None
+        self._clusters: list[Cluster] = []
+        self._elector: ElectorLike | None = None
+        # What to close at the end, last first.
+        self._closing = contextlib.ExitStack()
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self._closing.close)
+            if options.leader_election is not None:
+                self._elector = self._make_elector(server, options.leader_election)
+            self._cluster = Cluster(
+                server,
+                name="cache",
+                cache=options.cache,
+                client=options.client,
+                new_cache=options.new_cache,
+                new_client=options.new_client,
+                fence=self.fence,
+                clock=options.clock,
+                metrics=self._metrics,
+            )
+            self._closing.callback(self._cluster.close)
+            self._lifecycle = Lifecycle(
+                elector=self._elector,
+                base_stop=options.base_stop,
+                graceful_shutdown_timeout=options.graceful_shutdown_timeout,
+                clock=options.clock,
+            )
+            self.add(self._cluster)
+            self._servers = Servers(
+                options,
+                groups=self._lifecycle.groups,
+                client=self._cluster.unfenced_client,
+                metrics=self._metrics,
+                snapshot=self.debug_snapshot,
+            )
+            self._closing.callback(self._servers.close)
+            self._add_default_checks()
+            if isinstance(options.webhook_server, Runnable):
+                self._webhooks = options.webhook_server
+                self._lifecycle.groups.add(self._webhooks, group=RunnableGroup.WEBHOOKS)
+            on_failure.pop_all()
+
+    def __repr__(self) -> str:
+        return f"<Manager of {self._cluster.raw_client!r}>"
+
+    # What controllers share.
+
+    @property
+    def client(self) -> ClientLike:
+        """Reads what is cached from the cache, own writes included, and the rest from the server.
+
+        Writes are refused once this process has lost the lead.
+        """
+        return self._cluster.client
+
+    @property
+    def live_client(self) -> ClientLike:
+        """Reads from the server only; for the rest like :attr:`client`."""
+        return self._cluster.live_client
+
+    @property
+    def cache(self) -> Cache:
+        """The local copies."""
+        return self._cluster.cache
+
+    @property
+    def clock(self) -> Clock:
+        """What everything waits on."""
+        return self._options.clock
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where everything publishes."""
+        return self._metrics
+
+    @property
+    def controller_options(self) -> ControllerOptions:
+        """The defaults of its controllers."""
+        return self._options.controller_options
+
+    @property
+    def options(self) -> ManagerOptions:
+        """What it was told."""
+        return self._options
+
+    def fence(self, client: ClientLike) -> ClientLike:
+        """``client``, refusing writes once this process has lost the lead; for other clusters.
+
+        Cluster(ClientConfig.load(context="elsewhere"), fence=manager.fence)
+        """
+        return client if self._elector is None else FencedClient(client, self._elector)
+
+    def event_recorder(self, name: str) -> EventRecorder:
+        """What records events in the name of the controller ``name``.
+
+        What waits to be written is written at the end of the run, after all else has ended.
+
+        Raises:
+            ValueError: no server takes it as a reporting controller.
+        """
+        with self._lock:
+            if self._events is None:
+                self._events = EventBroadcaster(
+                    self._cluster.unfenced_client,
+                    options=self._options.events,
+                    clock=self._options.clock,
+                    metrics=self._metrics,
+                )
+            return self._events.recorder(name)
+
+    # What runs.
+
+    def add(self, runnable: Runnable | Callable[[StopSignal], object]) -> None:
+        """Run ``runnable``: with its group, or at once when that has started.
+
+        A controller, an :class:`Operator`, a :class:`Cluster`, a cache or an informer, a server,
+        any object with ``run(stop)``, or a function; the rules of :func:`placements` say in which
+        group. What it raises ends the manager; when it returns, nothing happens.
+
+        Raises:
+            RuntimeError: the manager stops already.
+            ValueError: it was added before.
+            TypeError: it cannot be run, or does not say clearly where.
+        """
+        runnable = as_runnable(runnable)
+        self._lifecycle.groups.add(runnable)
+        if isinstance(runnable, Cluster):
+            with self._lock:
+                self._clusters.append(runnable)
+
+    @property
+    def webhook_server(self) -> Runnable:
+        """The webhook server; made now if the option is a function and it was not used before.
+
+        Raises:
+            LookupError: the manager has none.
+        """
+        with self._making_webhooks:
+            if self._webhooks is None:
+                make = self._options.webhook_server
+                if make is None:
+                    raise LookupError("the manager has no webhook server: give webhook_server=")
+                assert not isinstance(make, Runnable)
+                server = as_runnable(make())
+                self._lifecycle.groups.add(server, group=RunnableGroup.WEBHOOKS)
+                self._webhooks = server
+            return self._webhooks
+
+    def add_ready_check(self, name: str, check: HealthCheck) -> None:
+        """Have the pod sent work only while ``check`` passes; served at ``/readyz/<name>``.
+
+        Args:
+            name: a part of a path; ``caches``, ``controllers``, ``leader-election`` and
+                ``manager`` are the manager's own.
+            check: fails by raising, or by returning a Health that is not ready.
+
+        Raises:
+            RuntimeError: the manager was started.
+            ValueError: the name is taken, or would not do in a path.
+        """
+        self._refuse_when_started(f"ready check {name!r}")
+        self._servers.add_ready_check(name, check)
+
+    def add_health_check(self, name: str, check: HealthCheck) -> None:
+        """Have the pod killed when ``check`` goes on failing; served at ``/healthz/<name>``.
+
+        For the arguments and errors see :meth:`add_ready_check`; there are no checks but yours.
+        """
+        self._refuse_when_started(f"health check {name!r}")
+        self._servers.add_health_check(name, check)
+
+    def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
+        """Serve something else beside the metrics.
+
+        Raises:
+            RuntimeError: the manager was started.
+            ValueError: ``path`` is ``/metrics``, is taken, or begins without a slash.
+        """
+        self._refuse_when_started(f"metrics handler {path!r}")
+        self._servers.add_metrics_handler(path, handler)
+
+    # How it stands.
+
+    @property
+    def elected(self) -> Elected:
+        """Set once this process leads and what runs on the leader only has started.
+
+        Without leader election: once everything has started.
+        """
+        return self._lifecycle.elected
+
+    @property
+    def leader(self) -> str:
+        """The identity of the leader; "" when there is none, or no election."""
+        return "" if self._elector is None else self._elector.leader
+
+    @property
+    def identity(self) -> str:
+        """The own identity in the election; "" without one."""
+        return "" if self._elector is None else self._elector.identity
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where its servers listen, by name: ``metrics``, ``health``, ``profile``."""
+        return self._servers.addresses
+
+    def health(self) -> Health:
+        """Whether caches, controllers and the election are as they should be, and if not why."""
+        checks = (self._caches_health, self._controllers_health, self._election_health)
+        healths = [check() for check in checks]
+        bad = [health.text for health in healths if not health.is_ready]
+        return Health(not bad, "; ".join(bad) or "; ".join(h.text for h in healths))
+
+    def debug_snapshot(self) -> dict[str, Any]:
+        """Groups, runnables, and what controllers tell of their queues, as plain values."""
+        snapshot: dict[str, Any] = {
+            "elected": self.elected.is_set(),
+            "stopping": self._lifecycle.is_stopping,
+            "groups": self._lifecycle.groups.snapshot(),
+        }
+        if self._elector is not None:
+            snapshot["leader_election"] = {
+                "identity": self._elector.identity,
+                "leader": self._elector.leader,
+                "is_leader": self._elector.is_leader,
+            }
+        return snapshot
+
+    # Running.
+
+    def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
+        """Start everything, and run it until ``stop`` is set or something fails; then stop it.
+
+        Runnables are not told of ``stop`` at once, but group by group; what they share ends after
+        them. All together they have ``graceful_shutdown_timeout``. What has not ended then goes on,
+        and keeps the process from ending.
+
+        Args:
+            stop: ends the run; default: only a signal or a failure does.
+            handle_signals: stop on SIGINT and SIGTERM; a second one ends the process at once.
+                Works in the main thread only.
+
+        Raises:
+            Exception: what failed first; what failed later is in the log and in its notes.
+            LeadershipLost: the lease was lost. Nobody was waited for: end the process.
+            TimeoutError: not all have ended in time; the text names them.
+            ExceptionGroup: something failed, and not all have ended in time.
+            RuntimeError: it was started already.
+            ValueError: ``handle_signals`` outside of the main thread.
+        """
+        if handle_signals:
+            check_main_thread("manager")
+        if stop is not None and not isinstance(stop, StopSignal):
+            raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError("manager already started: make a new one")
+            self._has_run = self._is_running = True
+        try:
+            if handle_signals:
+                self._run_with_signals(stop)
+            else:
+                self._lifecycle.run(stop)
+        finally:
+            with self._lock:
+                self._is_running = False
+            self.close()
+
+    def close(self) -> None:
+        """Let go of ports and connections of a manager that is not to run.
+
+        :meth:`run` does so itself. Harmless when done twice; stops a manager that runs, without
+        waiting for it.
+        """
+        self._lifecycle.close()
+        with self._lock:
+            if self._is_running:
+                return
+            self._has_run = True
+            events = self._events
+        if events is not None:
+            events.close(_LAST_EVENTS if self._lifecycle.has_time else 0.0)
+        self._closing.close()
+
+    def __enter__(self) -> Manager:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run_with_signals(self, stop: StopSignal | None) -> None:
+        """Leave the waiting to another thread, so that this one always has time for signals."""
+        own = stop.child() if stop is not None else StopSignal()
+        ended = StopSignal()
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self._lifecycle.run(own)
+            except BaseException as error:
+                raised.append(error)
+            finally:
+                ended.set()
+
+        threads = ThreadGroup("manager")
+        with stop_on_signals(own):
+            threads.start("run", run)
+            try:
+                while not ended.wait(SLICE):
+                    pass
+            finally:
+                own.set()
+        threads.join()
+        if raised:
+            raise raised[0]
+
+    # Parts.
+
+    def _make_elector(
+        self, server: ClientConfig | ClientLike, election: LeaderElection
+    ) -> ElectorLike:
+        options = self._options
+        base = server.config if isinstance(server, Client) else server
+        config = options.leader_election_config
+        if config is None and isinstance(base, ClientConfig):
+            config = elector_config(base, election)
+        client: Any = server
+        close: Callable[[], object] = _nothing
+        if config is not None:
+            if options.new_client is not None:
+                client = options.new_client(config)
+            else:
+                client = Client(config, clock=options.clock, metrics=self._metrics)
+            close = getattr(client, "close", _nothing)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(close)
+            if options.new_elector is not None:
+                elector = options.new_elector(client, election)
+            else:
+                elector = own = Elector(
+                    client,
+                    election,
+                    clock=options.clock,
+                    rng=options.rng,
+                    metrics=self._metrics,
+                    on_event=self._record_election,
+                )
+                # Below the client's close, so after it: with that its last request ends.
+                self._closing.callback(own.join, _LAST_REQUEST)
+            self._closing.callback(close)
+            on_failure.pop_all()
+        return elector
+
+    def _record_election(self, lease: Object, text: str) -> None:
+        recorder = self.event_recorder("leader-election")
+        recorder.event(lease, "Normal", "LeaderElection", "LeaderElection", text)
+
+    def _refuse_when_started(self, what: str) -> None:
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError(f"{what} comes too late: the manager was started already")
+
+    def _add_default_checks(self) -> None:
+        checks: dict[str, HealthCheck] = {
+            "manager": self._manager_health,
+            "controllers": self._controllers_health,
+        }
+        # Where the API server asks this process to convert what the caches are to list, it has to
+        # be ready first.
+        if self._options.webhook_server is None:
+            checks["caches"] = self._caches_health
+        if self._elector is not None:
+            checks["leader-election"] = self._election_health
+        for name, check in checks.items():
+            self._servers.add_ready_check(name, check)
+
+    def _manager_health(self) -> Health:
+        if self._lifecycle.is_stopping:
+            return Health(False, "the manager stops")
+        return Health(True, "the manager runs")
+
+    def _caches_health(self) -> Health:
+        with self._lock:
+            clusters = list(self._clusters)
+        healths = [cluster.health() for cluster in clusters]
+        bad = [health.text for health in healths if not health.is_ready]
+        return Health(not bad, "; ".join(bad or [health.text for health in healths]))
+
+    def _controllers_health(self) -> Health:
+        return runnables_health(self._lifecycle.groups)
+
+    def _election_health(self) -> Health:
+        return Health(True, "no election") if self._elector is None else self._elector.health()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _merged(options: ManagerOptions | None, changes: ManagerOptionsDict) -> ManagerOptions:
+    if options is None:
+        return ManagerOptions(**changes)
+    if not isinstance(options, ManagerOptions):
+        raise TypeError(
+            f"options={options!r}: give ManagerOptions(…), or single options by their names"
+        )
+    return attrs.evolve(options, **changes)
