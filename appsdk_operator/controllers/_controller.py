@@ -213,7 +213,8 @@ class Controller(Generic[R]):
         forget = stop.on_set(self._own.set)
         self._own.on_set(forget)
         try:
-            self._begin().starts.wait()
+            if not self._own.is_set():
+                self._begin().starts.wait()
         except BaseException:
             self._own.set()
             raise
@@ -241,8 +242,8 @@ class Controller(Generic[R]):
         forget = stop.on_set(self._own.set)
         running: list[str] = []
         try:
-            engine = self._begin()
-            if self._all_synced(engine):
+            # A stop that came first starts nothing.
+            if not self._own.is_set() and self._all_synced(engine := self._begin()):
                 for number in range(self._settings.max_concurrent_reconciles):
                     self._workers.start(f"worker/{number}", functools.partial(self._work, engine))
                 self._own.wait()
@@ -301,7 +302,10 @@ class Controller(Generic[R]):
     def _begin(self) -> Engine[R]:
         """Make the engine and start the sources, whoever comes first."""
         with self._lock:
-            is_first, self._has_begun = not self._has_begun, True
+            is_first = not self._has_begun
+            if is_first and self._is_over:
+                raise RuntimeError(f"controller {self.name} has ended: make a new one")
+            self._has_begun = True
         if not is_first:
             self._begun.wait()
             engine = self._engine

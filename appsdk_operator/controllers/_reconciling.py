@@ -247,7 +247,7 @@ class Reconciling(Generic[R]):
         self._metrics.count(
             "error", seconds, is_terminal=gives_up, is_panic=is_panic, is_timeout=is_timeout
         )
-        self._log_failure(context, failure, delay, seconds)
+        self._log_failure(context, error, delay, seconds)
         return failure if is_fatal else None
 
     def _backoff(self, request: R) -> float:
