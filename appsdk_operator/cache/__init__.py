@@ -17,8 +17,8 @@ Caveats:
 """
 
 from appsdk_operator.cache._cache import Cache as Cache
-from appsdk_operator.cache._cache import CacheOptions as CacheOptions
-from appsdk_operator.cache._cache import NotCachedError as NotCachedError
+from appsdk_operator.cache._cache_options import CacheOptions as CacheOptions
+from appsdk_operator.cache._cache_options import NamespaceOptions as NamespaceOptions
 from appsdk_operator.cache._cache_registration import CacheRegistration as CacheRegistration
 from appsdk_operator.cache._delivery import Delivery as Delivery
 from appsdk_operator.cache._delivery import DeliveryKey as DeliveryKey
@@ -32,6 +32,8 @@ from appsdk_operator.cache._events import ResourceAction as ResourceAction
 from appsdk_operator.cache._foreign import ForeignStream as ForeignStream
 from appsdk_operator.cache._health import Health as Health
 from appsdk_operator.cache._informer import Informer as Informer
+from appsdk_operator.cache._not_cached import NotCachedError as NotCachedError
+from appsdk_operator.cache._not_cached import NotFollowedError as NotFollowedError
 from appsdk_operator.cache._reflector import EventStream as EventStream
 from appsdk_operator.cache._reflector import ListWatchClient as ListWatchClient
 from appsdk_operator.cache._registration import Registration as Registration
@@ -59,7 +61,9 @@ __all__ = [
     "Informer",
     "ListWatchClient",
     "Lister",
+    "NamespaceOptions",
     "NotCachedError",
+    "NotFollowedError",
     "Overflow",
     "Registration",
     "ResourceAction",

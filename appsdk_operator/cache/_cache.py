@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import final
 
 import attrs
 
+from appsdk_operator.cache._cache_metrics import CacheMetrics
+from appsdk_operator.cache._cache_options import (
+    CacheOptions,
+    NamespaceOptions,
+    Namespaces,
+    checked_namespaces,
+)
+from appsdk_operator.cache._cache_reads import CacheReads
 from appsdk_operator.cache._cache_registration import CacheRegistration
 from appsdk_operator.cache._delivery import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
+from appsdk_operator.cache._handover import Followed
 from appsdk_operator.cache._health import Health
 from appsdk_operator.cache._informer import Informer
+from appsdk_operator.cache._kept import KeptKind
 from appsdk_operator.cache._options import (
+    FieldSelection,
+    LabelSelection,
     check_function,
     check_indexes,
     checked_seconds,
-    field_selector_of,
     join_all,
-    label_selector_of,
 )
+from appsdk_operator.cache._query import FIELD, field_index
 from appsdk_operator.cache._reflector import ListWatchClient
+from appsdk_operator.cache._scopes import Scope, scopes_of
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
+from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Clock,
     Metrics,
@@ -35,66 +46,11 @@ from appsdk_operator.runtime import (
     system_clock,
 )
 
-__all__ = ["Cache", "CacheOptions", "NotCachedError"]
-
-_log = logging.getLogger("appsdk_operator.cache")
-
-# The class below has a method called list.
-Objects: TypeAlias = list[Object]
-Informers: TypeAlias = list[Informer]
-
-
-class NotCachedError(LookupError):
-    """A kind, or a namespace of it, was read that the cache does not hold, or not yet."""
-
-
-def _no_names(_: object, __: object, value: Sequence[str]) -> None:
-    if isinstance(value, str) or not all(value):
-        raise ValueError(
-            f"namespaces={value!r}: give a list of names, or none at all for all namespaces"
-        )
-
-
-def _seconds(_: object, field: attrs.Attribute[float], value: float) -> None:
-    checked_seconds(field.name, value)
-
-
-@attrs.frozen(kw_only=True)
-class CacheOptions:
-    """What to keep of one kind."""
-
-    namespaces: Sequence[str] | None = attrs.field(
-        default=None, validator=attrs.validators.optional(_no_names)
-    )
-    """The namespaces to follow; default: those of the cache; empty: all."""
-    label_selector: LabelSelector | None = attrs.field(default=None, converter=label_selector_of)
-    """Which objects, as text, as a mapping of labels or as a LabelSelector; default: all."""
-    field_selector: FieldSelector | None = attrs.field(default=None, converter=field_selector_of)
-    """The same for fields; default: all."""
-    transform: Transform | None = attrs.field(
-        default=None, validator=lambda _, field, value: check_function(field.name, value)
-    )
-    """What to make of each object before it is kept; default: the cache's own."""
-    indexes: Mapping[str, IndexFunction] = attrs.field(
-        factory=dict, validator=lambda _, __, value: check_indexes(value)
-    )
-    """Index functions by name."""
-    resync: float = attrs.field(default=0.0, validator=_seconds)
-    """Seconds after which handlers are shown every object once more; default 0: never."""
-
-
-class _Kept:
-    """One kind's informers, by namespace, and the handlers that each of them is to have."""
-
-    def __init__(self, kind: Kind, options: CacheOptions) -> None:
-        self.kind = kind
-        self.options = options
-        self.informers: dict[str, tuple[Informer, StopSignal]] = {}
-        self.registrations: list[CacheRegistration] = []
+__all__ = ["Cache"]
 
 
 @final
-class Cache:
+class Cache(CacheReads):
     """Local copies of kinds, each with one informer a namespace however many want it.
 
     Reading a kind that has no informer is an error that says so, unless the cache was made with
@@ -110,8 +66,12 @@ class Cache:
         self,
         client: ListWatchClient,
         *,
-        namespaces: Sequence[str] = (),
+        namespaces: Namespaces = (),
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         transform: Transform | None = None,
+        resync: float = 0.0,
+        by_kind: Mapping[Kind, CacheOptions] | None = None,
         lazy: bool = False,
         sync_timeout: float = 120.0,
         on_error: Callable[[Exception], None] | None = None,
@@ -120,110 +80,176 @@ class Cache:
     ) -> None:
         """A cache without kinds.
 
+        What is to be kept is looked for, each option by itself, in the options of the namespace of
+        the kind, of the kind, of the namespace of the cache, and then here; that is
+        controller-runtime's order.
+
         Args:
             client: lists and watches.
-            namespaces: the namespaces to follow; default: all.
+            namespaces: the namespaces to follow, as names or as :class:`NamespaceOptions` by name;
+                default: all. In a mapping the name ``""`` beside others stands for all the others.
+            label_selector: which objects of whatever kind; default: all.
+            field_selector: the same for fields.
             transform: what to make of each object before it is kept; default: nothing.
+            resync: seconds after which handlers are shown every object once more; default 0: never.
+            by_kind: options for kinds that are added later without any.
             lazy: whether a read of an unknown kind adds it, and waits for its first sync.
             sync_timeout: seconds that a lazy read waits; default 120.
             on_error: told of every informer's problems; default: they are logged.
             clock: what it waits on.
             metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+
+        Raises:
+            ValueError, TypeError: an option is out of bounds, or of no form that is known.
         """
-        _no_names(None, None, namespaces)
-        check_function("transform", transform)
         check_function("on_error", on_error)
         if not sync_timeout > 0:
             raise ValueError(f"sync_timeout={sync_timeout}: use more than 0 seconds")
         self._client = client
-        self._namespaces = tuple(dict.fromkeys(namespaces))
-        self._transform = transform
+        self._namespaces = checked_namespaces(namespaces)
+        self._defaults = NamespaceOptions(
+            label_selector=label_selector, field_selector=field_selector, transform=transform
+        )
+        self._resync = checked_seconds("resync", resync)
+        self._by_kind = dict(by_kind or {})
+        for kind, options in self._by_kind.items():
+            _check_scope(kind, options)
         self._is_lazy = lazy
         self._sync_timeout = sync_timeout
         self._on_error = on_error
         self._clock = clock
         self._metrics = metrics or default_metrics()
         self._lock = threading.RLock()
-        self._kept: dict[Kind, _Kept] = {}
+        self._changed = threading.Condition(self._lock)
+        self._kept: dict[Kind, KeptKind] = {}
         self._threads = ThreadGroup("cache")
         self._stop: StopSignal | None = None
         self._has_run = False
+        self._is_over = False
+        self._numbers = CacheMetrics(self._handlers, self._metrics)
 
     # Which kinds.
 
     def add(self, kind: Kind, options: CacheOptions | None = None) -> None:
         """Keep ``kind``; while the cache runs its informers start at once.
 
-        Without ``options`` a kind that is kept already stays as it is.
+        Without ``options`` a kind that is kept already stays as it is, and another gets those that
+        the cache was made with, ``by_kind``.
 
         Raises:
             ValueError: it is kept already, with other options, or namespaces were given for a
                 cluster-scoped kind.
         """
-        wanted, options = options, options or CacheOptions()
-        if options.namespaces and not kind.is_namespaced:
-            raise ValueError(f"{kind} is cluster-scoped: leave its namespaces out")
+        if options is not None:
+            _check_scope(kind, options)
         with self._lock:
             kept = self._kept.get(kind)
             if kept is not None:
-                if wanted is not None and kept.options != options:
-                    raise ValueError(
-                        f"{kind} is kept already, with other options: remove it first, or add what "
-                        "you need to the first call"
-                    )
+                if options is not None:
+                    _check_same(kind, kept.options, options)
                 return
-            kept = _Kept(kind, options)
-            for namespace in self._namespaces_of(kept):
-                kept.informers[namespace] = self._informer(kept, namespace)
+            options = options or self._by_kind.get(kind) or CacheOptions()
+            kept = KeptKind(kind, options, make=self._informer, run=self._run)
+            kept.follow(self._scopes(kept))
             # Kept once nothing can fail any more: a kind without informers would read as empty.
             self._kept[kind] = kept
-            for namespace in kept.informers:
-                self._run(kept, namespace)
+            self._changed.notify_all()
 
-    def remove(self, kind: Kind) -> None:
-        """Stop the informers of ``kind``, forget it and its handlers; an unknown one: nothing."""
+    def remove(self, kind: Kind, *, timeout: float = 30.0) -> None:
+        """Stop the informers of ``kind``, forget it and its handlers; an unknown one: nothing.
+
+        Args:
+            kind: the kind.
+            timeout: seconds of real time that handlers have to end their calls; default 30.
+
+        Raises:
+            TimeoutError: handlers still run; the text names their threads.
+        """
         with self._lock:
             kept = self._kept.pop(kind, None)
             if kept is None:
                 return
             for registration in kept.registrations:
                 registration.stop()
-            for _, stop in kept.informers.values():
-                stop.set()
-        for registration in kept.registrations:
-            registration.join()
+            kept.end()
+            self._changed.notify_all()
+        joins = [registration.join for registration in kept.registrations]
+        join_all(joins, timeout, f"the cache of {kind}")
 
-    def set_namespaces(self, namespaces: Sequence[str]) -> None:
+    def set_namespaces(self, namespaces: Namespaces | None, *, kind: Kind | None = None) -> None:
         """Follow these namespaces from now on; empty: all.
 
-        Informers of namespaces that stay go on. Those of the others end at once: their objects are
-        gone from reads, and handlers are not told of their going, because nobody deleted them.
-        What is new is listed, and handlers get its objects as initial additions; until that is
-        done, see :meth:`wait_for_sync`, reads of it raise :class:`NotCachedError`, or wait in a
-        lazy cache, and so do reads of all namespaces.
+        Informers of namespaces that stay go on. What is new is listed, and handlers get its objects
+        as initial additions; until that is done, see :meth:`wait_for_sync`, reads of it raise
+        :class:`NotCachedError`, or wait in a lazy cache, and so do reads of all namespaces. What is
+        followed no longer is gone from reads at once, which raise :class:`NotFollowedError`;
+        handlers are told of a deletion with an unknown final state, and events say that it is
+        :attr:`Event.is_unfollowed`.
 
-        All namespaces and some of them do not overlap here: a change from the one to the other
-        ends every informer and begins anew. Handlers then get the objects that they know as
-        additions once more, and are told neither of those that are followed no longer nor of what
-        was deleted between the two.
+        Between all namespaces and some of them, the old informers serve until the new ones have
+        synced. Handlers are then told what happened between the two, and nothing that they know.
+
+        Args:
+            namespaces: names, or options by name; None, for a ``kind``: those of the cache.
+            kind: the kind to which this applies; default: all that have no namespaces of their own.
+
+        Raises:
+            NotCachedError: ``kind`` is not kept.
+            ValueError: ``kind`` is cluster-scoped, or a name is empty.
         """
-        _no_names(None, None, namespaces)
+        if namespaces is None and kind is None:
+            raise ValueError("namespaces=None: give names, or an empty list for all namespaces")
+        wanted = None if namespaces is None else checked_namespaces(namespaces)
         with self._lock:
-            self._namespaces = tuple(dict.fromkeys(namespaces))
-            for kept in self._kept.values():
-                wanted = self._namespaces_of(kept)
-                for namespace in [n for n in kept.informers if n not in wanted]:
-                    informer, stop = kept.informers.pop(namespace)
-                    for registration in kept.registrations:
-                        registration.leave(informer)
-                    stop.set()
-                for namespace in wanted:
-                    if namespace not in kept.informers:
-                        informer, stop = self._informer(kept, namespace)
-                        for registration in kept.registrations:
-                            registration.follow(informer)
-                        kept.informers[namespace] = (informer, stop)
-                        self._run(kept, namespace)
+            if kind is None:
+                self._namespaces = wanted or {}
+                changed = list(self._kept.values())
+            else:
+                kept = self._get(kind)
+                options = attrs.evolve(kept.options, namespaces=wanted)
+                _check_scope(kind, options)
+                kept.options = options
+                changed = [kept]
+            for kept in changed:
+                kept.follow(self._scopes(kept))
+            self._changed.notify_all()
+            informers = [f.informer for kept in changed for f in kept.followed]
+        for informer in informers:
+            informer.report_failures()
+
+    def add_index(self, kind: Kind, name: str, function: IndexFunction) -> None:
+        """Index the objects of ``kind`` that are there and all that come; waits for no sync.
+
+        Raises:
+            NotCachedError: ``kind`` is not kept.
+            ValueError: there is an index of that name.
+        """
+        check_indexes({name: function})
+        with self._lock:
+            kept = self._get(kind)
+            if name in kept.indexes:
+                raise ValueError(
+                    f"{kind} has an index {name!r} already: use it, or choose another name"
+                )
+            kept.indexes[name] = function
+            informers = [each.informer for each in {*kept.followed, *kept.all_followed}]
+        # The function is user code, so without the lock.
+        for informer in informers:
+            informer.add_index(name, function)
+
+    def index_field(self, kind: Kind, path: str, function: IndexFunction | None = None) -> None:
+        """Let :meth:`list` answer field selectors on ``path``.
+
+        Args:
+            kind: a kind that is kept.
+            path: such as ``spec.nodeName``; any name will do if ``function`` is given.
+            function: the values of an object; default: what is found at ``path``.
+
+        Raises:
+            NotCachedError: ``kind`` is not kept.
+            ValueError: ``path`` is indexed already.
+        """
+        self.add_index(kind, FIELD + path, function or field_index(path))
 
     @property
     def kinds(self) -> Sequence[Kind]:
@@ -238,7 +264,7 @@ class Cache:
             NotCachedError: ``kind`` is not kept.
         """
         with self._lock:
-            return [informer for informer, _ in self._get(kind).informers.values()]
+            return [each.informer for each in self._get(kind).followed]
 
     def add_event_handler(
         self,
@@ -271,8 +297,8 @@ class Cache:
                 remove=self._remove_handler,
             )
             try:
-                for informer, _ in kept.informers.values():
-                    registration.follow(informer)
+                for each in kept.followed:
+                    registration.follow(each.informer)
             except BaseException:
                 registration.stop()
                 raise
@@ -282,96 +308,44 @@ class Cache:
         registration.report_failures()
         return registration
 
-    def _remove_handler(self, registration: CacheRegistration) -> None:
+    def _remove_handler(self, registration: CacheRegistration, timeout: float) -> None:
         with self._lock:
             kept = self._kept.get(registration.kind)
             if kept is not None and registration in kept.registrations:
                 kept.registrations.remove(registration)
+                self._numbers.note_removed(registration)
             registration.stop()
-        registration.join()
-
-    # Reading.
-
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object | None:
-        """The object of that name, None when there is none.
-
-        Raises:
-            NotCachedError: ``kind``, or ``namespace`` of it, is not kept, or has not synced yet.
-            TimeoutError: a lazy read did not sync in time.
-            ValueError: a namespace is missing, or given for a cluster-scoped kind.
-        """
-        if kind.is_namespaced is not bool(namespace):
-            raise ValueError(
-                f"namespace={namespace!r}: {kind} is "
-                + (
-                    "namespaced, say where"
-                    if kind.is_namespaced
-                    else "cluster-scoped, leave it out"
-                )
-            )
-        for informer in self._readable(kind, namespace):
-            obj = informer.store.get(name, namespace)
-            if obj is not None:
-                return obj.viewed_as(kind)
-        return None
-
-    def list(
-        self,
-        kind: Kind,
-        *,
-        namespace: str | None = None,
-        label_selector: LabelSelector | str | None = None,
-    ) -> Objects:
-        """The objects in ``namespace`` (default and ``""``: all that are followed), in no order.
-
-        Raises:
-            NotCachedError: ``kind``, or ``namespace`` of it, is not kept, or has not synced yet.
-            TimeoutError: a lazy read did not sync in time.
-            ValueError: a namespace was given for a cluster-scoped kind.
-        """
-        if namespace and not kind.is_namespaced:
-            raise ValueError(f"namespace={namespace!r}: {kind} is cluster-scoped, leave it out")
-        return [
-            obj.viewed_as(kind)
-            for informer in self._readable(kind, namespace or "")
-            for obj in informer.store.list(namespace=namespace, label_selector=label_selector)
-        ]
-
-    def by_index(self, kind: Kind, index: str, value: str) -> Objects:
-        """The objects that ``index`` has under ``value``.
-
-        Raises:
-            NotCachedError: ``kind`` is not kept, or has not synced yet.
-            KeyError: there is no such index.
-        """
-        return [
-            obj.viewed_as(kind)
-            for informer in self._readable(kind, "")
-            for obj in informer.store.by_index(index, value)
-        ]
+        join_all([registration.join], timeout, f"a handler of {registration.kind}")
 
     # How it stands.
 
     @property
     def has_synced(self) -> bool:
-        """Whether every informer's local copy was complete at least once."""
-        return all(informer.has_synced for informer in self._all())
+        """Whether every local copy is complete, and no change of namespaces is under way."""
+        with self._lock:
+            return all(kept.is_settled for kept in self._kept.values())
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
-        # Informers may come and go while we wait.
-        while waiting := [informer for informer in self._all() if not informer.has_synced]:
-            left = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
-            if not waiting[0].wait_for_sync(stop, left) and (
-                waiting[0] in self._all() or stop.is_set() or left == 0
-            ):
-                return False
-        return True
+        detach = stop.on_set(self._wake)
+        try:
+            with self._changed:
+                # Informers may come and go while we wait.
+                while not self.has_synced:
+                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    if self._is_over or stop.is_set() or (left is not None and left <= 0):
+                        return False
+                    self._clock.wait(self._changed, left)
+                return True
+        finally:
+            detach()
 
     def health(self) -> Health:
         """Whether every informer has synced and follows the server, and if not why."""
-        healths = [informer.health() for informer in self._all()]
+        with self._lock:
+            informers = [f.informer for kept in self._kept.values() for f in kept.all_followed]
+        healths = [informer.health() for informer in informers]
         bad = [health.text for health in healths if not health.is_ready]
         return Health(not bad, "; ".join(bad) or f"cache: {len(healths)} informers ok")
 
@@ -397,95 +371,86 @@ class Cache:
             self._has_run = True
             self._stop = own
             for kept in self._kept.values():
-                for namespace in kept.informers:
-                    self._run(kept, namespace)
+                for registration in kept.registrations:
+                    registration.start()
+                kept.run()
+        self._numbers.publish()
         try:
             own.wait()
         finally:
             own.set()
             with self._lock:
                 self._stop = None
-                registrations = [r for kept in self._kept.values() for r in kept.registrations]
+                self._is_over = True
+                self._changed.notify_all()
+                registrations = self._handlers()
             for registration in registrations:
                 registration.end()
+            self._numbers.retire()
             joins = [self._threads.join, *(r.join for r in registrations)]
             join_all(joins, stop_timeout, "the cache")
 
-    def _informer(self, kept: _Kept, namespace: str) -> tuple[Informer, StopSignal]:
+    def _informer(self, kept: KeptKind, scope: Scope) -> Informer:
         options = kept.options
         informer = Informer(
             kept.kind,
             self._client,
-            namespace=namespace,
-            label_selector=options.label_selector,
-            field_selector=options.field_selector,
-            transform=options.transform or self._transform,
-            indexes=options.indexes,
-            resync=options.resync,
+            namespace=scope.namespace,
+            label_selector=scope.label_selector,
+            field_selector=scope.query,
+            transform=scope.transform,
+            metadata_only=options.metadata_only,
+            indexes=kept.indexes,
+            resync=self._resync if options.resync is None else options.resync,
             on_error=self._on_error,
             clock=self._clock,
             metrics=self._metrics,
         )
-        return informer, StopSignal(clock=self._clock)
+        informer.on_synced = lambda: self._synced(kept)
+        return informer
 
-    def _run(self, kept: _Kept, namespace: str) -> None:
-        if self._stop is not None:
-            informer, _ = kept.informers[namespace]
-            own = self._stop.child()
-            kept.informers[namespace] = (informer, own)
-            for registration in kept.registrations:
-                registration.start()
-            self._threads.start(f"{kept.kind}/{namespace}", lambda: informer.run(own))
-
-    def _namespaces_of(self, kept: _Kept) -> tuple[str, ...]:
-        if not kept.kind.is_namespaced:
-            return ("",)
-        own = kept.options.namespaces
-        return tuple(self._namespaces if own is None else dict.fromkeys(own)) or ("",)
-
-    def _all(self) -> Informers:
+    def _synced(self, kept: KeptKind) -> None:
         with self._lock:
-            return [i for kept in self._kept.values() for i, _ in kept.informers.values()]
+            if self._kept.get(kept.kind) is kept:
+                kept.advance()
+            self._changed.notify_all()
+            informers = [each.informer for each in kept.followed]
+        for informer in informers:
+            informer.report_failures()
 
-    def _get(self, kind: Kind) -> _Kept:
-        kept = self._kept.get(kind)
-        if kept is None:
-            known = ", ".join(sorted(str(k) for k in self._kept)) or "none"
-            raise NotCachedError(
-                f"{kind} has no informer in this cache (it keeps: {known}): call "
-                "cache.add(kind) first, or make the cache with lazy=True"
-            )
-        return kept
+    def _run(self, followed: Followed) -> None:
+        if self._stop is not None and followed.stop is None:
+            own = followed.stop = self._stop.child()
+            informer = followed.informer
+            self._threads.start(f"{informer.kind}/{followed.scope}", lambda: informer.run(own))
 
-    def _readable(self, kind: Kind, namespace: str) -> Iterable[Informer]:
-        """The informers to read from, synced: all for the namespace ``""``."""
+    def _scopes(self, kept: KeptKind) -> Sequence[Scope]:
+        return scopes_of(kept.kind, kept.options, self._namespaces, self._defaults)
+
+    def _handlers(self) -> Sequence[CacheRegistration]:
         with self._lock:
-            if self._is_lazy and kind not in self._kept:
-                self.add(kind)
-            informers = {n: informer for n, (informer, _) in self._get(kind).informers.items()}
-        if namespace and "" not in informers:
-            if namespace not in informers:
-                raise NotCachedError(
-                    f"{kind} is cached in {', '.join(sorted(informers))} only, not in namespace "
-                    f"{namespace!r}: add it with set_namespaces, or read through the client"
-                )
-            informers = {namespace: informers[namespace]}
-        for informer in informers.values():
-            if not informer.has_synced:
-                self._wait_for(informer)
-        return informers.values()
+            return [r for kept in self._kept.values() for r in kept.registrations]
 
-    def _wait_for(self, informer: Informer) -> None:
-        """A first list that is not complete would read as objects that do not exist."""
-        if not self._is_lazy:
-            raise NotCachedError(
-                f"{informer.health().text}: run the cache and wait with wait_for_sync before "
-                "reading"
-            )
-        stop = self._stop
-        if stop is None:
-            raise TimeoutError(
-                f"the cache does not run, so {informer.kind} cannot be read: run it first"
-            )
-        if not informer.wait_for_sync(stop, self._sync_timeout):
-            raise TimeoutError(f"{informer.health().text}; waited {self._sync_timeout:g} s")
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _check_scope(kind: Kind, options: CacheOptions) -> None:
+    if options.namespaces and not kind.is_namespaced:
+        raise ValueError(f"{kind} is cluster-scoped: leave its namespaces out")
+
+
+def _check_same(kind: Kind, kept: CacheOptions, wanted: CacheOptions) -> None:
+    """Refuse what is kept otherwise; whole objects serve those who need their metadata only."""
+    if wanted in (kept, attrs.evolve(kept, metadata_only=True)):
+        return
+    if kept.metadata_only and not wanted.metadata_only:
+        raise ValueError(
+            f"of {kind} only the metadata is kept, and there is one copy for all: add it without "
+            "metadata_only in the first place, which serves both, or remove it first"
+        )
+    raise ValueError(
+        f"{kind} is kept already, with other options: remove it first, or add what you need to the "
+        "first call"
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import final
 
-from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
-from appsdk_operator.cache._events import BatchHandler, EventHandler
+from appsdk_operator.cache._delivery import Delivery, Overflow
+from appsdk_operator.cache._events import BatchHandler, Event, EventHandler
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.cache._registration import ErrorHandler, HandlerCalls, Registration
@@ -34,12 +34,12 @@ class CacheRegistration:
         overflow: Overflow,
         on_error: ErrorHandler | None,
         clock: Clock,
-        remove: Callable[[CacheRegistration], None],
+        remove: Callable[[CacheRegistration, float], None],
     ) -> None:
         check_overflow(overflow)
         self.kind = kind
         """The kind whose objects it is told of."""
-        self._handler = handler
+        self._sink = handler
         self._clock = clock
         self._is_over = False
         self._resync = resync
@@ -49,19 +49,29 @@ class CacheRegistration:
         self._is_started = False
         self._delivery: Delivery | None = None
         if isinstance(handler, EventHandler) and not isinstance(handler, BatchHandler):
+            calls = HandlerCalls(handler, on_error)
             self._delivery = Delivery(
                 f"cache/{kind}",
-                HandlerCalls(handler, on_error),
+                calls,
                 max_pending=max_pending,
                 overflow=overflow,
+                worker_context=calls.bound,
                 clock=clock,
             )
+            # One for all informers: what one of them said is in order with what the next one says.
+            self._sink = self._delivery.source(str(kind))
 
     @property
     def has_synced(self) -> bool:
         """Whether the handler has handled every object that was there when it was added, and when
         a namespace was added later."""
         return all(place.has_synced for place in self._places.values())
+
+    @property
+    def pending_events(self) -> tuple[int, int]:
+        """How many events wait for the handler, and how many were merged so far."""
+        delivery = self._delivery
+        return (0, 0) if delivery is None else (delivery.pending, delivery.merged)
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copies are complete, and the handler has handled what was there.
@@ -83,26 +93,24 @@ class CacheRegistration:
                 return False
         return not self._is_over
 
-    def remove(self) -> None:
+    def remove(self, *, timeout: float = 30.0) -> None:
         """Stop handing events to the handler, and wait for the call that runs; twice is harmless.
 
         A handler that removes itself is not waited for.
+
+        Args:
+            timeout: seconds of real time that the call has to end; default 30.
+
+        Raises:
+            TimeoutError: it still runs; the text names its thread.
         """
-        self._do_remove(self)
+        self._do_remove(self, timeout)
 
     # For the cache.
 
     def follow(self, informer: Informer) -> None:
         """Hand over the events of ``informer`` too."""
-        sink: EventHandler | BatchHandler = self._handler
-        if self._delivery is not None:
-            sink = self._delivery.source(str(self.kind))
-        try:
-            place = informer.attach(sink, resync=self._resync)
-        except BaseException:
-            if self._delivery is not None and isinstance(sink, EventSource):
-                self._delivery.remove(sink)
-            raise
+        place = informer.attach(self._sink, resync=self._resync)
         self._places = {**self._places, informer: place}
 
     def report_failures(self) -> None:
@@ -110,15 +118,39 @@ class CacheRegistration:
         for informer in self._places:
             informer.report_failures()
 
-    def leave(self, informer: Informer) -> None:
-        """Hand over no more events of ``informer``, also not those that wait."""
+    def leave(self, informer: Informer, events: Sequence[Event] = ()) -> None:
+        """Hand over ``events``, and after them none of ``informer``."""
         place = self._places.get(informer)
         if place is None:
             return
+        if events:
+            informer.tell(place, list(events))
         self._places = {i: p for i, p in self._places.items() if i is not informer}
         place.remove()
-        if self._delivery is not None and isinstance(place.sink, EventSource):
-            self._delivery.remove(place.sink)
+
+    def move(
+        self,
+        old: Sequence[Informer],
+        new: Sequence[Informer],
+        events: Sequence[Event],
+        *,
+        tells_end: bool,
+    ) -> None:
+        """Follow ``new`` instead of ``old``, which differ by ``events``; all are locked."""
+        places = {
+            informer: informer.attach(self._sink, resync=self._resync, shows_present=False)
+            for informer in new
+        }
+        informer, place = next(iter(places.items()))
+        if events:
+            informer.tell(place, list(events))
+        if tells_end:
+            informer.tell(place, None)
+        left = [self._places[informer] for informer in old if informer in self._places]
+        kept = {i: p for i, p in self._places.items() if i not in old}
+        self._places = {**kept, **places}
+        for place in left:
+            place.remove()
 
     def start(self) -> None:
         """Begin to call the handler."""

@@ -380,6 +380,11 @@ class Delivery:
         """How many events wait."""
         return self._pending.count
 
+    @property
+    def merged(self) -> int:
+        """How many events were merged into others, because too many waited."""
+        return self._pending.merged_count
+
     def next_due(self) -> float | None:
         """The monotonic time of the next call with None, for tests that move a clock."""
         return self._queue.next_due

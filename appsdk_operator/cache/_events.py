@@ -44,6 +44,9 @@ class Event(msgspec.Struct, frozen=True, gc=False, eq=False, weakref=False):
     """Whether the object was there when the handler began to listen."""
     is_final_state_unknown: bool = False
     """Whether a deletion was not seen but found out by a list, so that the object may be stale."""
+    is_unfollowed: bool = False
+    """Whether a deletion only says that the object's namespace is followed no more: nobody deleted
+    it, as far as is known. It comes with :attr:`is_final_state_unknown`."""
 
     @property
     def key(self) -> ObjectKey:
@@ -53,6 +56,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, eq=False, weakref=False):
     def __repr__(self) -> str:
         extra = " initial" if self.is_initial else ""
         extra += " final-state-unknown" if self.is_final_state_unknown else ""
+        extra += " unfollowed" if self.is_unfollowed else ""
         return f"<{self.action.value} {self.object!r}{extra}>"
 
 
@@ -63,8 +67,8 @@ class EventHandler(Protocol):
     An informer calls them one at a time, in the order in which things happened, in a thread that
     belongs to the handler. What they raise is reported and goes no further.
 
-    They may be ``async def``: each is awaited to its end before the next event, on an event loop of
-    its own, so that nothing that belongs to a loop can be kept from one call to the next.
+    They may be ``async def``: each is awaited to its end before the next event, on one event loop
+    for all calls of the handler, which runs during these calls only.
     """
 
     def on_add(self, obj: Object, *, is_initial: bool) -> Outcome:

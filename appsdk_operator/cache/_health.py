@@ -8,7 +8,7 @@ import attrs
 
 from appsdk_operator.cache._watch_state import WatchState
 
-__all__ = ["GRACE", "Contact", "Health"]
+__all__ = ["GRACE", "Contact", "Health", "health_of"]
 
 GRACE = 10.0
 """Seconds that a problem may last before it counts: watches end and are resumed all the time."""
@@ -64,3 +64,32 @@ class Contact:
 
 def _beyond_grace(since: float | None, now: float) -> float | None:
     return None if since is None or now - since <= GRACE else now - since
+
+
+def health_of(
+    what: str,
+    contact: Contact,
+    now: float,
+    *,
+    has_run: bool,
+    has_synced: bool,
+    has_stopped: bool,
+    last_error: Exception | None,
+    count: int,
+) -> Health:
+    """The health of an informer, ``what``, and in words what to do."""
+    if has_stopped:
+        return Health(False, f"{what}: stopped")
+    if (blocked := contact.blocked_for(now)) is not None:
+        return Health(
+            False,
+            f"{what}: has waited for room for a slow handler for {blocked:.0f} s, and falls "
+            "behind the server: make the handler faster, or use Overflow.COALESCE",
+        )
+    if not has_synced:
+        cause = f": {last_error}" if last_error else ""
+        started = "" if has_run else " (it was not started)"
+        return Health(False, f"{what}: not synced yet{started}{cause}")
+    if (lost := contact.lost_for(now)) is not None:
+        return Health(False, f"{what}: out of touch with the server for {lost:.0f} s: {last_error}")
+    return Health(True, f"{what}: ok, {count} objects")

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from appsdk_operator.cache import _options
 from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
-from appsdk_operator.cache._health import Contact, Health
+from appsdk_operator.cache._health import Contact, Health, health_of
 from appsdk_operator.cache._informer_metrics import InformerMetrics
 from appsdk_operator.cache._reflector import ListWatchClient, Reflector
 from appsdk_operator.cache._registration import (
     ErrorHandler,
     HandlerCalls,
     Registration,
-    report_failure,
+    report_problem,
 )
 from appsdk_operator.cache._store import IndexFunction, Lister, Store
-from appsdk_operator.cache._transforms import Transform, objects_of, transformed
+from appsdk_operator.cache._transforms import (
+    Transform,
+    objects_of,
+    only_metadata_then,
+    transformed,
+)
 from appsdk_operator.cache._watch_state import (
     Begin,
     Changes,
@@ -30,16 +34,10 @@ from appsdk_operator.cache._watch_state import (
     Upsert,
     WatchState,
 )
-from appsdk_operator.client import ClientError
-from appsdk_operator.resource import (
-    DecodeError,
-    Kind,
-)
+from appsdk_operator.resource import Kind, is_older_version
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
 __all__ = ["Informer"]
-
-_log = logging.getLogger("appsdk_operator.cache")
 
 
 class Informer:
@@ -66,6 +64,7 @@ class Informer:
         label_selector: _options.LabelSelection | None = None,
         field_selector: _options.FieldSelection | None = None,
         transform: Transform | None = None,
+        metadata_only: bool = False,
         indexes: Mapping[str, IndexFunction] | None = None,
         resync: float = 0.0,
         page_size: int = 500,
@@ -88,6 +87,7 @@ class Informer:
             field_selector: the same for fields; default: all.
             transform: runs before the store, for example
                 :func:`~appsdk_operator.cache.drop_managed_fields`.
+            metadata_only: ask for the metadata of the objects alone, and keep no more; default: no.
             indexes: functions by index name.
             resync: seconds after which handlers are shown every object once more, unless they were
                 added with another; default 0: never.
@@ -109,15 +109,7 @@ class Informer:
             TypeError: an option has no form that is known.
             SelectorError: a selector cannot be parsed.
         """
-        if namespace and not kind.is_namespaced:
-            raise ValueError(f"{kind} is cluster-scoped: leave namespace={namespace!r} out")
-        if page_size < 0:
-            raise ValueError(f"page_size={page_size}: use 0 for all at once, or more")
-        low, high = watch_timeout
-        if not 1 <= low <= high:
-            raise ValueError(f"watch_timeout={watch_timeout}: use 1 <= low <= high seconds")
-        if silence_limit is not None and not silence_limit > 0:
-            raise ValueError(f"silence_limit={silence_limit}: use more than 0 seconds")
+        _options.check_informer(kind, namespace, page_size, watch_timeout, silence_limit)
         _options.check_function("transform", transform)
         _options.check_function("on_error", on_error)
         _options.check_indexes(indexes)
@@ -126,7 +118,7 @@ class Informer:
         self.resync = _options.checked_seconds("resync", resync)
         self.label_selector = _options.label_selector_of(label_selector)
         self.field_selector = _options.field_selector_of(field_selector)
-        self._transform = transform
+        self.transform = only_metadata_then(transform) if metadata_only else transform
         self._on_error = on_error
         self.clock = self._clock = clock
         self._metrics = metrics or default_metrics()
@@ -147,6 +139,15 @@ class Informer:
         self._has_synced = False
         self._has_run = False
         self._has_stopped = False
+        self._is_frozen = False
+        self._reached = ""
+        self._merged = 0
+        self._version_waiters = 0
+        self.rewinds = 0
+        """How often a list showed an older state than the one before, as after an etcd restore."""
+        self.on_synced: Callable[[], None] = lambda: None
+        """For the cache: called without a lock when the local copy is complete for the first time.
+        """
         self._last_error: Exception | None = None
         self._contact = Contact(self._state)
         self._stop: StopSignal | None = None
@@ -160,6 +161,7 @@ class Informer:
             state=self._state,
             apply=self._apply,
             silence_limit=silence_limit,
+            metadata_only=metadata_only,
             clock=clock,
         )
 
@@ -191,7 +193,7 @@ class Informer:
     @property
     def resource_version(self) -> str:
         """The server's version that the local copy has reached; ``""`` before the first sync."""
-        return self._state.resource_version
+        return self._reached
 
     def health(self) -> Health:
         """Whether the local copy is complete and follows the server.
@@ -200,33 +202,52 @@ class Informer:
         It is over when a watch delivers something or has stood open for as long. With
         :attr:`Overflow.BLOCK`, waiting that long for a slow handler is a problem too.
         """
-        now = self._clock.monotonic()
-        what = f"informer of {self.kind}" + (f" in {self.namespace}" if self.namespace else "")
-        if self._has_stopped:
-            return Health(False, f"{what}: stopped")
-        if (blocked := self._contact.blocked_for(now)) is not None:
-            return Health(
-                False,
-                f"{what}: has waited for room for a slow handler for {blocked:.0f} s, and falls "
-                "behind the server: make the handler faster, or use Overflow.COALESCE",
-            )
-        if not self._has_synced:
-            cause = f": {self._last_error}" if self._last_error else ""
-            started = "" if self._has_run else " (it was not started)"
-            return Health(False, f"{what}: not synced yet{started}{cause}")
-        if (lost := self._contact.lost_for(now)) is not None:
-            return Health(
-                False, f"{what}: out of touch with the server for {lost:.0f} s: {self._last_error}"
-            )
-        return Health(True, f"{what}: ok, {len(self._store)} objects")
+        return health_of(
+            f"informer of {self.kind}" + (f" in {self.namespace}" if self.namespace else ""),
+            self._contact,
+            self._clock.monotonic(),
+            has_run=self._has_run,
+            has_synced=self._has_synced,
+            has_stopped=self._has_stopped,
+            last_error=self._last_error,
+            count=len(self._store),
+        )
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copy is complete; False when stopped or after ``timeout`` s."""
+        return self._wait(stop, timeout, lambda: self._has_synced)
+
+    def wait_for_version(
+        self, version: str, stop: StopSignal, timeout: float | None = None
+    ) -> bool:
+        """Wait until the local copy has synced and reached ``version``.
+
+        A history that went back meanwhile may never come to ``version`` and counts as reached.
+
+        Returns:
+            False when stopped, after ``timeout`` seconds, or when the informer has stopped.
+        """
+        rewinds = self.rewinds
+
+        def has_reached() -> bool:
+            if self.rewinds != rewinds:
+                return True
+            return self._has_synced and not is_older_version(self._reached, version)
+
+        with self._lock:
+            self._version_waiters += 1
+        try:
+            return self._wait(stop, timeout, has_reached)
+        finally:
+            with self._lock:
+                self._version_waiters -= 1
+
+    def _wait(self, stop: StopSignal, timeout: float | None, done: Callable[[], bool]) -> bool:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         detach = stop.on_set(self._wake)
         try:
             with self._condition:
-                while not self._has_synced:
+                while not done():
                     left = None if deadline is None else deadline - self._clock.monotonic()
                     if self._has_stopped or stop.is_set() or (left is not None and left <= 0):
                         return False
@@ -276,10 +297,12 @@ class Informer:
         resync: float | None = None,
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
+        shows_present: bool = True,
     ) -> Registration:
         """For the cache, which holds a lock: :meth:`add_event_handler` that runs no user code.
 
-        What the handler raises is left for :meth:`report_failures`.
+        What the handler raises is left for :meth:`report_failures`. Without ``shows_present`` it is
+        not told of what is there, nor of the end of the list, because it knows already.
         """
         _options.check_overflow(overflow)
         wanted = resync
@@ -294,11 +317,13 @@ class Informer:
                     "and has no time of its own; call replay() of the registration instead"
                 )
         elif isinstance(handler, EventHandler):
+            calls = HandlerCalls(handler, self._on_error)
             own = Delivery(
                 f"informer/{self.kind}",
-                HandlerCalls(handler, self._on_error),
+                calls,
                 max_pending=max_pending,
                 overflow=overflow,
+                worker_context=calls.bound,
                 clock=self._clock,
             )
             sink = own.source(str(self.kind))
@@ -309,7 +334,7 @@ class Informer:
             )
         registration = Registration(self, sink, own, remove=self._remove, replay=self._replay)
         with self._lock:
-            if self._has_stopped:
+            if self._has_stopped and not self._is_frozen:
                 raise RuntimeError(
                     f"the informer of {self.kind} has stopped: add handlers before, or make a new "
                     "informer"
@@ -318,15 +343,40 @@ class Informer:
             self._registrations = [*self._registrations, registration]
             if self._has_run:
                 self._start(registration)
-            present = self._store.list()
+            present = self._store.list() if shows_present else []
             if present:
                 events = [Event(ResourceAction.CREATE, obj, None, True) for obj in present]
                 self._tell(registration, events)
-            if self._has_synced:
+            if self._has_synced and shows_present:
                 self._tell(registration, None)
         if resync and isinstance(sink, EventSource):
             registration.end_resync = sink.resync_every(resync, registration.replay)
         return registration
+
+    def freeze(self) -> None:
+        """For the cache: apply no more news, and keep what there is for those who read it."""
+        with self._lock:
+            self._is_frozen = True
+
+    @property
+    def lock(self) -> threading.RLock:
+        """For the cache: held while what several informers told handlers is brought together."""
+        return self._lock
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether :meth:`freeze` was called."""
+        return self._is_frozen
+
+    def tell(self, registration: Registration, events: list[Event] | None) -> None:
+        """For the cache, which holds :attr:`lock`: hand over events, or None: the list's end."""
+        self._tell(registration, events)
+
+    @property
+    def pending_events(self) -> tuple[int, int]:
+        """How many events wait for EventHandlers of its own, and how many were merged so far."""
+        own = [r.own_delivery for r in self._registrations if r.own_delivery is not None]
+        return sum(d.pending for d in own), self._merged + sum(d.merged for d in own)
 
     def report_failures(self) -> None:
         """For the cache: report what handlers raised when they were handed news.
@@ -399,15 +449,17 @@ class Informer:
             registration.is_started = True
             registration.own_delivery.start()
 
-    def _remove(self, registration: Registration) -> None:
+    def _remove(self, registration: Registration, timeout: float) -> None:
         own = registration.own_delivery
         if own is not None:
             own.stop()
         registration.end_resync()
         with self._lock:
+            if own is not None and registration in self._registrations:
+                self._merged += own.merged
             self._registrations = [r for r in self._registrations if r is not registration]
         if own is not None:
-            own.join()
+            _options.join_all([own.join], timeout, f"a handler of {self.kind}")
 
     def _replay(self, registration: Registration) -> None:
         with self._lock:
@@ -425,15 +477,18 @@ class Informer:
     def _apply(self, steps: Sequence[Step]) -> None:
         # User code (transforms, index functions, error handlers) and waiting come before and after
         # the lock.
-        if self._transform is not None:
-            steps = [transformed(step, self._transform, self._problem) for step in steps]
+        if self.transform is not None:
+            steps = [transformed(step, self.transform, self._problem) for step in steps]
         self._contact.blocked_since = self._clock.monotonic()
         for registration in self._registrations:
             if isinstance(registration.sink, EventSource):
                 registration.sink.wait_for_room(self._stop)
         self._contact.blocked_since = None
         problems = [step.error for step in steps if isinstance(step, Problem)]
+        had_synced = self._has_synced
         with self._store.writing(objects_of(steps)):
+            if self._is_frozen:
+                return
             for step in steps:
                 if isinstance(step, Changes):
                     self._hand_over(self._store.change(step.events))
@@ -445,10 +500,15 @@ class Informer:
                 elif isinstance(step, Finish):
                     self._hand_over(self._store.finish_list())
                     self._finished()
+            self._reached = self._state.resource_version
+            if self._version_waiters:
+                self._condition.notify_all()
             self._contact.note(self._clock.monotonic(), is_failing=bool(problems))
         for error in problems:
             self._problem(error)
         self.report_failures()
+        if self._has_synced and not had_synced:
+            self.on_synced()
 
     def _hand_over(self, events: list[Event]) -> None:
         if events:
@@ -457,6 +517,9 @@ class Informer:
 
     def _finished(self) -> None:
         self._numbers.lists += 1
+        if is_older_version(self._state.resource_version, self._reached):
+            self.rewinds += 1
+            self._condition.notify_all()
         if not self._has_synced:
             self._has_synced = True
             for registration in self._registrations:
@@ -480,16 +543,4 @@ class Informer:
         self._report(error)
 
     def _report(self, error: Exception) -> None:
-        what = f"the informer of {self.kind}"
-        if self._on_error is not None:
-            report_failure(self._on_error, error, what)
-            return
-        # What a server or a network does needs no traceback; what code does, does.
-        is_expected = isinstance(error, (ClientError, DecodeError, OSError))
-        _log.warning(
-            "%s: %s",
-            what,
-            error if is_expected else repr(error),
-            exc_info=None if is_expected else error,
-            extra={"kind": str(self.kind), "namespace": self.namespace},
-        )
+        report_problem(self._on_error, error, self.kind, self.namespace)

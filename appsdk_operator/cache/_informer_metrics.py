@@ -21,6 +21,15 @@ _OBJECTS = Family("informer_objects", "gauge", "Objects in the local copy.", _LA
 _BYTES = Family("informer_object_bytes", "gauge", "Bytes of JSON in the local copy.", _LABELS)
 _SYNCED = Family("informer_synced", "gauge", "1 once the local copy was complete.", _LABELS)
 _LISTS = Family("informer_lists_total", "counter", "Complete lists received.", _LABELS)
+_PENDING = Family(
+    "informer_handler_pending_events", "gauge", "Events that wait for event handlers.", _LABELS
+)
+_MERGED = Family(
+    "informer_handler_merged_events_total",
+    "counter",
+    "Events for event handlers merged into others of the same object, because too many waited.",
+    _LABELS,
+)
 _ERRORS = Family("informer_errors_total", "counter", "Problems, by cause.", (*_LABELS, "cause"))
 # What a list or a watch can be answered with; other answers count as "api".
 _ANSWERS = (
@@ -65,6 +74,7 @@ class InformerMetrics:
     def _samples(self) -> list[Sample]:
         informer = self._informer
         labels = (str(informer.kind), informer.namespace)
+        pending, merged = informer.pending_events
         with self._lock:
             errors = dict(self._errors)
         return [
@@ -72,6 +82,8 @@ class InformerMetrics:
             Sample(_BYTES, labels, informer.store.json_bytes),
             Sample(_SYNCED, labels, int(informer.has_synced)),
             Sample(_LISTS, labels, self.lists),
+            Sample(_PENDING, labels, pending),
+            Sample(_MERGED, labels, merged),
             *(Sample(_ERRORS, (*labels, cause), count) for cause, count in errors.items()),
         ]
 

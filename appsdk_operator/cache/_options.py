@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from appsdk_operator.cache._delivery import Overflow
-from appsdk_operator.resource import FieldSelector, LabelSelector
+from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
 from appsdk_operator.runtime import system_clock
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "LabelSelection",
     "check_function",
     "check_indexes",
+    "check_informer",
     "check_overflow",
     "checked_seconds",
     "field_selector_of",
@@ -73,6 +74,25 @@ def check_indexes(indexes: Mapping[Any, Any] | None) -> None:
                 f"indexes={{{name!r}: {function!r}}}: give functions by name, each from an object "
                 "to the values under which it is found"
             )
+
+
+def check_informer(
+    kind: Kind,
+    namespace: str,
+    page_size: int,
+    watch_timeout: tuple[float, float],
+    silence_limit: float | None,
+) -> None:
+    """Refuse what no informer can do."""
+    if namespace and not kind.is_namespaced:
+        raise ValueError(f"{kind} is cluster-scoped: leave namespace={namespace!r} out")
+    if page_size < 0:
+        raise ValueError(f"page_size={page_size}: use 0 for all at once, or more")
+    low, high = watch_timeout
+    if not 1 <= low <= high:
+        raise ValueError(f"watch_timeout={watch_timeout}: use 1 <= low <= high seconds")
+    if silence_limit is not None and not silence_limit > 0:
+        raise ValueError(f"silence_limit={silence_limit}: use more than 0 seconds")
 
 
 def check_overflow(overflow: object) -> None:

@@ -86,11 +86,13 @@ class Reflector:
         apply: Callable[[Sequence[Step]], None],
         clock: Clock,
         silence_limit: float | None = None,
+        metadata_only: bool = False,
     ) -> None:
-        # Given only when asked for: a client of the user's own need not know it.
-        self._watch_options: dict[str, Any] = (
-            {} if silence_limit is None else {"silence_limit": silence_limit}
-        )
+        # Given only when asked for: a client of the user's own need not know them.
+        self._list_options: dict[str, Any] = {"metadata_only": True} if metadata_only else {}
+        self._watch_options = dict(self._list_options)
+        if silence_limit is not None:
+            self._watch_options["silence_limit"] = silence_limit
         self._client = client
         self._kind = kind
         self._namespace = namespace
@@ -127,6 +129,7 @@ class Reflector:
                 continue_token=command.continue_token,
                 retry=False,  # the state machine backs off, and says so
                 stop=stop,
+                **self._list_options,
             )
         except Exception as error:
             # Whatever it is, credentials that cannot be got for a moment included: try again.

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, final
 
 from appsdk_operator.cache._delivery import Delivery, DeliveryKey, EventSource
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Outcome, ResourceAction
-from appsdk_operator.runtime import StopSignal, settle
+from appsdk_operator.client import ClientError
+from appsdk_operator.resource import DecodeError, Kind
+from appsdk_operator.runtime import StopSignal
 
 if TYPE_CHECKING:
     from appsdk_operator.cache._informer import Informer
 
-__all__ = ["ErrorHandler", "HandlerCalls", "Registration", "report_failure"]
+__all__ = ["ErrorHandler", "HandlerCalls", "Registration", "report_failure", "report_problem"]
 
 _log = logging.getLogger("appsdk_operator.cache")
 
@@ -30,7 +35,7 @@ class Registration:
         sink: BatchHandler,
         own_delivery: Delivery | None,
         *,
-        remove: Callable[[Registration], None],
+        remove: Callable[[Registration, float], None],
         replay: Callable[[Registration], None],
     ) -> None:
         self.informer = informer
@@ -69,12 +74,18 @@ class Registration:
         left = None if deadline is None else deadline - clock.monotonic()
         return self.sink.wait_for_sync(stop, left)
 
-    def remove(self) -> None:
+    def remove(self, *, timeout: float = 30.0) -> None:
         """Stop handing events to the handler, and wait for the call that runs; twice is harmless.
 
         A handler that removes itself is not waited for.
+
+        Args:
+            timeout: seconds of real time that the call has to end; default 30.
+
+        Raises:
+            TimeoutError: it still runs; the text names its thread.
         """
-        self._do_remove(self)
+        self._do_remove(self, timeout)
 
     def replay(self) -> None:
         """Show the handler every object once more, as :attr:`ResourceAction.RESYNC`."""
@@ -88,12 +99,26 @@ class HandlerCalls:
     def __init__(self, handler: EventHandler, on_error: ErrorHandler | None) -> None:
         self._handler = handler
         self._on_error = on_error
+        self._runner: asyncio.Runner | None = None
+
+    @contextlib.contextmanager
+    def bound(self) -> Iterator[None]:
+        """For the thread that calls: one event loop for all calls, if any is async."""
+        try:
+            yield
+        finally:
+            runner, self._runner = self._runner, None
+            if runner is not None:
+                runner.close()
 
     def __call__(self, key: DeliveryKey, event: Event | None) -> None:
         if event is None:
             return
         try:
-            settle(self._call(event))
+            outcome = self._call(event)
+            if outcome is not None and inspect.isawaitable(outcome):
+                self._runner = self._runner or asyncio.Runner()
+                self._runner.run(_wait_for(outcome))
         except Exception as error:
             if self._on_error is None:
                 _log.exception("handler %r failed for %r", self._handler, event)
@@ -108,6 +133,29 @@ class HandlerCalls:
                 event.object, is_final_state_unknown=event.is_final_state_unknown
             )
         return self._handler.on_update(event.old or event.object, event.object)
+
+
+async def _wait_for(outcome: Awaitable[None]) -> None:
+    await outcome
+
+
+def report_problem(
+    on_error: ErrorHandler | None, error: Exception, kind: Kind, namespace: str
+) -> None:
+    """Tell ``on_error`` of an informer's problem, or the log when there is none."""
+    what = f"the informer of {kind}"
+    if on_error is not None:
+        report_failure(on_error, error, what)
+        return
+    # What a server or a network does needs no traceback; what code does, does.
+    is_expected = isinstance(error, (ClientError, DecodeError, OSError))
+    _log.warning(
+        "%s: %s",
+        what,
+        error if is_expected else repr(error),
+        exc_info=None if is_expected else error,
+        extra={"kind": str(kind), "namespace": namespace},
+    )
 
 
 def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None:

@@ -72,6 +72,14 @@ class Lister(Protocol):
         """
         ...
 
+    def values_of(self, index: str, obj: Object) -> Sequence[str]:
+        """The values under which ``index`` would have ``obj``, which need not be here.
+
+        Raises:
+            KeyError: there is no such index; the text names those that there are.
+        """
+        ...
+
     def namespaces(self) -> Sequence[str]:
         """The namespaces that have objects."""
         ...
@@ -203,6 +211,12 @@ class Store:
         """The values under which ``index`` has objects."""
         with self._lock:
             return list(self._index(index).objects)
+
+    def values_of(self, index: str, obj: Object) -> Sequence[str]:
+        """The values under which ``index`` would have ``obj``, which need not be here."""
+        with self._lock:
+            found = self._index(index)
+        return found.values_of(obj)
 
     def namespaces(self) -> Sequence[str]:
         """The namespaces that have objects."""

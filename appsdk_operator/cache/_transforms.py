@@ -10,7 +10,14 @@ import msgspec
 from appsdk_operator.cache._watch_state import Changes, Step, Upsert
 from appsdk_operator.resource import Object, WatchEvent
 
-__all__ = ["Transform", "drop_managed_fields", "objects_of", "transformed"]
+__all__ = [
+    "Transform",
+    "drop_managed_fields",
+    "objects_of",
+    "only_metadata",
+    "only_metadata_then",
+    "transformed",
+]
 
 Transform: TypeAlias = Callable[[Object], Object]
 """Makes of each object what is to be kept, before it reaches the store; must be idempotent, and
@@ -19,6 +26,7 @@ keep what identifies the object: namespace, name, uid and resourceVersion."""
 _members_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _KEY = "managedFields"
+_PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 _QUOTED = b'"managedFields"'
 
 
@@ -37,6 +45,22 @@ def drop_managed_fields(obj: Object) -> Object:
         return obj
     members["metadata"] = msgspec.Raw(_encode(metadata))
     return Object.from_json(obj.kind, _encode(members))
+
+
+def only_metadata(obj: Object) -> Object:
+    """The object's metadata in the form in which servers send it alone."""
+    if obj.is_metadata_only:
+        return obj
+    metadata = _members_of(obj.raw)["metadata"]
+    partial = {**_PARTIAL, "metadata": metadata}
+    return Object.from_json(obj.kind, _encode(partial))
+
+
+def only_metadata_then(transform: Transform | None) -> Transform:
+    """:func:`only_metadata`, for servers that cannot send less, and then ``transform``."""
+    if transform is None:
+        return only_metadata
+    return lambda obj: transform(only_metadata(obj))
 
 
 def transformed(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:

@@ -17,6 +17,8 @@ from appsdk_operator.resource import Kind, MutableObject, Object, Scope, decode_
 
 __all__ = [
     "APPLY",
+    "PARTIAL",
+    "accepted",
     "answer_of_any_kind",
     "apply_query",
     "encode_object",
@@ -24,6 +26,8 @@ __all__ = [
     "object_or_none",
     "request",
 ]
+
+PARTIAL = "PartialObjectMetadata"
 
 APPLY = "application/apply-patch+yaml"
 """JSON is YAML, and the only media type that every server knows for server-side apply."""
@@ -40,6 +44,7 @@ def request(
     query: Sequence[tuple[str, str]] = (),
     body: bytes | None = None,
     content_type: str = JSON,
+    accept: str = JSON,
     repeatable: bool = False,
     retry: bool = True,
 ) -> Request:
@@ -61,6 +66,7 @@ def request(
         query=query,
         body=body,
         content_type=content_type,
+        accept=accept,
         verb=verb,
         resource=f"{kind.qualified_name}/{subresource}" if subresource else kind.qualified_name,
         namespace=namespace,
@@ -70,12 +76,24 @@ def request(
     )
 
 
-def encode_object(obj: Object | MutableObject) -> bytes:
-    """An object as the body of a request."""
+def encode_object(obj: Object | MutableObject, verb: str) -> bytes:
+    """An object as the body of a request.
+
+    Raises:
+        ValueError: only its metadata is here, so that the rest would be lost.
+    """
+    if obj.get("kind") == PARTIAL:
+        hint = ": read it whole first" if verb == "create" else ", did you mean to patch?"
+        raise ValueError(f"{obj.kind.kind} {obj.key}: cannot {verb} using only metadata{hint}")
     if isinstance(obj, MutableObject):
         return obj.freeze().raw
     # What came in a list has neither apiVersion nor kind, but a body needs both.
     return obj.raw if "kind" in obj and "apiVersion" in obj else encode_json(obj.to_dict())
+
+
+def accepted(kind: str, *, metadata_only: bool) -> str:
+    """The ``Accept`` header of a read: ``kind`` of metadata if the server can, else all."""
+    return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}" if metadata_only else JSON
 
 
 def apply_query(

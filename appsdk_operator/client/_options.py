@@ -100,6 +100,7 @@ class ListPageOptions(ListOptions, total=False):
     resource_version: str | None
     resource_version_match: str | None
     retry: bool
+    metadata_only: bool
     stop: StopSignal | None
 
 
@@ -111,6 +112,7 @@ class WatchOptions(SelectOptions, total=False):
     bookmarks: bool
     send_initial_events: bool
     silence_limit: float | None
+    metadata_only: bool
     stop: StopSignal | None
 
 

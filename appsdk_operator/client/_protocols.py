@@ -198,6 +198,7 @@ class ClientLike(Reader, Writer, Protocol):
         resource_version: str | None = None,
         resource_version_match: str | None = None,
         retry: bool = True,
+        metadata_only: bool = False,
         stop: StopSignal | None = None,
     ) -> ListPage:
         """One page of a list."""
@@ -215,6 +216,7 @@ class ClientLike(Reader, Writer, Protocol):
         bookmarks: bool = True,
         send_initial_events: bool = False,
         silence_limit: float | None = None,
+        metadata_only: bool = False,
         stop: StopSignal | None = None,
     ) -> WatchStream:
         """Open a watch."""

@@ -112,6 +112,7 @@ class Reads:
         resource_version: str | None = None,
         resource_version_match: str | None = None,
         retry: bool = True,
+        metadata_only: bool = False,
         stop: StopSignal | None = None,
     ) -> ListPage:
         """One page of a list.
@@ -128,6 +129,8 @@ class Reads:
                 is not older; default: the present state.
             resource_version_match: ``"Exact"`` or ``"NotOlderThan"``; default: the server's.
             retry: wait for failures that pass; False for callers with a backoff of their own.
+            metadata_only: ask for the metadata of the objects alone; servers that cannot do that
+                send all.
             stop: raises :class:`RequestStopped` when set.
 
         Raises:
@@ -146,6 +149,7 @@ class Reads:
                 resourceVersion=resource_version,
                 resourceVersionMatch=resource_version_match,
             ),
+            accept=_calls.accepted(f"{_calls.PARTIAL}List", metadata_only=metadata_only),
             repeatable=True,
             retry=retry,
         )
@@ -163,6 +167,7 @@ class Reads:
         bookmarks: bool = True,
         send_initial_events: bool = False,
         silence_limit: float | None = None,
+        metadata_only: bool = False,
         stop: StopSignal | None = None,
     ) -> WatchStream:
         """Open a watch. It is not tried again: who watches has to resume anyway.
@@ -181,6 +186,7 @@ class Reads:
                 a bookmark at its end (Kubernetes 1.32 on; others answer 422).
             silence_limit: the seconds without a byte after which the connection counts as dead;
                 default: 90 with bookmarks, but never more than 5 s after ``timeout``.
+            metadata_only: ask for the metadata of the objects alone, as :meth:`list_page`.
             stop: closes the stream when set, and raises :class:`RequestStopped` while it opens.
 
         Raises:
@@ -204,6 +210,7 @@ class Reads:
                 allowWatchBookmarks=bookmarks,
                 timeoutSeconds=math.ceil(timeout),
             ),
+            accept=_calls.accepted(_calls.PARTIAL, metadata_only=metadata_only),
             repeatable=True,
             retry=False,
         )

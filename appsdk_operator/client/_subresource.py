@@ -69,7 +69,7 @@ class SubresourceClient:
             namespace=namespace or obj.namespace,
             name=name or _calls.name_of(obj),
             query=write_query(dry_run, field_manager, field_validation),
-            body=_calls.encode_object(obj),
+            body=_calls.encode_object(obj, "create"),
         )
 
     def update(
@@ -98,7 +98,7 @@ class SubresourceClient:
             namespace=obj.namespace,
             name=_calls.name_of(obj),
             query=write_query(dry_run, field_manager, field_validation),
-            body=_calls.encode_object(obj),
+            body=_calls.encode_object(obj, "update"),
             repeatable=bool(obj.resource_version),
         )
 
@@ -155,7 +155,7 @@ class SubresourceClient:
             namespace=obj.namespace,
             name=_calls.name_of(obj),
             query=_calls.apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
-            body=_calls.encode_object(obj),
+            body=_calls.encode_object(obj, "apply"),
             content_type=_calls.APPLY,
             repeatable=True,
         )

@@ -55,7 +55,7 @@ class Writes:
             "create",
             namespace=obj.namespace,
             query=write_query(dry_run, field_manager, field_validation),
-            body=_calls.encode_object(obj),
+            body=_calls.encode_object(obj, "create"),
         )
 
     def update(
@@ -85,7 +85,7 @@ class Writes:
             namespace=obj.namespace,
             name=_calls.name_of(obj),
             query=write_query(dry_run, field_manager, field_validation),
-            body=_calls.encode_object(obj),
+            body=_calls.encode_object(obj, "update"),
             repeatable=bool(obj.resource_version),
         )
 
@@ -156,7 +156,7 @@ class Writes:
             namespace=obj.namespace,
             name=_calls.name_of(obj),
             query=_calls.apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
-            body=_calls.encode_object(obj),
+            body=_calls.encode_object(obj, "apply"),
             content_type=_calls.APPLY,
             repeatable=True,
         )

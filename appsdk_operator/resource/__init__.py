@@ -20,6 +20,7 @@ Errors:
 
 from appsdk_operator.resource._codec import DecodeError as DecodeError
 from appsdk_operator.resource._codec import EncodeError as EncodeError
+from appsdk_operator.resource._codec import MetadataOnlyError as MetadataOnlyError
 from appsdk_operator.resource._codec import WrongKindError as WrongKindError
 from appsdk_operator.resource._codec import decode as decode_json
 from appsdk_operator.resource._codec import encode as encode_json
@@ -62,6 +63,7 @@ __all__ = [
     "Kind",
     "LabelSelector",
     "ListPage",
+    "MetadataOnlyError",
     "MutableObject",
     "Object",
     "ObjectKey",

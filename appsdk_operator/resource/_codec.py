@@ -11,7 +11,21 @@ import msgspec
 
 from appsdk_operator.resource._kind import Kind
 
-__all__ = ["DecodeError", "EncodeError", "WrongKindError", "decode", "encode", "header_of"]
+__all__ = [
+    "PARTIAL",
+    "PARTIAL_VERSION",
+    "DecodeError",
+    "EncodeError",
+    "MetadataOnlyError",
+    "WrongKindError",
+    "decode",
+    "encode",
+    "header_of",
+]
+
+PARTIAL = "PartialObjectMetadata"
+"""What the server calls an object of any kind of which it sends nothing but the metadata."""
+PARTIAL_VERSION = "meta.k8s.io/v1"
 
 
 class DecodeError(ValueError):
@@ -20,6 +34,10 @@ class DecodeError(ValueError):
 
 class WrongKindError(DecodeError):
     """An object of another kind came where one of a certain kind was expected."""
+
+
+class MetadataOnlyError(LookupError):
+    """More than the metadata was asked of an object of which only that is kept."""
 
 
 class EncodeError(ValueError):
@@ -87,7 +105,11 @@ def header_of(kind: Kind, raw: bytes) -> _Metadata:
     except DECODE_ERRORS as error:
         raise DecodeError(f"not an object of kind {kind}: {error}; {excerpt(raw)}") from error
     # Items of a list of built-in kinds carry neither kind nor version.
-    if header.kind and (header.kind != kind.kind or header.api_version != kind.api_version):
+    if (
+        header.kind
+        and (header.kind != kind.kind or header.api_version != kind.api_version)
+        and (header.kind != PARTIAL or header.api_version != PARTIAL_VERSION)
+    ):
         raise WrongKindError(
             f"expected {kind.api_version} {kind.kind}, got {header.api_version or 'no version of'} "
             f"{header.kind} {header.metadata.namespace or ''}/{header.metadata.name or ''}: check "

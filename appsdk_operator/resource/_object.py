@@ -67,6 +67,10 @@ class _Rest(msgspec.Struct, gc=False, rename="camel"):
     creation_timestamp: str | None = None
 
 
+class _TypeMeta(msgspec.Struct, gc=False):
+    kind: str | None = None
+
+
 class _WithRest(msgspec.Struct, gc=False):
     metadata: _Rest
 
@@ -79,6 +83,7 @@ class _Status(msgspec.Struct, gc=False):
     status: msgspec.Raw = msgspec.Raw(b"null")
 
 
+_decode_type = msgspec.json.Decoder(_TypeMeta).decode
 _decode_rest = msgspec.json.Decoder(_WithRest).decode
 _decode_spec = msgspec.json.Decoder(_Spec).decode
 _decode_status = msgspec.json.Decoder(_Status).decode
@@ -204,11 +209,17 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
         return metadata
 
     @property
+    def is_metadata_only(self) -> bool:
+        """Whether this is the metadata of an object without the rest of it."""
+        return _decode_type(self.raw).kind == _codec.PARTIAL
+
+    @property
     def spec(self) -> Any:
         """The spec: an instance of the kind's ``spec`` type, else read-only JSON; None if absent.
 
         Raises:
             DecodeError: the spec does not fit the kind's type; the text names the JSON path.
+            MetadataOnlyError: only the object's metadata is here.
         """
         return self._view("spec", self._decoded(_decode_spec).spec, self.kind.spec)
 
@@ -230,6 +241,8 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
     def _view(self, field: str, raw: msgspec.Raw, view: Any) -> Any:
         # A Raw is equal to no bytes but its own copy.
         json = bytes(raw)
+        if json == b"null":
+            self._check_whole(field)
         if view is None:
             return freeze(_codec.decode(json))
         if json == b"null":
@@ -248,16 +261,35 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
 
         Raises:
             KeyError: there is no such field.
+            MetadataOnlyError: only the object's metadata is here.
         """
-        return freeze(_codec.decode(bytes(self._decoded(_decode_map)[key])))
+        raw = self._decoded(_decode_map)
+        if key not in raw:
+            self._check_whole(key)
+        return freeze(_codec.decode(bytes(raw[key])))
 
     def get(self, key: str, default: Any = None) -> Any:
         """A top-level field as read-only JSON, ``default`` when absent."""
         raw = self._decoded(_decode_map).get(key)
-        return default if raw is None else freeze(_codec.decode(bytes(raw)))
+        if raw is None:
+            self._check_whole(key)
+            return default
+        return freeze(_codec.decode(bytes(raw)))
+
+    def _check_whole(self, field: str) -> None:
+        """Refuse to call a field absent that is only not here."""
+        if self.is_metadata_only:
+            raise _codec.MetadataOnlyError(
+                f"{self.kind.kind} {self.key}: only its metadata is kept, so there is no telling "
+                f"what its {field} is: add {self.kind} to the cache without metadata_only, or read "
+                "the object through the live client"
+            )
 
     def __contains__(self, key: object) -> bool:
-        return key in self._decoded(_decode_map)
+        if key in self._decoded(_decode_map):
+            return True
+        self._check_whole(str(key))
+        return False
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._decoded(_decode_map))

@@ -158,7 +158,9 @@ def _decode_other(kind: Kind, line: bytes) -> WatchEvent:
 
 
 def _check_kind(kind: Kind, page: _List) -> None:
-    if page.api_version and page.api_version != kind.api_version:
+    if (page.kind, page.api_version) == (f"{_codec.PARTIAL}List", _codec.PARTIAL_VERSION):
+        is_other = False
+    elif page.api_version and page.api_version != kind.api_version:
         is_other = True
     elif page.kind and page.kind != f"{kind.kind}List" and page.items:
         # A custom resource may call its lists as it likes, but then the items say what they are.

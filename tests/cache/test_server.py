@@ -275,8 +275,8 @@ def test_a_cache_follows_namespaces_as_they_are_set(server, client):
         cache.set_namespaces(["y"])
         assert cache.wait_for_sync(stop, PATIENCE)
         assert [o.namespace for o in cache.by_index(THING, "name", "a")] == ["y"]
-        recorder.wait_for_count(2)
-        assert [e.key.namespace for e in recorder.events] == ["x", "y"]
+        recorder.wait_for_count(3)
+        assert [e.key.namespace for e in recorder.events] == ["x", "x", "y"]
     finally:
         stop.set()
         thread.join(PATIENCE)
