@@ -1,0 +1,155 @@
+"""What :func:`~appsdk_operator.controllers.wait_for` can wait for; use it as a module.
+
+    from appsdk_operator.controllers import until, wait_for
+
+    ready = until.condition_true("Ready") | until.field_equals("status.phase", "Failed")
+    wait_for(client, POD, "web", ready, namespace="default", timeout=30)
+
+Conditions are values: combine them by ``&``, ``|`` and ``~``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import attrs
+
+from appsdk_operator.controllers._conditions import get_condition
+from appsdk_operator.controllers._field_paths import FieldPath, is_same_json
+from appsdk_operator.resource import Object
+
+__all__ = [
+    "Until",
+    "condition_false",
+    "condition_true",
+    "deleted",
+    "exists",
+    "field_equals",
+    "matches",
+]
+
+# Fields whose values may be secret, and errors end up in logs.
+_HIDDEN = ("data", "stringData", "binaryData")
+
+
+def _nothing(_: Object) -> str:
+    return ""
+
+
+@final
+@attrs.frozen
+class Until:
+    """A condition on an object that may be absent. Immutable; called with each state."""
+
+    text: str
+    """What is waited for, as in "until …"."""
+    _holds: Callable[[Object | None], bool] = attrs.field(repr=False)
+    _seen: Callable[[Object], str] = attrs.field(default=_nothing, repr=False)
+
+    def __call__(self, obj: Object | None) -> bool:
+        """Whether it holds for this state; None: there is no such object."""
+        return bool(self._holds(obj))
+
+    def describe(self, obj: Object | None) -> str:
+        """What of this state matters to the condition, for error texts."""
+        return "it does not exist" if obj is None else self._seen(obj)
+
+    def __and__(self, other: Until) -> Until:
+        """Both at the same time."""
+        return Until(
+            f"({self.text} and {other.text})",
+            lambda obj: self(obj) and other(obj),
+            lambda obj: _joined(self._seen(obj), other._seen(obj)),
+        )
+
+    def __or__(self, other: Until) -> Until:
+        """At least one of them."""
+        return Until(
+            f"({self.text} or {other.text})",
+            lambda obj: self(obj) or other(obj),
+            lambda obj: _joined(self._seen(obj), other._seen(obj)),
+        )
+
+    def __invert__(self) -> Until:
+        """The opposite; of a condition on the content it holds also while the object is absent."""
+        return Until(f"not {self.text}", lambda obj: not self(obj), self._seen)
+
+
+def exists() -> Until:
+    """The object is there."""
+    return Until("it exists", lambda obj: obj is not None)
+
+
+def deleted(which: Object | str = "") -> Until:
+    """The object is gone.
+
+    Args:
+        which: an object, or a uid: then another object of the same name means that it is gone.
+            Default: whatever has the name.
+    """
+    uid = which if isinstance(which, str) else which.uid
+    return Until(
+        "it is deleted" + (f" (uid {uid})" if uid else ""),
+        lambda obj: obj is None or bool(uid and obj.uid != uid),
+        lambda obj: f"finalizers: {', '.join(obj.finalizers)}" if obj.is_deleting else "",
+    )
+
+
+def condition_true(type: str) -> Until:  # noqa: A002 - the API's own word
+    """The condition of this type in its status is True."""
+    return _condition(type, "True")
+
+
+def condition_false(type: str) -> Until:  # noqa: A002
+    """The condition of this type in its status is False; it has to be there."""
+    return _condition(type, "False")
+
+
+def field_equals(path: str, value: Any) -> Until:
+    """The field has this value; None: it is absent or null, and the object is there.
+
+    Args:
+        path: for example ``status.phase`` or ``metadata.labels['app']``.
+        value: a JSON value.
+
+    Raises:
+        ValueError: ``path`` is no path.
+    """
+    field = FieldPath(path)
+    is_hidden = path.startswith(_HIDDEN)
+    return Until(
+        f"{path} has the value wanted" if is_hidden else f"{path} is {value!r}",
+        lambda obj: obj is not None and is_same_json(field.value(obj), value),
+        lambda obj: "" if is_hidden else f"{path} is {field.value(obj)!r}",
+    )
+
+
+def matches(function: Callable[[Object], Any], text: str = "") -> Until:
+    """The object is there, and ``function`` of it is true.
+
+    Args:
+        function: must be quick and change nothing; what it raises ends the wait.
+        text: what that means, for error texts; default: the function's name.
+    """
+    name = text or f"{getattr(function, '__name__', function)!s} holds"
+    return Until(name, lambda obj: obj is not None and bool(function(obj)))
+
+
+def _condition(type: str, status: str) -> Until:  # noqa: A002
+    def holds(obj: Object | None) -> bool:
+        found = None if obj is None else get_condition(obj, type)
+        return found is not None and found.status == status
+
+    def seen(obj: Object) -> str:
+        found = get_condition(obj, type)
+        if found is None:
+            return f"it has no condition {type}"
+        why = ": ".join(part for part in (found.reason, found.message) if part)
+        return f"condition {type} is {found.status}" + (f" ({why})" if why else "")
+
+    return Until(f"condition {type} is {status}", holds, seen)
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(dict.fromkeys(part for part in parts if part))
