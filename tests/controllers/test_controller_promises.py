@@ -1,0 +1,265 @@
+"""The promises of a controller under schedules that nobody would write down."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from appsdk_operator.controllers import (
+    Controller,
+    ControllerOptions,
+    Result,
+    RetryAfter,
+    TerminalError,
+    reconcile_context,
+)
+from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
+from tests.cache.conftest import eventually
+from tests.controllers.controller_tools import PATIENCE, Rig, Tap
+
+MAX_ATTEMPTS = 4
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+class _Due:
+    """What the model knows of a queued request."""
+
+    def __init__(self, at: float, priority: int) -> None:
+        self.at = at
+        self.priority = priority
+
+
+outcomes = st.one_of(
+    st.just(None),
+    st.builds(
+        lambda after, priority: Result(requeue_after=float(after), priority=priority),
+        st.integers(0, 5),
+        st.one_of(st.none(), st.integers(-1, 1)),
+    ),
+    st.builds(lambda: ConnectionError("no server")),
+    st.builds(lambda: KeyError("spec")),
+    st.builds(lambda: TerminalError("no such color")),
+    st.builds(lambda seconds: RetryAfter(float(seconds)), st.integers(0, 5)),
+)
+
+
+class ControllerMachine(RuleBasedStateMachine):
+    """A controller step by step, beside the table of outcomes as a model of a few lines."""
+
+    @initialize()
+    def begin(self) -> None:
+        logging.disable()
+        self.rig = Rig(max_attempts=MAX_ATTEMPTS).begin()
+        self.queued: dict[str, _Due] = {}
+        self.failures: collections.Counter[str] = collections.Counter()
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    def _merge(self, key: str, after: float, priority: int) -> None:
+        at = self.rig.clock.monotonic() + after
+        known = self.queued.get(key)
+        if known is None:
+            self.queued[key] = _Due(at, priority)
+        else:
+            known.at = min(known.at, at)
+            known.priority = max(known.priority, priority)
+
+    @rule(key=st.sampled_from("abc"), after=st.integers(0, 5), priority=st.integers(-1, 1))
+    def ask(self, key: str, after: int, priority: int) -> None:
+        self.rig.add(key, after=float(after), priority=priority)
+        self._merge(key, after, priority)
+
+    @rule(seconds=st.integers(1, 4))
+    def wait(self, seconds: int) -> None:
+        self.rig.clock.advance(float(seconds))
+
+    @precondition(lambda self: self.queued)
+    @rule(outcome=outcomes, meanwhile=st.sampled_from(["", "a", "b", "c"]))
+    def step(self, outcome: Any, meanwhile: str) -> None:
+        now = self.rig.clock.monotonic()
+        ready = {key: due for key, due in self.queued.items() if due.at <= now}
+        self.rig.script.plan = [outcome]
+        self.rig.script.during = lambda _: meanwhile and self.rig.add(meanwhile)
+        assert self.rig.controller.process_next() == bool(ready)
+        if not ready:
+            self.rig.script.plan = []
+            return
+        key = self.rig.script.calls[-1]
+        assert key in ready
+        priority = self.queued.pop(key).priority
+        assert priority == max(due.priority for due in ready.values())
+        if meanwhile:
+            self._merge(meanwhile, 0, 0)
+        context = self.rig.script.contexts[-1]
+        assert (context.attempt, context.priority) == (self.failures[key], priority)
+        assert context.is_last_attempt == (self.failures[key] == MAX_ATTEMPTS - 1)
+        self._expect(key, priority, outcome)
+
+    def _expect(self, key: str, priority: int, outcome: Any) -> None:
+        if outcome is None or isinstance(outcome, Result):
+            del self.failures[key]
+            if outcome is not None and outcome.requeue_after:
+                self.counts["requeue_after"] += 1
+                chosen = priority if outcome.priority is None else outcome.priority
+                self._merge(key, outcome.requeue_after, chosen)
+            else:
+                self.counts["success"] += 1
+            return
+        self.counts["error"] += 1
+        self.counts["panics"] += isinstance(outcome, KeyError)
+        if isinstance(outcome, RetryAfter):
+            self._merge(key, outcome.seconds, priority)
+        elif isinstance(outcome, TerminalError) or self.failures[key] == MAX_ATTEMPTS - 1:
+            self.counts["terminal"] += 1
+            del self.failures[key]
+        else:
+            self._merge(key, 2.0 ** self.failures[key], priority)
+            self.failures[key] += 1
+
+    @invariant()
+    def the_queue_is_what_the_table_says(self) -> None:
+        if not hasattr(self, "rig"):
+            return
+        now = self.rig.clock.monotonic()
+        shown = {
+            entry["request"]: (entry["due_in"], entry["priority"])
+            for entry in self.rig.controller.debug_snapshot()["queued"]
+        }
+        assert shown == {
+            key: (max(0.0, due.at - now), due.priority) for key, due in self.queued.items()
+        }
+        assert self.rig.controller.debug_snapshot()["failing"] == +self.failures
+
+    def teardown(self) -> None:
+        logging.disable(logging.NOTSET)
+        if not hasattr(self, "rig"):
+            return
+        results = {
+            name: count
+            for name, count in self.counts.items()
+            if name in ("success", "error", "requeue_after") and count
+        }
+        assert self.rig.results() == results
+        assert self.rig.value("reconcile_panics_total") == self.counts["panics"]
+        assert self.rig.value("terminal_reconcile_errors_total") == self.counts["terminal"]
+        self.rig.close()
+
+
+TestControllerMachine = ControllerMachine.TestCase
+TestControllerMachine.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, print_blob=True
+)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("seed", range(3))
+def test_many_workers_never_overlap_on_a_request_and_lose_none(seed: int) -> None:
+    """Feeders raise what is wanted of a key; a reconcile that succeeds has done all it saw."""
+    keys = range(25)
+    lock = threading.Lock()
+    wanted: collections.Counter[int] = collections.Counter()
+    done: collections.Counter[int] = collections.Counter()
+    running: set[int] = set()
+    overlaps: list[int] = []
+    outcomes_seen: collections.Counter[str] = collections.Counter()
+    dice = threading.local()
+
+    def roll() -> float:
+        if not hasattr(dice, "random"):
+            dice.random = random.Random(f"{seed} {threading.current_thread().name}")
+        return float(dice.random.random())
+
+    def reconcile(key: int) -> Result | None:
+        with lock:
+            if key in running:
+                overlaps.append(key)
+            running.add(key)
+            seen = wanted[key]
+        try:
+            context = reconcile_context()
+            assert context is not None
+            assert context.request == key
+            chance = roll()
+            if chance < 0.1:
+                outcomes_seen_add("error")
+                raise ConnectionError("no server")
+            if chance < 0.15:
+                outcomes_seen_add("error")
+                raise KeyError("spec")
+            if chance < 0.2:
+                outcomes_seen_add("error")
+                raise RetryAfter(0.001)
+            with lock:
+                done[key] = max(done[key], seen)
+            if chance < 0.3:
+                outcomes_seen_add("requeue_after")
+                return Result(requeue_after=0.001, priority=int(chance * 100) % 3)
+            outcomes_seen_add("success")
+            return None
+        finally:
+            with lock:
+                running.discard(key)
+
+    def outcomes_seen_add(name: str) -> None:
+        with lock:
+            outcomes_seen[name] += 1
+
+    metrics = Metrics()
+    controller: Controller[Any] = Controller(
+        f"stress-{seed}",
+        reconcile,
+        options=ControllerOptions(
+            max_concurrent_reconciles=8,
+            rate_limiter=lambda: ItemExponential(base=0.0005, maximum=0.005),
+        ),
+        metrics=metrics,
+    )
+    tap = Tap()
+    controller.watch(tap)
+    stop = StopSignal()
+    runner = threading.Thread(target=controller.run, args=(stop,))
+    runner.start()
+    eventually(lambda: controller._works)
+
+    def feed(number: int) -> None:
+        own = random.Random(f"{seed} feeder {number}")
+        for _ in range(1500):
+            key = own.choice(keys)
+            with lock:
+                wanted[key] += 1
+            tap.add(key, priority=own.choice([-100, 0, 0, 5]), reason=own.random())
+
+    feeders = [threading.Thread(target=feed, args=(number,)) for number in range(4)]
+    for feeder in feeders:
+        feeder.start()
+    for feeder in feeders:
+        feeder.join()
+    eventually(lambda: controller.next_due is None and controller.wait_idle(0))
+    stop.set()
+    runner.join(PATIENCE)
+    assert not runner.is_alive()
+    assert overlaps == []
+    assert done == wanted
+    assert controller.debug_snapshot()["failing"] == {}
+    counted = {
+        result: metrics.value(
+            "controller_runtime_reconcile_total", controller=controller.name, result=result
+        )
+        for result in outcomes_seen
+    }
+    assert counted == dict(outcomes_seen)
+    assert controller.name not in {thread.name for thread in threading.enumerate()}
