@@ -1,0 +1,317 @@
+"""TLS: certificates in files that change, certificates made on the spot, and who may connect."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import datetime as dt
+import logging
+import ssl
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from appsdk_operator.manager import CertificatePair, HTTPResponse, HTTPServer, TLSOptions
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+
+READS = "certwatcher_read_certificate_total"
+ERRORS = "certwatcher_read_certificate_errors_total"
+
+
+def certificate(name: str, password: bytes = b"") -> tuple[bytes, bytes]:
+    """Certificate and key in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    names = [x509.DNSName(name), x509.DNSName("localhost")]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    encryption: Any = serialization.NoEncryption()
+    if password:
+        encryption = serialization.BestAvailableEncryption(password)
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encryption)
+    return made.public_bytes(pem), secret
+
+
+class Files:
+    """A pair of files."""
+
+    def __init__(self, folder: Path, name: str = "one") -> None:
+        self.folder = folder
+        self.cert, self.key = folder / "tls.crt", folder / "tls.key"
+        self.write(*certificate(name))
+
+    def write(self, cert: bytes, key: bytes) -> None:
+        self.cert.write_bytes(cert)
+        self.key.write_bytes(key)
+
+    def pair(self, **options: Any) -> CertificatePair:
+        return CertificatePair(self.cert, self.key, **options)
+
+    def tls(self, **options: Any) -> TLSOptions:
+        return TLSOptions(cert_file=self.cert, key_file=self.key, **options)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def make(tls: TLSOptions, **options: Any) -> HTTPServer:
+    options.setdefault("metrics", Metrics())
+    server = HTTPServer("127.0.0.1:0", name="secure", tls=tls, **options)
+    server.add_handler(
+        "/",
+        lambda r: HTTPResponse(body=str((r.client_certificate or {}).get("subject")).encode()),
+    )
+    return server
+
+
+def trusting(*authorities: bytes) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=b"".join(authorities).decode())
+    context.check_hostname = False
+    return context
+
+
+def name_shown(served: Any, *authorities: bytes) -> str:
+    """The common name of the certificate that a new connection gets."""
+    with served.connect() as raw, trusting(*authorities).wrap_socket(raw) as secure:
+        found = secure.getpeercert()
+    assert found
+    return dict(part[0] for part in found["subject"])["commonName"]  # type: ignore[misc, no-any-return]
+
+
+# -- a server with certificates --------------------------------------------------------------------
+
+
+def test_a_server_without_files_makes_a_certificate_that_can_be_verified(serve: Any) -> None:
+    server = make(TLSOptions())
+    assert server.url.startswith("https://127.0.0.1:")
+    served = serve(server)
+    context = ssl.create_default_context(cadata=server.certificates.pem.decode())  # type: ignore[union-attr]
+    assert served.get(context=context).text == "None"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        served.get(context=ssl.create_default_context())
+
+
+def test_without_cryptography_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any) -> Any:
+        if name.startswith("cryptography"):
+            raise ImportError(name)
+        return real(name, *args)
+
+    for name in [name for name in sys.modules if name.startswith("cryptography")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"appsdk-operator\[webhooks\]', or give it files"):
+        make(TLSOptions())
+
+
+def test_the_key_of_a_self_made_certificate_is_on_disk_for_a_moment_and_private(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    modes: list[int] = []
+    real = ssl.SSLContext.load_cert_chain
+
+    def look(self: ssl.SSLContext, path: Path, *args: Any, **options: Any) -> None:
+        modes.extend([path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777])
+        real(self, path, *args, **options)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", look)
+    make(TLSOptions()).close()
+    assert modes == [0o600, 0o700]
+
+
+def test_plain_http_on_a_tls_port_is_told_so_and_noise_ends(serve: Any) -> None:
+    served = serve(make(TLSOptions()))
+    answer = served.talk(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"use https://" in answer
+    served.talk(b"\x16\x03\x01\x00\x05hello")
+
+
+def test_old_tls_is_not_spoken(serve: Any, files: Files) -> None:
+    served = serve(make(files.tls(minimum_version="TLSv1.3")))
+    context = trusting(files.cert.read_bytes())
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError), served.connect() as raw:
+        context.wrap_socket(raw).close()
+    assert make_context(TLSOptions()).minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def make_context(options: TLSOptions) -> ssl.SSLContext:
+    with contextlib.closing(make(options)) as server:
+        assert server.certificates is not None
+        return server.certificates.context()
+
+
+def test_with_a_client_authority_only_its_clients_are_served(
+    serve: Any, files: Files, tmp_path: Path
+) -> None:
+    authority, key = certificate("scraper")
+    (tmp_path / "ca.crt").write_bytes(authority)
+    (tmp_path / "client.pem").write_bytes(authority + key)
+    served = serve(make(files.tls(client_ca_file=tmp_path / "ca.crt")))
+    context = trusting(files.cert.read_bytes())
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        served.get(context=context)
+    context.load_cert_chain(tmp_path / "client.pem")
+    assert "scraper" in served.get(context=context).text
+
+
+def test_a_silent_client_in_the_handshake_is_given_up(
+    serve: Any, files: Files, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(files.tls(), clock=clock)
+    served = serve(server)
+    with served.connect() as client:
+        client.sendall(b"\x16\x03\x01")
+        connections = server._pool._connections
+        eventually(lambda: any(isinstance(c._sock, ssl.SSLSocket) for c in connections))
+        clock.advance(32.0)
+        while client.recv(64):  # an alert may come first
+            pass
+        eventually(lambda: not len(server._pool))
+
+
+def test_options_that_do_not_go_together_are_refused(files: Files) -> None:
+    with pytest.raises(ValueError, match="together, or neither"):
+        TLSOptions(cert_file=files.cert)
+    with pytest.raises(ValueError, match="poll_interval=0"):
+        files.tls(poll_interval=0)
+    with pytest.raises(ValueError, match="minimum_version"):
+        files.tls(minimum_version="TLSv1.0")
+
+
+# -- files that change -----------------------------------------------------------------------------
+
+
+def test_a_new_pair_is_used_from_the_next_connection_on(serve: Any, files: Files) -> None:
+    server = make(files.tls())
+    served = serve(server)
+    one = files.cert.read_bytes()
+    assert name_shown(served, one) == "one"
+    two, key = certificate("two")
+    files.write(two, key)
+    assert name_shown(served, one, two) == "two"
+
+
+def test_a_half_written_pair_leaves_the_old_one_in_use_and_counts_an_error(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    metrics = Metrics()
+    pair = files.pair(metrics=metrics)
+    assert (metrics.value(READS), metrics.value(ERRORS)) == (1.0, 0.0)
+    old = pair.context()
+    cert, key = certificate("two")
+    files.cert.write_bytes(cert)
+    with caplog.at_level(logging.ERROR):
+        assert not pair.read()
+        assert pair.context() is old
+        assert not pair.read()
+    assert (metrics.value(READS), metrics.value(ERRORS)) == (3.0, 2.0)
+    assert caplog.text.count("the certificate read before stays in use") == 1
+    files.key.write_bytes(key)
+    assert pair.context() is not old
+    assert pair.read()
+    assert metrics.value(ERRORS) == 2.0
+    pair.close()
+    assert metrics.value(READS) == 5.0
+
+
+def test_a_pair_that_is_gone_for_a_while_stays_in_use(files: Files) -> None:
+    pair = files.pair(metrics=Metrics())
+    old = pair.context()
+    moved = files.cert.rename(files.folder / "moved")
+    assert not pair.read()
+    assert pair.context() is old
+    moved.rename(files.cert)
+    assert pair.read()
+    assert pair.context() is old
+
+
+def test_the_symbolic_link_that_the_kubelet_swaps_is_followed(tmp_path: Path) -> None:
+    for number in ("1", "2"):
+        (tmp_path / f"..{number}").mkdir()
+        Files(tmp_path / f"..{number}", name=number)
+    (tmp_path / "..data").symlink_to("..1")
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    pair = CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key", metrics=Metrics())
+    old = pair.context()
+    (tmp_path / "..new").symlink_to("..2")
+    (tmp_path / "..new").rename(tmp_path / "..data")
+    assert pair.context() is not old
+
+
+def test_the_poll_finds_what_has_changed_and_tells_the_callbacks(
+    files: Files, eventually: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, stop, metrics = ManualClock(), StopSignal(), Metrics()
+    pair = files.pair(clock=clock, metrics=metrics)
+    called: list[str] = []
+    told = threading.Event()
+
+    def broken() -> None:
+        if called:
+            raise RuntimeError("a callback that fails")
+
+    pair.on_change(broken)
+    pair.on_change(lambda: (called.append(threading.current_thread().name), told.set()))  # type: ignore[func-returns-value]
+    assert called == ["MainThread"]
+    told.clear()
+    watcher = threading.Thread(target=pair.run, args=(stop,), name="watcher")
+    watcher.start()
+    clock.block_until_waiting(1)
+    clock.advance(10.0)
+    eventually(lambda: metrics.value(READS) == 2.0)
+    assert called == ["MainThread"]
+    files.write(*certificate("two"))
+    clock.block_until_waiting(1)
+    clock.advance(10.0)
+    assert told.wait(10)
+    # A connection that reads first has the thread of run tell it.
+    told.clear()
+    files.write(*certificate("three"))
+    pair.context()
+    assert told.wait(10)
+    stop.set()
+    watcher.join()
+    assert called == ["MainThread", "watcher", "watcher"]
+    assert "a callback for a new certificate failed" in caplog.text
+
+
+def test_files_that_cannot_be_used_are_an_error_at_construction(files: Files) -> None:
+    missing = files.folder / "missing"
+    with pytest.raises(ValueError, match=r"\[Errno 2\].*missing': check that the files are there"):
+        CertificatePair(missing, files.key)
+    with pytest.raises(ValueError, match="cannot use the certificate"):
+        make(TLSOptions(cert_file=missing, key_file=files.key))
+    files.key.write_bytes(certificate("other")[1])
+    with pytest.raises(ValueError, match="belong together"):
+        files.pair()
+    files.write(*certificate("locked", b"password"))
+    with pytest.raises(ValueError, match="store it without one"):
+        files.pair()

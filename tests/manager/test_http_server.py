@@ -1,0 +1,546 @@
+"""The HTTP server: what it answers, what it refuses, what it bounds, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
+from appsdk_operator.manager._addresses import parse_address
+from appsdk_operator.manager._http_messages import Headers, HTTPProblem, parse_head
+from appsdk_operator.runtime import ManualClock, StopSignal
+
+HALF = b"GET /slow HTTP/1.1\r\nHost: a\r\n"
+BOTH_LENGTHS = (
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+)
+WHOLE = HALF + b"\r\n"
+
+
+def echo(request: HTTPRequest) -> HTTPResponse:
+    return HTTPResponse(body=f"{request.method} {request.path} ".encode() + request.body)
+
+
+def make(**options: Any) -> HTTPServer:
+    server = HTTPServer("127.0.0.1:0", name="pages", **options)
+    server.add_handler("/", echo, is_prefix=True, methods=["GET", "HEAD", "POST"])
+    return server
+
+
+def phases(server: HTTPServer) -> list[str]:
+    return sorted(connection.phase for connection in server._pool._connections)
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def test_the_exact_path_goes_before_the_longest_prefix(serve: Any) -> None:
+    server = HTTPServer("127.0.0.1:0")
+    for path in ("/a", "/a/b"):
+        server.add_handler(path, lambda r, p=path: HTTPResponse(body=p.encode()), is_prefix=True)
+    server.add_handler("/a/b/c", lambda r: HTTPResponse(body=b"exact"))
+    served = serve(server)
+    assert served.get("/a").text == "/a"
+    assert served.get("/a/x").text == "/a"
+    assert served.get("/a/b/x?q=1").text == "/a/b"
+    assert served.get("/a/b/c").text == "exact"
+    assert (served.get("/ab").status, served.get("/").status) == (404, 404)
+    assert served.get("/a/b/c/").text == "/a/b"
+    assert served.get("/a%2Fb").text == "/a/b"
+
+
+def test_a_handler_sees_the_whole_request(serve: Any) -> None:
+    seen: list[HTTPRequest] = []
+
+    def handle(request: HTTPRequest) -> HTTPResponse:
+        seen.append(request)
+        return HTTPResponse(status=201, content_type="application/json", headers={"X-Own": "1"})
+
+    server = HTTPServer("127.0.0.1:0")
+    server.add_handler("/ü", handle, methods=["POST"])
+    answer = serve(server).get("/%C3%BC?a=1&a=2&b", "POST", b"body", X_Token="secret")
+    assert (answer.status, answer.headers["x-own"]) == (201, "1")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["date"].endswith("GMT")
+    (request,) = seen
+    assert (request.method, request.path, request.body) == ("POST", "/ü", b"body")
+    assert request.query == {"a": ["1", "2"], "b": [""]}
+    assert request.headers["x-TOKEN"] == "secret"
+    assert request.peer == "127.0.0.1"
+    assert "secret" not in repr(request) + repr(request.headers)
+    assert "body" not in repr(request)
+
+
+def test_a_connection_serves_many_requests_also_when_they_are_sent_at_once(serve: Any) -> None:
+    served = serve(make())
+    connection = http.client.HTTPConnection(*served.host_and_port, timeout=10)
+    with contextlib.closing(connection):
+        for path in ("/1", "/2", "/3"):
+            connection.request("GET", path)
+            assert connection.getresponse().read().decode() == f"GET {path} "
+        assert served.server._number == 1
+    last = b"GET /5 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    data = served.talk(b"GET /4 HTTP/1.1\r\nHost: a\r\n\r\n\r\n" + last)
+    assert data.count(b"HTTP/1.1 200 OK") == 2
+    assert data.endswith(b"GET /5 ")
+    assert data.count(b"Connection: close") == 1
+
+
+def test_http_1_0_closes_unless_it_asks_to_stay(serve: Any) -> None:
+    served = serve(make())
+    assert b"Connection: close" in served.talk(b"GET / HTTP/1.0\r\n\r\n")
+    stays = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    data = served.talk(stays + b"GET / HTTP/1.0\r\n\r\n")
+    assert data.count(b"200 OK") == 2
+    assert data.count(b"Connection: keep-alive") == 1
+
+
+def test_head_is_answered_without_the_body(serve: Any) -> None:
+    served = serve(make())
+    data = served.talk(b"HEAD /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert b"Content-Length: 8\r\n" in data
+    assert data.endswith(b"\r\n\r\n")
+
+
+def test_a_method_that_is_not_handled_is_answered_with_those_that_are(serve: Any) -> None:
+    server = HTTPServer("127.0.0.1:0")
+    server.add_handler("/metrics", echo)
+    served = serve(server)
+    answer = served.get("/metrics", "POST", b"x")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert served.get("/metrics", "BREW").status == 405
+    assert served.get("/other", "BREW").status == 404
+
+
+@pytest.mark.parametrize("error", [ValueError("the password is x"), SystemExit(3)])
+def test_a_handler_that_raises_is_logged_and_tells_the_client_nothing(
+    serve: Any, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(request: HTTPRequest) -> HTTPResponse:
+        raise error
+
+    server = make()
+    server.add_handler("/broken", broken)
+    server.add_handler("/none", lambda request: None)  # type: ignore[arg-type, return-value]
+    served = serve(server)
+    with caplog.at_level(logging.ERROR):
+        for path in ("/broken", "/none"):
+            answer = served.get(path)
+            assert (answer.status, answer.text) == (500, "500 internal server error\n")
+    assert served.get("/well").status == 200
+    assert repr(error) in caplog.text or str(error) in caplog.text
+    assert "handler of /none returned no HTTPResponse" in caplog.text
+
+
+def test_bodies_come_in_chunks_and_after_a_word(serve: Any) -> None:
+    served = serve(make())
+    head = b"POST /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    chunks = b"5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: t\r\n\r\n"
+    data = served.talk(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert data.endswith(b"POST /c hello!")
+    with served.connect() as client:
+        client.sendall(head + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"ok")
+        data = b""
+        while more := client.recv(65536):
+            data += more
+    assert data.endswith(b"POST /c ok")
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x00\xff\r\n\r\n", 400),
+        (b"GET\r\n\r\n", 400),
+        (b"GET /\r\n\r\n", 400),
+        (b"GET / HTTP/1.1 x\r\nHost: a\r\n\r\n", 400),
+        (b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"G(T / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET /%ff HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+        (b"GET / HTTPS/1\r\nHost: a\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\nHost: a\n\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n folded: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nSpace : x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nNul: \x00\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1_0\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", 400),
+        (BOTH_LENGTHS, 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 2000, 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n", 413),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n", 413),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 5000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 500_000, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x:\r\n" * 1001 + b"\r\n", 431),
+    ],
+)
+def test_malformed_and_oversized_requests_are_refused_and_the_connection_closed(
+    serve: Any, data: bytes, status: int
+) -> None:
+    limits = HTTPLimits(max_header_bytes=4096 if b"x:\r\n" not in data else 1 << 20)
+    limits = HTTPLimits(max_header_bytes=limits.max_header_bytes, max_body_bytes=1000)
+    answer = serve(make(limits=limits)).talk(data)
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert b"Connection: close\r\n" in answer
+    assert answer.count(b"\r\nContent-Length: ") == 1
+
+
+def test_targets_in_absolute_form_are_understood() -> None:
+    head = parse_head(b"GET http://a:1/b?c HTTP/1.1\r\nHost: a")
+    assert (head.path, head.query_string) == ("/b", "c")
+    assert parse_head(b"GET http://a HTTP/1.1\r\nHost: a").path == "/"
+    assert parse_head(b"OPTIONS * HTTP/1.1\r\nHost: a").path == "*"
+
+
+@given(st.one_of(st.binary(), st.binary().map(lambda b: b"GET / HTTP/1.1\r\nHost: a\r\n" + b)))
+def test_whatever_comes_is_parsed_or_refused(data: bytes) -> None:
+    try:
+        head = parse_head(data)
+    except HTTPProblem as error:
+        problem = error
+    else:
+        problem = None
+    if problem is not None:
+        assert problem.status in {400, 431, 501, 505}
+    else:
+        assert head.method
+        assert head.content_length >= 0
+        assert all("\n" not in value and "\r" not in value for value in head.headers.values())
+
+
+def test_a_response_cannot_smuggle_header_lines() -> None:
+    for options in (
+        {"content_type": "a\r\nb: c"},
+        {"headers": {"a": "b\r\nc: d"}},
+        {"headers": {"a b": "c"}},
+        {"status": 100},
+    ):
+        with pytest.raises(ValueError, match=r"line break|name of a header|final HTTP status"):
+            HTTPResponse(**options)  # type: ignore[arg-type]
+    assert len(Headers([("A", "1"), ("a", "2")])) == 1
+
+
+@pytest.mark.parametrize("name", [a.name for a in HTTPLimits.__attrs_attrs__])  # type: ignore[attr-defined]
+def test_limits_are_more_than_nothing(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}=0: use more than 0"):
+        HTTPLimits(**{name: 0})
+
+
+def test_handlers_that_cannot_be_reached_are_refused() -> None:
+    server = make()
+    with contextlib.closing(server):
+        with pytest.raises(ValueError, match="does not begin with a slash"):
+            server.add_handler("x", echo)
+        with pytest.raises(ValueError, match="has a handler already"):
+            server.add_handler("/", echo)
+        with pytest.raises(TypeError, match="cannot be called"):
+            server.add_handler("/x", None)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="name at least one"):
+            server.add_handler("/x", echo, methods="GET")
+
+
+# -- time and places -------------------------------------------------------------------------------
+
+
+def test_a_client_that_sends_its_headers_too_slowly_is_told_so(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(clock=clock)
+    served = serve(server)
+    with served.connect() as client:
+        client.sendall(HALF)
+        eventually(lambda: any(c._buffer for c in server._pool._connections))
+        clock.advance(31.0)
+        client.sendall(b"X: still there\r\n")
+        clock.advance(1.0)
+        data = client.recv(65536)
+    assert data.startswith(b"HTTP/1.1 408 ")
+    assert b"within 32 s" in data
+
+
+def test_a_connection_without_a_request_is_closed_after_its_time(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(clock=clock)
+    served = serve(server)
+    with served.connect() as silent, served.connect() as idle:
+        idle.sendall(WHOLE)
+        assert b"GET /slow" in idle.recv(65536)
+        eventually(lambda: phases(server) == ["waiting", "waiting"])
+        clock.block_until_waiting(1)
+        clock.advance(32.0)
+        assert silent.recv(1) == b""
+        eventually(lambda: len(server._pool) == 1)
+        clock.advance(57.9)
+        assert len(server._pool) == 1
+        clock.advance(0.1)
+        assert idle.recv(1) == b""
+
+
+def test_a_body_that_comes_too_slowly_is_given_up(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(clock=clock)
+    served = serve(server)
+    with served.connect() as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+        eventually(lambda: phases(server) == ["reading"])
+        clock.advance(32.0)
+        assert client.recv(65536).startswith(b"HTTP/1.1 408 ")
+    data = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"
+    with served.connect() as client:
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_client_that_does_not_read_its_answer_is_given_up(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(clock=clock)
+    server.add_handler("/big", lambda request: HTTPResponse(body=bytes(64 << 20)))
+    served = serve(server)
+    with served.connect() as client:
+        client.sendall(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n")
+        eventually(lambda: phases(server) == ["writing"])
+        clock.advance(60.0)
+        eventually(lambda: not len(server._pool))
+        assert len(read_all(client)) < 64 << 20
+
+
+def read_all(client: socket.socket) -> bytes:
+    data = bytearray()
+    with contextlib.suppress(ConnectionResetError):
+        while more := client.recv(1 << 20):
+            data += more
+    return bytes(data)
+
+
+def test_slow_clients_that_take_all_places_make_room_for_others(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(limits=HTTPLimits(max_connections=3), clock=clock)
+    served = serve(server)
+    with contextlib.ExitStack() as exits:
+        slow = []
+        for number in range(3):
+            slow.append(exits.enter_context(served.connect()))
+            slow[-1].sendall(HALF)
+            eventually(lambda number=number: len(server._pool) == number + 1)
+            eventually(lambda: all(c._buffer for c in server._pool._connections))
+            clock.advance(1.0)
+        for _ in range(3):
+            assert served.get("/readyz").status == 200
+        # The one that had waited longest went; the others are served once they ask.
+        assert read_all(slow[0]) == b""
+        for client in slow[1:]:
+            client.sendall(b"Connection: close\r\n\r\n")
+            assert read_all(client).endswith(b"GET /slow ")
+
+
+def test_when_all_places_are_at_work_new_connections_wait(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def busy(request: HTTPRequest) -> HTTPResponse:
+        entered.set()
+        leave.wait(10)
+        return HTTPResponse(body=b"done")
+
+    server = make(limits=HTTPLimits(max_connections=1))
+    server.add_handler("/busy", busy)
+    served = serve(server)
+    with served.connect() as first, served.connect() as second:
+        first.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert entered.wait(10)
+        second.sendall(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert len(server._pool) == 1
+        leave.set()
+        assert read_all(first).endswith(b"done")
+        assert read_all(second).endswith(b"GET /x ")
+
+
+def test_many_clients_at_once_each_get_their_own_answer(serve: Any) -> None:
+    served = serve(make(limits=HTTPLimits(max_connections=8)))
+    wrong: list[str] = []
+
+    def ask(number: int) -> None:
+        for turn in range(5):
+            answer = served.get(f"/{number}/{turn}", "POST", b"x" * number)
+            if answer.text != f"POST /{number}/{turn} " + "x" * number:
+                wrong.append(answer.text)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# -- the address -----------------------------------------------------------------------------------
+
+
+def test_a_taken_port_is_an_error_at_construction_that_says_what_to_do() -> None:
+    server = make()
+    with contextlib.closing(server):
+        with pytest.raises(OSError, match="already in use: another server listens") as caught:
+            HTTPServer(server.address, name="metrics")
+        assert f"the metrics server cannot listen on {server.address}" in str(caught.value)
+    HTTPServer(server.address).close()
+
+
+def test_addresses_that_cannot_be_are_refused() -> None:
+    for address in ("", "8080", "localhost", "host:", "::1:80", "[::1]", "a:99999", "a b:1"):
+        with pytest.raises(ValueError, match="is no address: write host:port"):
+            parse_address(address)
+    with pytest.raises(OSError, match=r"192\.0\.2\.1:0: .*: this machine has no such address"):
+        HTTPServer("192.0.2.1:0")
+    with pytest.raises(OSError, match="check the host's name"):
+        HTTPServer("no-such-host.invalid:0")
+
+
+def test_ipv6_and_all_addresses_are_served(serve: Any) -> None:
+    try:
+        server = HTTPServer("[::1]:0")
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    server.add_handler("/", echo)
+    assert server.address == f"[::1]:{server.port}"
+    assert serve(server).get("/").status == 200
+    everywhere = make_on(":0")
+    served = serve(everywhere)
+    for host in ("127.0.0.1", "::1"):
+        with socket.create_connection((host, everywhere.port), timeout=10) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert read_all(client).endswith(b"GET / ")
+    assert served.thread.is_alive()
+
+
+def make_on(address: str) -> HTTPServer:
+    server = HTTPServer(address)
+    server.add_handler("/", echo)
+    return server
+
+
+# -- the end ---------------------------------------------------------------------------------------
+
+
+def test_a_server_runs_once_and_says_so() -> None:
+    stop = StopSignal()
+    stop.set()
+    server = make()
+    assert not server.needs_leader_election
+    assert repr(server) == f"<pages server on {server.address}>"
+    server.run(stop)
+    server.close()
+    server.close()
+    with pytest.raises(RuntimeError, match="ran before or was closed"):
+        server.run(stop)
+    closed = make(only_serve_when_leader=True)
+    assert closed.needs_leader_election
+    closed.close()
+    with pytest.raises(RuntimeError, match="ran before or was closed"):
+        closed.run(stop)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", closed.port))
+    with pytest.raises(ValueError, match="shutdown_timeout=-1"):
+        make(shutdown_timeout=-1)
+
+
+def test_a_stop_ends_idle_connections_at_once_and_lets_requests_finish(serve: Any) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    stops: list[StopSignal] = []
+
+    def busy(request: HTTPRequest) -> HTTPResponse:
+        stops.append(request.stop)
+        entered.set()
+        leave.wait(10)
+        return HTTPResponse(body=b"finished")
+
+    server = make()
+    server.add_handler("/busy", busy)
+    served = serve(server)
+    with served.connect() as idle, served.connect() as half, served.connect() as client:
+        idle.sendall(WHOLE)
+        assert idle.recv(65536)
+        half.sendall(HALF)
+        client.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert entered.wait(10)
+        with pytest.raises(RuntimeError, match="set its stop signal"):
+            server.close()
+        served.signal.set()
+        assert idle.recv(1) == b""
+        assert read_all(half) == b""
+        assert stops[0].wait(10)
+        leave.set()
+        answer = read_all(client)
+    assert answer.endswith(b"finished")
+    assert b"Connection: close" in answer
+    served.stop()
+    with pytest.raises(ConnectionRefusedError):
+        served.connect()
+
+
+def test_a_handler_that_does_not_end_is_named(eventually: Callable[..., None]) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hanging(request: HTTPRequest) -> HTTPResponse:
+        entered.set()
+        leave.wait(30)
+        return HTTPResponse()
+
+    clock = ManualClock()
+    server = make(shutdown_timeout=3.0, clock=clock)
+    server.add_handler("/hang", hanging)
+    errors: list[BaseException] = []
+    stop = StopSignal()
+
+    def run() -> None:
+        try:
+            server.run(stop)
+        except TimeoutError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert entered.wait(10)
+        stop.set()
+        clock.block_until_waiting(1)
+        assert thread.is_alive()
+        clock.advance(3.0)
+        thread.join(10)
+    leave.set()
+    assert "the pages server still handles /hang 3 s after its stop" in str(errors[0])
+    assert "request.stop" in str(errors[0])
