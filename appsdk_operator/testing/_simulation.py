@@ -9,13 +9,17 @@ import attrs
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ConnectionLost, Patch
+from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle
 from appsdk_operator.testing._model_server import Fault, ModelServer
 from appsdk_operator.watchers import (
     InformerController,
     KubernetesInformer,
+    ReconcileRequest,
+    ResourceReconciler,
     ResourceWatcher,
+    SelectiveReconciler,
     SelectiveWatcher,
 )
 
@@ -28,12 +32,12 @@ class BrokenPromise(AssertionError):  # noqa: N818 - what a test fails with
 
 @attrs.define
 class Call:
-    """One call of a watcher."""
+    """One call of a watcher or reconciler."""
 
     operator: int
     """Which operator made it: 1 before the first restart, then 2, …"""
     watcher: int
-    """The watcher's place in add order, from 0."""
+    """The watcher's or reconciler's place in add order, from 0."""
     action: ResourceAction
     object: Object
     old: Object | None
@@ -44,9 +48,12 @@ class Call:
     ended: int = 0
     """0 while it runs."""
     error: BaseException | None = None
+    requeue_after: float | None = None
+    """The seconds after which a reconciler asked to be called again."""
 
     def __str__(self) -> str:
         outcome = f" -> {self.error!r}" if self.error else ""
+        outcome += f" -> again in {self.requeue_after:g} s" if self.requeue_after else ""
         return (
             f"{self.at:9.3f} operator {self.operator} watcher {self.watcher} "
             f"{self.action.value:<6} {self.object!r}{outcome}"
@@ -114,7 +121,8 @@ class Simulation:
     Nothing happens by itself. The test writes to :attr:`server`, lets the informer do a request
     (:meth:`poll`), an event be handled (:meth:`handle`), time pass (:meth:`advance`) or the
     operator start anew (:meth:`restart`), in any order and with any fault; :meth:`settle` does
-    what is left to do. Every call of a watcher is recorded in :attr:`calls`.
+    what is left to do. Every call of a watcher or
+    reconciler is recorded in :attr:`calls`.
 
     Several workers are simulated by handling further events while a watcher is being called: set
     :attr:`during_call` and call :meth:`handle` in it.
@@ -132,7 +140,7 @@ class Simulation:
     def __init__(
         self,
         kind: Kind,
-        watchers: Callable[[Process], Sequence[ResourceWatcher]],
+        watchers: Callable[[Process], Sequence[ResourceWatcher | ResourceReconciler]],
         *,
         resync: float = 30.0,
         **options: Any,
@@ -141,8 +149,8 @@ class Simulation:
 
         Args:
             kind: the kind that it watches.
-            watchers: makes its watchers, in add order; called again at each restart. The process
-                is the client to give to an OpinionatedWatcher.
+            watchers: makes its watchers and reconcilers, in add order; called again at each
+                restart. The process is the client to give to an OpinionatedWatcher.
             resync: of the informer, in seconds; 0: never.
             options: of the :class:`InformerController`; ``error_handler`` defaults to silence.
         """
@@ -175,9 +183,16 @@ class Simulation:
             on_error=lambda _: None,
         )
         self.controller.add_informer(self.informer, self._kind)
-        for number, watcher in enumerate(self._make_watchers(self.process)):
-            recorded = _Recorded if isinstance(watcher, SelectiveWatcher) else _RecordedPlain
-            self.controller.add_watcher(recorded(self, self.process, number, watcher), self._kind)
+        for number, target in enumerate(self._make_watchers(self.process)):
+            if isinstance(target, ResourceWatcher):
+                recorded = _Recorded if isinstance(target, SelectiveWatcher) else _RecordedPlain
+                watcher = recorded(self, self.process, number, target)
+                self.controller.add_watcher(watcher, self._kind)
+            else:
+                is_selective = isinstance(target, SelectiveReconciler)
+                wrap = _RecordedSelectiveReconciler if is_selective else _RecordedReconciler
+                reconciler = wrap(self, self.process, number, target)
+                self.controller.add_reconciler(reconciler, self._kind)
 
     def poll(self, fault: Fault = Fault.NONE) -> bool:
         """Let the informer do its next request; False while it backs off, or is dead."""
@@ -206,6 +221,10 @@ class Simulation:
 
     def settle(self, *, horizon: float = 3600.0) -> None:
         """Do, without faults, all that is left to do, letting as much time pass as it needs.
+
+        A reconciler that asks for calls again and again, at least every half minute, never comes to
+        rest: use :meth:`poll`, :meth:`handle` and :meth:`advance` with it. What one asked for at a
+        later time may still be to come.
 
         Args:
             horizon: seconds of the simulation's time after which to give up; default an hour.
@@ -261,8 +280,8 @@ class Simulation:
         obj: Object,
         old: Object | None,
         do: Callable[[], Any],
-    ) -> None:
-        """Make one call of a watcher and keep the record of it."""
+    ) -> Any:
+        """Make one call and keep the record of it; what the call returned."""
         process.check()
         self._steps += 1
         call = Call(self.operator, number, action, obj, old, self.clock.monotonic(), self._steps)
@@ -270,7 +289,9 @@ class Simulation:
         try:
             self.during_call(call)
             process.check()
-            settle(do())
+            outcome = settle(do())
+            call.requeue_after = getattr(outcome, "requeue_after", None)
+            return outcome
         except BaseException as error:
             call.error = error
             raise
@@ -312,3 +333,35 @@ class _Recorded(_RecordedPlain):
     def concerns(self, old: Object, new: Object) -> bool:
         watcher = self.watcher
         return not isinstance(watcher, SelectiveWatcher) or watcher.concerns(old, new)
+
+
+class _RecordedReconciler:
+    """A reconciler whose calls are recorded."""
+
+    def __init__(
+        self, simulation: Simulation, process: Process, number: int, reconciler: ResourceReconciler
+    ) -> None:
+        self._simulation = simulation
+        self._process = process
+        self._number = number
+        self.reconciler = reconciler
+        self.is_by_key = getattr(reconciler, "is_by_key", False)
+
+    def reconcile(self, request: ReconcileRequest, /) -> Outcome:
+        outcome: Outcome = self._simulation.record(
+            self._process,
+            self._number,
+            request.action,
+            request.object,
+            request.old,
+            lambda: self.reconciler.reconcile(request),
+        )
+        return outcome
+
+
+class _RecordedSelectiveReconciler(_RecordedReconciler):
+    """The same for reconcilers that say what concerns them."""
+
+    def concerns(self, old: Object, new: Object) -> bool:
+        reconciler = self.reconciler
+        return not isinstance(reconciler, SelectiveReconciler) or reconciler.concerns(old, new)

@@ -33,6 +33,9 @@ from appsdk_operator.watchers._informer_controller import InformerController as 
 from appsdk_operator.watchers._kubernetes_informer import KubernetesInformer as KubernetesInformer
 from appsdk_operator.watchers._list_map import ListMap as ListMap
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher as OpinionatedWatcher
+from appsdk_operator.watchers._opinionated_reconciler import (
+    OpinionatedReconciler as OpinionatedReconciler,
+)
 from appsdk_operator.watchers._reconciler import KeyReconciler as KeyReconciler
 from appsdk_operator.watchers._reconciler import ReconcileRequest as ReconcileRequest
 from appsdk_operator.watchers._reconciler import ResourceReconciler as ResourceReconciler
@@ -63,6 +66,7 @@ __all__ = [
     "KeyReconciler",
     "KubernetesInformer",
     "ListMap",
+    "OpinionatedReconciler",
     "OpinionatedWatcher",
     "PatchClient",
     "ReconcileRequest",

@@ -71,10 +71,15 @@ class Dispatcher:
 
         Returns:
             The keys of those objects: their turn has come.
+
+        Raises:
+            ValueError: it does not go together with another one.
         """
         self._metrics.add_kind(entry.kind, entry.role)
         keys = []
         with self._lock:
+            for other in self._entries.items(entry.kind):
+                entry.check_beside(other)
             # An event is handled with the entries before or after this block, so together with
             # the objects in the stores the new one misses none. Until the first event nobody
             # has missed anything.
@@ -327,10 +332,10 @@ class Dispatcher:
         again = OwedCall(
             why=why,
             entry=entry,
-            action=action_again(request.action),
+            action=action_again(request.action, entry.role),
             seen=request.object,
             latest=request.object,
-            old=request.object if request.action is _RESYNC else request.old,
+            old=_known_before(request, entry.role),
             error=error,
             attempt=attempt,
             due=None if delay is None else self._clock.monotonic() + delay,
@@ -398,3 +403,8 @@ def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
 
 def _request_of(event: Event) -> ReconcileRequest:
     return ReconcileRequest(action=event.action, object=event.object, old=event.old)
+
+
+def _known_before(request: ReconcileRequest, role: Role) -> Object | None:
+    is_shown_again = request.action is _RESYNC and role is Role.WATCHER
+    return request.object if is_shown_again else request.old

@@ -7,14 +7,16 @@ import logging
 from typing import TYPE_CHECKING, ClassVar, final
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
-from appsdk_operator.controllers import Outcome, Result
+from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.runtime import settle
+from appsdk_operator.watchers._opinionated import OpinionatedWatcher
+from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
-    KeyReconciler,
     ReconcileRequest,
     ResourceReconciler,
     SelectiveReconciler,
+    checked_outcome,
 )
 from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("appsdk_operator.watchers")
 
 __all__ = ["Entry", "ReconcilerEntry", "Role", "WatcherEntry"]
+
+
+_OPINIONATED = (OpinionatedWatcher, OpinionatedReconciler)
 
 
 class Role(enum.Enum):
@@ -97,6 +102,22 @@ class Entry:
         if told is not None:
             told[key] = (obj.uid, obj.resource_version)
 
+    def check_beside(self, other: Entry) -> None:
+        """Find two that would let go of each other's objects.
+
+        Raises:
+            ValueError: both put the same finalizer on objects of one kind.
+        """
+        mine, others = self.target, other.target
+        if not isinstance(mine, _OPINIONATED) or not isinstance(others, _OPINIONATED):
+            return
+        names = {mine.finalizer, mine.in_progress_finalizer}
+        if mine.kind == others.kind and names & {others.finalizer, others.in_progress_finalizer}:
+            raise ValueError(
+                f"{mine!r} would share its finalizer with {others!r}, and objects would go when "
+                "one of them has cleaned up: give one of them another finalizer with finalizer="
+            )
+
     def ignores(self, event: Event) -> bool:
         """Whether the watcher has nothing to do for ``event``."""
         if self.selective is None or event.action is not ResourceAction.UPDATE or event.old is None:
@@ -148,7 +169,7 @@ class ReconcilerEntry(Entry):
     @property
     def is_by_key(self) -> bool:
         """As for every entry."""
-        return isinstance(self.reconciler, KeyReconciler)
+        return bool(getattr(self.reconciler, "is_by_key", False))
 
     def call(self, request: ReconcileRequest) -> Outcome:
         """Call ``reconcile``.
@@ -156,9 +177,4 @@ class ReconcilerEntry(Entry):
         Raises:
             TypeError: it returned something else than a Result or None.
         """
-        outcome = settle(self.reconciler.reconcile(request))
-        if outcome is not None and not isinstance(outcome, Result):
-            raise TypeError(
-                f"{self.reconciler!r} returned {outcome!r}: return a Result, or None when done"
-            )
-        return outcome
+        return checked_outcome(self.reconciler, settle(self.reconciler.reconcile(request)))

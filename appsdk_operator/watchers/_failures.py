@@ -21,9 +21,13 @@ ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
 """Told of every failed call, before the retry policy is asked."""
 
 
-def action_again(action: ResourceAction) -> ResourceAction:
-    """What a call is owed as; a resync that failed, as the update that it may have been."""
-    return ResourceAction.UPDATE if action is ResourceAction.RESYNC else action
+def action_again(action: ResourceAction, role: Role) -> ResourceAction:
+    """What a call is owed as.
+
+    A watcher knows no resyncs, and gets the update that it may have been by then.
+    """
+    is_shown_again = action is ResourceAction.RESYNC and role is Role.WATCHER
+    return ResourceAction.UPDATE if is_shown_again else action
 
 
 def counts_as_attempt(error: Exception) -> bool:
@@ -68,7 +72,7 @@ class Failures:
         if delay is None:
             self._metrics.gave_up(call.kind, role, call.action)
         else:
-            self._metrics.retry_planned(call.kind, action_again(call.action))
+            self._metrics.retry_planned(call.kind, action_again(call.action, role))
         _drop_tracebacks(error)
         return delay
 

@@ -206,7 +206,8 @@ class InformerController:
 
         Raises:
             TypeError: it is not a watcher.
-            ValueError: ``kind`` is empty.
+            ValueError: ``kind`` is empty, or another OpinionatedWatcher or OpinionatedReconciler of
+                it has the same finalizer.
         """
         kind = checked_kind(kind)
         check_watcher(watcher)
@@ -234,7 +235,7 @@ class InformerController:
 
         Raises:
             TypeError: it is not a reconciler.
-            ValueError: ``kind`` is empty.
+            ValueError: as :meth:`add_watcher`.
         """
         kind = checked_kind(kind)
         check_reconciler(reconciler)

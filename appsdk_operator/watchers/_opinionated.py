@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, final
 
-from appsdk_operator.controllers._finalizers import FinalizerError, Finalizers, check_finalizer
+from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers._finalizers import (
-    FinalizerSupplier,
-    default_finalizer,
-    in_progress_finalizer,
-    in_progress_name,
-)
+from appsdk_operator.watchers._custody import Custody
+from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._watcher import (
     ObjectCallback,
     ResourceWatcher,
@@ -86,30 +81,14 @@ class OpinionatedWatcher:
         ):
             if callback is not None and not callable(callback):
                 raise TypeError(f"{name}={callback!r} cannot be called: give a function, or None")
-        if not isinstance(kind, Kind):
-            raise TypeError(f"kind={kind!r} is no Kind: give first the kind, then the client")
-        if not callable(finalizer):
-            raise TypeError(
-                f"finalizer={finalizer!r} is no function: give one of the kind, such as "
-                "lambda kind: 'example.com/cleanup'"
-            )
+        self._custody = Custody(kind, client, finalizer)
         self.kind = kind
-        self.finalizer = check_finalizer(finalizer(kind))
-        self.in_progress_finalizer = check_finalizer(in_progress_name(kind, self.finalizer))
-        if self.finalizer == in_progress_finalizer(kind):
-            raise ValueError(
-                f"finalizer {self.finalizer!r} is the one for objects in progress: choose another"
-            )
-        self._names = (self.finalizer, self.in_progress_finalizer)
+        self.finalizer = self._custody.finalizer
+        self.in_progress_finalizer = self._custody.in_progress_finalizer
         self._add = add
         self._update = update
         self._delete = delete
         self._sync = sync
-        self._finalizers = Finalizers(kind, client)
-        self._lock = threading.Lock()
-        # The version at which this process put the finalizer on, until events have caught up:
-        # those before it still show the object without.
-        self._added_at: dict[str, int] = {}
 
     @classmethod
     def wrap(
@@ -149,15 +128,7 @@ class OpinionatedWatcher:
             FinalizerError: a finalizer could not be written.
             Exception: what the callback raised.
         """
-        self._check_object(obj, "add")
-        if obj.is_deleting:
-            self._clean_up(obj)
-        elif self.finalizer in obj.finalizers:
-            _call(self._sync, obj)
-            if self.in_progress_finalizer in obj.finalizers:
-                self._finalizers.remove(obj, self.in_progress_finalizer)
-        else:
-            self._begin(obj)
+        self._custody.appeared(obj, self._tell)
 
     def update(self, old: Object, new: Object) -> None:
         """Handle a change.
@@ -166,17 +137,7 @@ class OpinionatedWatcher:
             FinalizerError: a finalizer could not be written.
             Exception: what a callback raised.
         """
-        self._check_object(old, "update")
-        self._check_object(new, "update")
-        if not self.concerns(old, new):
-            return
-        if new.is_deleting:
-            self._clean_up(new)
-            return
-        # An event older than our finalizer shows the object without it.
-        is_added = self.finalizer in new.finalizers or self._is_added(new)
-        if is_added or self._begin(new):
-            _call(self._update, old, new)
+        self._custody.changed(old, new, self._tell)
 
     def concerns(self, old: Object, new: Object) -> bool:
         """Whether more than status, labels, annotations or our own finalizers changed.
@@ -184,11 +145,7 @@ class OpinionatedWatcher:
         While ``add`` fails, our own write of the finalizer in progress must not pass for news that
         ends its retries.
         """
-        if new.is_deleting != old.is_deleting:
-            return True
-        if new.generation > 0:
-            return new.generation != old.generation
-        return not self._is_own_write(old, new)
+        return self._custody.concerns(old, new)
 
     def delete(self, obj: Object) -> None:
         """Usually nothing: the ``delete`` callback ran before the finalizer was taken off.
@@ -201,87 +158,23 @@ class OpinionatedWatcher:
             FinalizerError: the server does not say whether the object is gone.
             Exception: what the callback raised.
         """
-        self._check_object(obj, "delete")
-        self._forget(obj.uid)
-        is_ours = any(name in obj.finalizers for name in self._names)
-        # An object that only left the informer's selector looks the same, and lives on.
-        if is_ours and not obj.is_deleting and self._finalizers.is_gone(obj):
+        self._custody.vanished(obj, self._tell)
+
+    def _tell(self, action: ResourceAction, obj: Object, old: Object | None, /) -> None:
+        if action is ResourceAction.UPDATE:
+            _call(self._update, old, obj)
+        elif action is ResourceAction.CREATE:
+            _call(self._add, obj)
+        elif action is ResourceAction.DELETE:
             _call(self._delete, obj)
-
-    def _begin(self, obj: Object) -> bool:
-        """Have the object added; False when it is gone, or on its way out, before that."""
-        present = obj
-        if self.in_progress_finalizer not in obj.finalizers:
-            marked = self._finalizers.put(obj, self.in_progress_finalizer)
-            if marked is None or self.in_progress_finalizer not in marked.finalizers:
-                return False
-            present = marked
-        _call(self._add, obj)
-        try:
-            done = self._finalizers.put(
-                present, self.finalizer, instead_of=self.in_progress_finalizer
-            )
-        except FinalizerError as error:
-            raise FinalizerError(f"the add callback succeeded, but then: {error}") from error
-        # An object that is being deleted by now keeps the finalizer in progress, which holds it
-        # as well until the delete callback has succeeded.
-        if done is not None and done.uid and done.resource_version.isdigit():
-            with self._lock:
-                self._added_at[done.uid] = int(done.resource_version)
-        return done is not None
-
-    def _clean_up(self, obj: Object) -> None:
-        ours = [name for name in self._names if name in obj.finalizers]
-        if ours:
-            _call(self._delete, obj)
-            self._finalizers.remove(obj, *self._names)
-            self._forget(obj.uid)
-
-    def _is_added(self, obj: Object) -> bool:
-        """Whether this process put the finalizer on at a version that ``obj`` has not reached."""
-        with self._lock:
-            added_at = self._added_at.get(obj.uid)
-            if added_at is None:
-                return False
-            version = obj.resource_version
-            if version.isdigit() and int(version) < added_at:
-                return True
-            del self._added_at[obj.uid]
-            return False
-
-    def _is_own_write(self, old: Object, new: Object) -> bool:
-        """Whether our own finalizers are all that changed."""
-        before, after = set(old.finalizers), set(new.finalizers)
-        if not (before ^ after) & set(self._names):
-            return False
-        return self._without_bookkeeping(old) == self._without_bookkeeping(new)
-
-    def _without_bookkeeping(self, obj: Object) -> dict[str, Any]:
-        data = obj.to_dict()
-        metadata = data.get("metadata", {})
-        for field in ("managedFields", "resourceVersion"):
-            metadata.pop(field, None)
-        metadata["finalizers"] = [name for name in obj.finalizers if name not in self._names]
-        return data
-
-    def _check_object(self, obj: object, action: str) -> None:
-        if not isinstance(obj, Object):
-            raise TypeError(f"{action} needs an object, and got {obj!r}")
-        if obj.kind != self.kind:
-            raise TypeError(
-                f"{obj!r} is not of {self.kind}: add this watcher under the kind that it was made "
-                "for"
-            )
+        else:
+            _call(self._sync, obj)
 
     def __repr__(self) -> str:
         return f"<OpinionatedWatcher of {self.kind}, finalizer {self.finalizer}>"
 
-    def _forget(self, uid: str) -> None:
-        with self._lock:
-            self._added_at.pop(uid, None)
 
-
-def _call(callback: Callable[..., Any] | None, *objects: Object) -> None:
+def _call(callback: Callable[..., Any] | None, *objects: Object | None) -> None:
     if callback is not None:
         settle(callback(*objects))
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 import msgspec
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import Outcome, ReconcileFunction, Reconciler, Request
+from appsdk_operator.controllers import Outcome, ReconcileFunction, Reconciler, Request, Result
 from appsdk_operator.resource import Object
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "SelectiveReconciler",
     "SimpleReconciler",
     "check_reconciler",
+    "checked_outcome",
 ]
 
 
@@ -122,6 +123,9 @@ class KeyReconciler:
     to the one before it, as it does with other reconcilers: the one call takes the other's place.
     """
 
+    is_by_key = True
+    """Whether objects of one name are all the same to it."""
+
     def __init__(self, reconciler: Reconciler[Request] | ReconcileFunction[Request]) -> None:
         """A reconciler of objects.
 
@@ -163,6 +167,19 @@ def check_reconciler(reconciler: object) -> None:
         raise TypeError(
             f"reconciler={reconciler!r} is a class: add an instance, {reconciler.__name__}(…)"
         )
+
+
+def checked_outcome(reconciler: object, outcome: object) -> Outcome:
+    """``outcome`` itself.
+
+    Raises:
+        TypeError: it is neither a Result nor None.
+    """
+    if outcome is not None and not isinstance(outcome, Result):
+        raise TypeError(
+            f"{reconciler!r} returned {outcome!r}: return a Result, or None when it is done"
+        )
+    return outcome
 
 
 def _check_takes_request(function: object) -> None:

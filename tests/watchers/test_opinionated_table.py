@@ -449,13 +449,13 @@ def test_a_deletion_that_is_over_calls_nothing(bench):
 def test_it_forgets_what_is_gone(bench):
     obj = bench.create()
     bench.watcher.add(obj)
-    assert bench.watcher._added_at
+    assert bench.watcher._custody._added_at
     bench.watcher.update(obj, bench.delete(obj))
-    assert not bench.watcher._added_at
+    assert not bench.watcher._custody._added_at
     other = bench.create()
     bench.watcher.add(other)
     bench.watcher.delete(other)
-    assert not bench.watcher._added_at
+    assert not bench.watcher._custody._added_at
 
 
 @pytest.mark.parametrize(
@@ -576,7 +576,7 @@ def test_63_characters_are_allowed_and_64_are_not(prefix):
     watcher = OpinionatedWatcher(WIDGET, server, finalizer=lambda _: name)
     assert watcher.finalizer == name
     assert len(watcher.in_progress_finalizer.rpartition("/")[2]) <= 63
-    with pytest.raises(ValueError, match="longer than 63 characters: .* finalizer= function"):
+    with pytest.raises(ValueError, match=r"longer than 63 characters: .* finalizer= function"):
         OpinionatedWatcher(WIDGET, server, finalizer=lambda _: prefix + "a" * 64)
     long = Kind(group="example.com", version="v1", kind="W" * 45)
     with pytest.raises(ValueError, match="longer than 63"):

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import Fault, Process, Simulation
-from appsdk_operator.watchers import ConstantBackoff, OpinionatedWatcher
+from appsdk_operator.watchers import (
+    ConstantBackoff,
+    OpinionatedReconciler,
+    OpinionatedWatcher,
+    SimpleReconciler,
+)
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 NAMES = ("a", "b")
@@ -35,7 +42,7 @@ histories = st.lists(
         st.builds(Step, st.sampled_from(["foreign on", "foreign off"]), names, st.integers(0, 2)),
         st.builds(Step, st.just("poll"), st.just(""), st.sampled_from(Fault)),
         st.builds(Step, st.just("poll"), st.just(""), st.just(Fault.NONE)),
-        st.builds(Step, st.just("handle")),
+        st.builds(Step, st.sampled_from(["handle", "catch up"])),
         st.builds(Step, st.just("advance"), st.just(""), st.sampled_from([1.0, 40.0])),
         st.builds(Step, st.sampled_from(["restart", "compact"])),
     ),
@@ -47,14 +54,19 @@ histories = st.lists(
 OK, DIE_BEFORE, DIE_AFTER, RACE = range(4)
 write_fates = st.lists(st.sampled_from([OK, OK, DIE_BEFORE, DIE_AFTER, RACE]), max_size=25)
 # What befalls each callback, in turn.
-FAIL, DIE_WITHIN = 4, 5
-callback_fates = st.lists(st.sampled_from([OK, OK, OK, FAIL, DIE_WITHIN]), max_size=25)
+FAIL, DIE_WITHIN, AGAIN = 4, 5, 6
+callback_fates = st.lists(st.sampled_from([OK, OK, AGAIN, FAIL, DIE_WITHIN]), max_size=25)
+
+WATCHER, RECONCILER = "watcher", "reconciler"
 
 
 class World:
     """Objects, other controllers' finalizers, and an operator that may die at any point."""
 
-    def __init__(self, write_fates: list[int], callback_fates: list[int], kind: Kind) -> None:
+    def __init__(
+        self, write_fates: list[int], callback_fates: list[int], kind: Kind, form: str = WATCHER
+    ) -> None:
+        self._form = form
         self.added: set[str] = set()
         self.begun: set[str] = set()
         self.deleted: set[str] = set()
@@ -68,13 +80,13 @@ class World:
             kind, self._watchers, retry_policy=ConstantBackoff(2.0), resync=30.0
         )
 
-    def _watchers(self, process: Process) -> list[OpinionatedWatcher]:
+    def _watchers(self, process: Process) -> list[OpinionatedWatcher | OpinionatedReconciler]:
         process.before_write = lambda: self._write(process, before=True)
         process.after_write = lambda: self._write(process, before=False)
         self._fate = OK
 
         def callback(what: str) -> Any:
-            def call(*objects: Object) -> None:
+            def call(*objects: Object) -> Result | None:
                 obj = objects[-1]
                 process.check()
                 self.told.append(f"{what} {obj.uid}")
@@ -85,15 +97,27 @@ class World:
                     raise ValueError("planned")
                 if fate == DIE_WITHIN:
                     process.die()
+                if fate == AGAIN and self._form == RECONCILER:
+                    return Result(requeue_after=3.0)
                 if what == "add":
                     self.added.add(obj.uid)
                 elif what == "delete":
                     self.deleted.add(obj.uid)
                 else:
                     assert obj.uid in self.added, f"{what} before add had succeeded"
+                return None
 
             return call
 
+        if self._form == RECONCILER:
+            calls = {
+                ResourceAction.CREATE: callback("add"),
+                ResourceAction.RESYNC: callback("sync"),
+                ResourceAction.UPDATE: callback("update"),
+                ResourceAction.DELETE: callback("delete"),
+            }
+            inner = SimpleReconciler(lambda request: calls[request.action](request.object))
+            return [OpinionatedReconciler(inner, self.simulation_kind, process)]
         return [
             OpinionatedWatcher(
                 self.simulation_kind,
@@ -126,6 +150,10 @@ class World:
             simulation.handle()
             if not simulation.process.is_alive:
                 simulation.restart()
+        elif step.what == "catch up":
+            for _ in range(4):
+                self.play(Step("poll", "", Fault.NONE))
+                self.play(Step("handle"))
         elif step.what == "advance":
             simulation.advance(step.value)
         elif step.what == "restart":
@@ -188,15 +216,16 @@ class World:
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+@pytest.mark.parametrize("form", [WATCHER, RECONCILER])
 @given(
     history=histories,
     write_fates=write_fates,
     callback_fates=callback_fates,
 )
 def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever_crashes(
-    history: list[Step], write_fates: list[int], callback_fates: list[int]
+    form: str, history: list[Step], write_fates: list[int], callback_fates: list[int]
 ) -> None:
-    world = World(write_fates, callback_fates, WIDGET)
+    world = World(write_fates, callback_fates, WIDGET, form)
     with world.simulation as simulation:
         for step in history:
             world.play(step)
@@ -216,8 +245,11 @@ def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever
 
 @pytest.mark.parametrize("write", range(4))
 @pytest.mark.parametrize("fate", [DIE_BEFORE, DIE_AFTER])
-def test_a_crash_at_each_write_of_an_objects_life_loses_nothing(write: int, fate: int) -> None:
-    world = World([OK] * write + [fate], [], WIDGET)
+@pytest.mark.parametrize("form", [WATCHER, RECONCILER])
+def test_a_crash_at_each_write_of_an_objects_life_loses_nothing(
+    form: str, write: int, fate: int
+) -> None:
+    world = World([OK] * write + [fate], [], WIDGET, form)
     with world.simulation as simulation:
         for step in (Step("spec", "a"), Step("poll", "", Fault.NONE)):
             world.play(step)
@@ -228,6 +260,24 @@ def test_a_crash_at_each_write_of_an_objects_life_loses_nothing(write: int, fate
         for _ in range(6):
             world.play(Step("poll", "", Fault.NONE))
             world.play(Step("handle"))
+        world.end()
+        assert not simulation.server.objects
+        assert world.added == world.deleted == {"uid-1"}
+
+
+@pytest.mark.parametrize("call", range(4))
+@pytest.mark.parametrize("fate", [FAIL, DIE_WITHIN, AGAIN])
+@pytest.mark.parametrize("form", [WATCHER, RECONCILER])
+def test_whatever_befalls_each_call_of_an_objects_life_loses_nothing(
+    form: str, call: int, fate: int
+) -> None:
+    world = World([], [OK] * call + [fate], WIDGET, form)
+    with world.simulation as simulation:
+        for step in ("spec", "spec", "delete"):
+            world.play(Step(step, "a"))
+            for _ in range(3):
+                world.play(Step("catch up"))
+                world.play(Step("advance", "", 1.0))
         world.end()
         assert not simulation.server.objects
         assert world.added == world.deleted == {"uid-1"}

@@ -310,15 +310,15 @@ def test_requeue_after_0_asks_for_nothing(rig, add, widget):
     assert is_idle(rig)
 
 
-def test_a_requeued_resync_comes_back_as_the_update_that_it_may_have_been(rig, add, widget):
+def test_a_requeued_resync_comes_back_as_one(rig, add, widget):
     reconciler = add(rig, None, SOON)
     obj = widget("x")
     rig.informer.add(obj)
     rig.work()
     rig.informer.resync(obj)
     rig.work()
-    assert rig.after(10) == ["r UPDATE 1 of x"]
-    assert reconciler.requests[-1].old is obj
+    assert rig.after(10) == ["r RESYNC 1 of x"]
+    assert reconciler.requests[-1].old is None
 
 
 def test_state_lasts_as_long_as_a_call_is_owed(make_rig, add, widget):

@@ -1,0 +1,120 @@
+"""A reconciler that manages a finalizer, so that no deletion is missed."""
+
+from __future__ import annotations
+
+from typing import final
+
+from msgspec import structs
+
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.controllers import Outcome
+from appsdk_operator.controllers._guarded import PatchClient
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import settle
+from appsdk_operator.watchers._custody import Custody
+from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
+from appsdk_operator.watchers._reconciler import (
+    ReconcileRequest,
+    ResourceReconciler,
+    SelectiveReconciler,
+    check_reconciler,
+    checked_outcome,
+)
+
+__all__ = ["OpinionatedReconciler"]
+
+
+@final
+class OpinionatedReconciler:
+    """Gives another reconciler the guarantees of an :class:`OpinionatedWatcher`.
+
+    The other one gets requests with the action
+
+        * CREATE for an object that was not handled before, until that succeeded once,
+        * RESYNC for one that an earlier process has handled, once at the start, and at resyncs,
+        * UPDATE when the spec changed, or for kinds without generations when anything did,
+        * DELETE for one that is being deleted, and still there.
+
+    Guarantees, whatever crashes when:
+        * CREATE is asked for each object at least once, and succeeds before UPDATE, RESYNC or the
+          finalizer.
+        * An object that CREATE began with is not let go before DELETE has succeeded.
+        * Foreign finalizers are never touched, and keep their order.
+
+    To succeed is to return without ``requeue_after``: who asks to be called again has not finished,
+    so a CREATE is asked again then, and a DELETE keeps the object. That is how to wait for
+    something outside of the cluster to be gone.
+
+    Two reconcilers or watchers of one kind need different finalizers. Thread-safe. The semantics
+    are those of grafana-app-sdk's OpinionatedReconciler, with the finalizer in progress of its
+    OpinionatedWatcher.
+    """
+
+    def __init__(
+        self,
+        reconciler: ResourceReconciler,
+        kind: Kind,
+        client: PatchClient,
+        *,
+        finalizer: FinalizerSupplier = default_finalizer,
+    ) -> None:
+        """A reconciler for objects of ``kind``.
+
+        Args:
+            reconciler: what is called; plain or ``async def``.
+            kind: the kind of the objects it will be given.
+            client: reads objects and writes finalizers.
+            finalizer: gives the finalizer's name; default: :func:`default_finalizer`.
+
+        Raises:
+            ValueError: the finalizer's name is too long, or not a name.
+            TypeError: ``reconciler`` is none, or ``kind`` is no Kind.
+        """
+        check_reconciler(reconciler)
+        self._custody = Custody(kind, client, finalizer)
+        self.reconciler = reconciler
+        """The one that is called."""
+        self.kind = kind
+        self.finalizer = self._custody.finalizer
+        self.in_progress_finalizer = self._custody.in_progress_finalizer
+
+    def reconcile(self, request: ReconcileRequest, /) -> Outcome:
+        """Handle what happened to an object.
+
+        Raises:
+            FinalizerError: a finalizer could not be written.
+            TypeError: the other reconciler returned something else than a Result or None.
+            Exception: what it raised.
+        """
+        has_seen = False
+
+        def tell(action: ResourceAction, obj: Object, old: Object | None, /) -> Outcome:
+            nonlocal has_seen
+            if has_seen:
+                return None  # the update of an object that was new: it was seen as it is now
+            has_seen = True
+            told = structs.replace(request, action=action, object=obj, old=old)
+            return checked_outcome(self.reconciler, settle(self.reconciler.reconcile(told)))
+
+        action, obj = request.action, request.object
+        if action is ResourceAction.CREATE:
+            return self._custody.appeared(obj, tell)
+        if action is ResourceAction.DELETE:
+            return self._custody.vanished(obj, tell)
+        if action is ResourceAction.UPDATE and request.old is not None:
+            return self._custody.changed(request.old, obj, tell)
+        return self._custody.shown_again(obj, tell)
+
+    def concerns(self, old: Object, new: Object) -> bool:
+        """Whether more than status, labels, annotations or our own finalizers changed."""
+        return self._custody.concerns(old, new)
+
+    def __repr__(self) -> str:
+        return (
+            f"<OpinionatedReconciler of {self.kind}, finalizer {self.finalizer}: "
+            f"{self.reconciler!r}>"
+        )
+
+
+def _fits(reconciler: OpinionatedReconciler) -> SelectiveReconciler:
+    return reconciler
