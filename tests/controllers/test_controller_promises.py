@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import logging
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from appsdk_operator.controllers import (
     Controller,
@@ -34,6 +35,15 @@ def _quiet() -> Iterator[None]:
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def _many_switches() -> Iterator[None]:
+    """Let threads take turns far more often than the interpreter would by itself."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 class _Due:
@@ -87,7 +97,6 @@ class ControllerMachine(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         self.rig.clock.advance(float(seconds))
 
-    @precondition(lambda self: self.queued)
     @rule(outcome=outcomes, meanwhile=st.sampled_from(["", "a", "b", "c"]))
     def step(self, outcome: Any, meanwhile: str) -> None:
         now = self.rig.clock.monotonic()
@@ -161,11 +170,12 @@ class ControllerMachine(RuleBasedStateMachine):
 
 TestControllerMachine = ControllerMachine.TestCase
 TestControllerMachine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, print_blob=True
+    max_examples=120, stateful_step_count=50, deadline=None, print_blob=True
 )
 
 
 @pytest.mark.stress
+@pytest.mark.usefixtures("_many_switches")
 @pytest.mark.parametrize("seed", range(3))
 def test_many_workers_never_overlap_on_a_request_and_lose_none(seed: int) -> None:
     """Feeders raise what is wanted of a key; a reconcile that succeeds has done all it saw."""
@@ -237,10 +247,12 @@ def test_many_workers_never_overlap_on_a_request_and_lose_none(seed: int) -> Non
 
     def feed(number: int) -> None:
         own = random.Random(f"{seed} feeder {number}")
-        for _ in range(1500):
+        for _ in range(3000):
             key = own.choice(keys)
             with lock:
                 wanted[key] += 1
+            if own.random() < 0.02:
+                controller.wait_idle(0.001)  # let the workers come to rest now and then
             tap.add(key, priority=own.choice([-100, 0, 0, 5]), reason=own.random())
 
     feeders = [threading.Thread(target=feed, args=(number,)) for number in range(4)]
@@ -248,13 +260,13 @@ def test_many_workers_never_overlap_on_a_request_and_lose_none(seed: int) -> Non
         feeder.start()
     for feeder in feeders:
         feeder.join()
-    eventually(lambda: controller.next_due is None and controller.wait_idle(0))
+    # Whatever failed last has succeeded since.
+    eventually(lambda: done == wanted and not controller.debug_snapshot()["failing"])
     stop.set()
     runner.join(PATIENCE)
     assert not runner.is_alive()
     assert overlaps == []
     assert done == wanted
-    assert controller.debug_snapshot()["failing"] == {}
     counted = {
         result: metrics.value(
             "controller_runtime_reconcile_total", controller=controller.name, result=result
