@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
-from appsdk_operator.client import SubresourceLike
+from appsdk_operator.client import JsonPatch, NotFound, SubresourceLike
 from appsdk_operator.controllers._guarded import (
     Operations,
     change_guarded,
@@ -194,8 +194,8 @@ def patch_conditions(
 
     Raises:
         Conflict: somebody else kept writing.
-        ApiError: the server refused, for example because the kind has no status subresource.
-        ValueError: a type is named twice.
+        ApiError: the server refused.
+        ValueError: a type is named twice, or the kind has no status subresource.
     """
     removed = tuple(remove)
     types = [*(condition.type for condition in conditions), *removed]
@@ -214,12 +214,22 @@ def patch_conditions(
         changes += [remove_condition(draft, name) for name in removed]
         return _operations(present, draft.data["status"]["conditions"]) if any(changes) else []
 
-    return change_guarded(
-        obj,
-        change,
-        read=lambda: live_reader(client).get(obj.kind, obj.name, namespace=obj.namespace),
-        write=lambda patch: client.status.patch(obj.kind, obj.name, patch, namespace=obj.namespace),
-    )
+    def read() -> Object:
+        return live_reader(client).get(obj.kind, obj.name, namespace=obj.namespace)
+
+    def write(patch: JsonPatch) -> Object:
+        try:
+            return client.status.patch(obj.kind, obj.name, patch, namespace=obj.namespace)
+        except NotFound:
+            # Servers answer the same for an object that is gone, and for want of a subresource.
+            if read().uid != obj.uid:
+                raise
+        raise ValueError(
+            f"{obj!r} is there but has no status to write: enable subresources.status in the CRD "
+            f"of {obj.kind.qualified_name}; ConfigMaps and their like have none"
+        )
+
+    return change_guarded(obj, change, read=read, write=write)
 
 
 def _operations(present: Object, conditions: list[Any]) -> Operations:
