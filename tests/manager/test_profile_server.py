@@ -1,0 +1,129 @@
+"""The pages for debugging: stacks, queues, memory and profiles, and who sees them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from appsdk_operator.manager import ProfileServer, ProfileServerOptions
+from appsdk_operator.runtime import ManualClock, StopSignal
+
+
+def make(**options: Any) -> ProfileServer:
+    own = {name: options.pop(name) for name in ("snapshot", "clock") if name in options}
+    return ProfileServer(ProfileServerOptions(address="127.0.0.1:0", **options), **own)
+
+
+@pytest.fixture
+def worker() -> Any:
+    """A thread that stands in a function whose name is known."""
+    leave, entered = threading.Event(), threading.Event()
+
+    def stand_still_here() -> None:
+        entered.set()
+        leave.wait(30)
+
+    thread = threading.Thread(target=stand_still_here, name="the-worker;1")
+    thread.start()
+    assert entered.wait(10)
+    yield thread
+    leave.set()
+    thread.join()
+
+
+def test_the_stack_of_each_thread_is_shown_under_its_name(serve: Any, worker: Any) -> None:
+    served = serve(make())
+    text = served.get("/debug/threads").text
+    assert "thread MainThread\n" in text
+    part = text.split("thread the-worker;1\n")[1].split("\n\n")[0]
+    assert "in stand_still_here" in part
+    assert "/debug/profile?seconds=" in served.get("/debug").text
+
+
+def test_queues_are_what_the_callable_says(serve: Any) -> None:
+    served = serve(make(snapshot=lambda: {"web": {"depth": 2, "oldest": {3}}}))
+    answer = served.get("/debug/queues")
+    assert answer.headers["content-type"] == "application/json"
+    assert json.loads(answer.text) == {"web": {"depth": 2, "oldest": "{3}"}}
+    assert json.loads(serve(make()).get("/debug/queues").text) == {}
+
+
+def test_memory_shows_allocations_when_they_are_traced(serve: Any) -> None:
+    served = serve(make())
+    assert "start Python with -X tracemalloc" in served.get("/debug/memory").text
+    tracemalloc.start()
+    try:
+        text = served.get("/debug/memory").text
+    finally:
+        tracemalloc.stop()
+    assert "bytes now" in text
+    assert "generation 2: " in text
+
+
+def test_a_profile_is_made_of_collapsed_stacks(serve: Any, worker: Any) -> None:
+    served = serve(make(interval=0.001))
+    text = served.get("/debug/profile?seconds=0.05").text
+    line = next(line for line in text.splitlines() if line.startswith("the-worker:1;"))
+    stack, _, count = line.rpartition(" ")
+    assert int(count) > 1
+    assert stack.count(";") > 2
+    assert stack.split(";")[-1] == "threading.Condition.wait"
+    assert any(part.endswith("stand_still_here") for part in stack.split(";"))
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "61", "soon"])
+def test_a_profile_that_is_too_long_or_no_number_is_refused(serve: Any, seconds: str) -> None:
+    answer = serve(make()).get(f"/debug/profile?seconds={seconds}")
+    assert answer.status == 400
+    assert "use more than 0, up to 60" in answer.text
+
+
+def test_one_profile_at_a_time_and_a_stop_ends_it(eventually: Any) -> None:
+    clock = ManualClock()
+    server = make(clock=clock)
+    stop = StopSignal()
+    running = threading.Thread(target=server.run, args=(stop,))
+    running.start()
+    answers: list[Any] = []
+    asking = threading.Thread(target=lambda: answers.append(get(server.address)))
+    asking.start()
+    clock.block_until_waiting(1)
+    eventually(server._profiling.locked)
+    assert get(server.address)[0] == 429
+    stop.set()
+    asking.join(10)
+    running.join(10)
+    assert not running.is_alive()
+    assert answers[0][0] == 200
+    assert b"MainThread;" in answers[0][1]
+
+
+def get(address: str) -> tuple[int, bytes]:
+    import http.client
+
+    connection = http.client.HTTPConnection(address, timeout=10)
+    with contextlib.closing(connection):
+        connection.request("GET", "/debug/profile?seconds=60")
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def test_it_listens_on_loopback_unless_told_otherwise_and_may_be_off() -> None:
+    assert ProfileServerOptions().address == "127.0.0.1:6060"
+    assert not ProfileServerOptions(address="0").is_enabled
+    with pytest.raises(ValueError, match="means no server"):
+        ProfileServer(ProfileServerOptions(address=""))
+    with pytest.raises(ValueError, match="is no address"):
+        ProfileServerOptions(address="6060")
+    with pytest.raises(ValueError, match="more than 0 seconds"):
+        ProfileServerOptions(interval=0)
+    server = make()
+    with contextlib.closing(server), pytest.raises(OSError, match="the profile server cannot"):
+        ProfileServer(ProfileServerOptions(address=server.address))
+    assert repr(server) == f"<profile server on {server.address}>"
+    assert server.url == f"http://{server.address}"
