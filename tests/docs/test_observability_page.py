@@ -9,6 +9,7 @@ from pathlib import Path
 from appsdk_operator import runtime
 from appsdk_operator.cache import _delivery, _informer_metrics
 from appsdk_operator.client import _metrics as client_metrics
+from appsdk_operator.controllers import _reconcile_metrics
 from appsdk_operator.runtime import Family, _workqueue
 from appsdk_operator.watchers import _controller_metrics
 
@@ -27,7 +28,13 @@ def on_the_page() -> set[Row]:
 
 
 def in_the_code() -> set[Row]:
-    modules = (_workqueue, _delivery, _informer_metrics, _controller_metrics)
+    modules = (
+        _workqueue,
+        _delivery,
+        _informer_metrics,
+        _controller_metrics,
+        _reconcile_metrics,
+    )
     return {
         (value.name, value.type, value.labels)
         for module in modules
@@ -62,6 +69,7 @@ def test_no_module_publishes_families_that_this_test_does_not_know() -> None:
     assert makers == {
         "cache/_delivery.py",
         "cache/_informer_metrics.py",
+        "controllers/_reconcile_metrics.py",
         "runtime/_workqueue.py",
         "watchers/_controller_metrics.py",
     }

@@ -218,6 +218,19 @@ def test_a_key_is_never_handed_out_before_its_time(
     assert ready(queue) == ["a"]
 
 
+def test_only_ready_keys_count_and_becoming_ready_counts_them(
+    queue: WorkQueue[str], clock: ManualClock, metrics: Metrics
+) -> None:
+    queue.add("a", after=1.0)
+    queue.add("b", after=2.0, priority=7)
+    assert (len(queue), value(metrics, "adds_total"), value(metrics, "retries_total")) == (0, 0, 2)
+    clock.advance(1.0)
+    assert (value(metrics, "depth", priority="0"), value(metrics, "adds_total")) == (1, 1)
+    clock.advance(1.0)
+    assert (value(metrics, "depth", priority="7"), value(metrics, "adds_total")) == (1, 2)
+    assert len(queue) == 2
+
+
 def test_of_two_delays_the_earlier_counts(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add("a", after=10.0)
     queue.add("a", after=2.0)
