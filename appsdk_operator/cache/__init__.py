@@ -20,6 +20,7 @@ from appsdk_operator.cache._cache import Cache as Cache
 from appsdk_operator.cache._cache_options import CacheOptions as CacheOptions
 from appsdk_operator.cache._cache_options import NamespaceOptions as NamespaceOptions
 from appsdk_operator.cache._cache_registration import CacheRegistration as CacheRegistration
+from appsdk_operator.cache._cached_client import CachedClient as CachedClient
 from appsdk_operator.cache._delivery import Delivery as Delivery
 from appsdk_operator.cache._delivery import DeliveryKey as DeliveryKey
 from appsdk_operator.cache._delivery import EventSource as EventSource
@@ -48,6 +49,7 @@ __all__ = [
     "Cache",
     "CacheOptions",
     "CacheRegistration",
+    "CachedClient",
     "Delivery",
     "DeliveryKey",
     "Event",

@@ -21,6 +21,7 @@ from appsdk_operator.cache._registration import (
 from appsdk_operator.cache._store import IndexFunction, Lister, Store
 from appsdk_operator.cache._transforms import (
     Transform,
+    kept_form,
     objects_of,
     only_metadata_then,
     transformed,
@@ -34,7 +35,7 @@ from appsdk_operator.cache._watch_state import (
     Upsert,
     WatchState,
 )
-from appsdk_operator.resource import Kind, is_older_version
+from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
 __all__ = ["Informer"]
@@ -352,6 +353,10 @@ class Informer:
         if resync and isinstance(sink, EventSource):
             registration.end_resync = sink.resync_every(resync, registration.replay)
         return registration
+
+    def transformed(self, obj: Object) -> Object:
+        """For the cached client: ``obj`` as it would be kept; never raises."""
+        return obj if self.transform is None else kept_form(obj, self.transform, self._problem)
 
     def freeze(self) -> None:
         """For the cache: apply no more news, and keep what there is for those who read it."""

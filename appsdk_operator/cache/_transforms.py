@@ -13,6 +13,7 @@ from appsdk_operator.resource import Object, WatchEvent
 __all__ = [
     "Transform",
     "drop_managed_fields",
+    "kept_form",
     "objects_of",
     "only_metadata",
     "only_metadata_then",
@@ -63,30 +64,37 @@ def only_metadata_then(transform: Transform | None) -> Transform:
     return lambda obj: transform(only_metadata(obj))
 
 
-def transformed(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:
-    """``step`` with what ``transform`` makes of its objects.
+def kept_form(obj: Object, transform: Transform, on_error: Callable[[Exception], None]) -> Object:
+    """What ``transform`` makes of an object, or the object itself where it fails.
 
     An object for which it fails is kept as it came, and the failure reported: to lose the object
     would be worse, and nobody would notice.
     """
+    try:
+        made = transform(obj)
+        if _identity(made) != _identity(obj):
+            raise ValueError(
+                f"the transform made {made!r} of {obj!r}: it must keep namespace, name, uid "
+                "and resourceVersion"
+            )
+    except Exception as error:
+        on_error(error)
+        return obj
+    return made
 
-    def kept(obj: Object) -> Object:
-        try:
-            made = transform(obj)
-            if _identity(made) != _identity(obj):
-                raise ValueError(
-                    f"the transform made {made!r} of {obj!r}: it must keep namespace, name, uid "
-                    "and resourceVersion"
-                )
-        except Exception as error:
-            on_error(error)
-            return obj
-        return made
 
+def transformed(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:
+    """``step`` with what :func:`kept_form` makes of its objects."""
     if isinstance(step, Upsert):
-        return Upsert([kept(obj) for obj in step.objects])
+        return Upsert([kept_form(obj, transform, on_error) for obj in step.objects])
     if isinstance(step, Changes):
-        return Changes([WatchEvent(e.type, kept(e.object)) for e in step.events if e.object])
+        return Changes(
+            [
+                WatchEvent(e.type, kept_form(e.object, transform, on_error))
+                for e in step.events
+                if e.object
+            ]
+        )
     return step
 
 

@@ -104,6 +104,7 @@ from appsdk_operator.client._transport_errors import TransportError as Transport
 from appsdk_operator.client._transport_errors import WatchSilent as WatchSilent
 from appsdk_operator.client._watch import WatchStream as WatchStream
 from appsdk_operator.client._wrapper import ClientWrapper as ClientWrapper
+from appsdk_operator.client._wrapper import SubresourceWrapper as SubresourceWrapper
 
 __all__ = [
     "APIResource",
@@ -161,6 +162,7 @@ __all__ = [
     "StrategicMergePatch",
     "SubresourceClient",
     "SubresourceLike",
+    "SubresourceWrapper",
     "TLSFailed",
     "Timeout",
     "TooManyRequests",

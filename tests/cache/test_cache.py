@@ -312,7 +312,9 @@ def test_handlers_follow_the_namespaces_as_they_change(start):
     recorder = Recorder()
     registration = cache.add_event_handler(THING, recorder)
     recorder.wait_for("add a@1 initial")
+    server.stream(THING, "x")
     cache.set_namespaces(["y"])
+    recorder.wait_for("delete a@1 unknown")
     recorder.wait_for("add a@1 initial", 2)
     assert cache.wait_for_sync(StopSignal(), PATIENCE)
     assert cache.list(THING) == [OTHER]
