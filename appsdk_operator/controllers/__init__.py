@@ -1,4 +1,53 @@
-"""Reconcile: bring the world in line with what objects ask for, whatever happened to them."""
+"""Reconcile: bring the world in line with what objects ask for, whatever happened to them.
+
+A reconciler is told *which* object, not *what happened*: it reads the present state and does what
+is missing. So events can be merged, missed and repeated without harm, and a failure is mended by
+calling it again. Where each event counts, use :mod:`appsdk_operator.watchers` instead.
+
+The way of an event: a source (a cached kind, a channel, a timer) hears of something; event filters
+drop what does not matter; a handler turns the rest into requests; the queue merges those of one
+object, holds them until they are due, and hands them to workers by priority; a worker calls the
+reconciler, and what comes of it decides about the next time:
+
+* nothing, or ``Result()``: done, until something happens;
+* ``Result(requeue_after=seconds)``: again then, or sooner when something happens;
+* an exception: again after a delay that grows from failure to failure;
+* ``RetryAfter(seconds)``: again then, and the delay does not grow;
+* ``TerminalError``: not again, until something happens.
+
+>>> from appsdk_operator.controllers import Controller, Request, Result
+>>> def reconcile(request: Request) -> Result:
+...     print("look at", request)
+...     return Result(requeue_after=60.0)
+>>> class Once:
+...     def start(self, queue, stop):
+...         queue.add(Request("default", "web"), reason="example")
+>>> controller = Controller("example", reconcile)
+>>> controller.watch(Once())
+>>> controller.process_next()  # a program calls run(stop), or adds it to a Manager
+look at default/web
+True
+>>> controller.close()
+
+Guarantees:
+    * One request is never reconciled twice at once, with any number of workers.
+    * A request that was asked for is reconciled, once more if asked for meanwhile, until that
+      succeeds, is given up (``max_attempts``) or fails for good.
+    * Nothing is reconciled before every source has handed over what was there at its start.
+    * Nothing is reconciled before its time, and nothing waits for another request's backoff.
+
+Caveats:
+    * A reconciler must come to the same end when it is called again after a half-done try.
+    * A constant stream of requests of a high priority keeps those of a lower one waiting.
+    * Plain Python code cannot be ended from outside: at a deadline or a stop a reconciler has to
+      look at ``reconcile_context().stop``.
+    * What a reconciler reads from a cache may be older than what it just wrote, unless it reads
+      through the manager's client.
+
+Errors: what a reconciler raises is logged, counted and retried. What ends :meth:`Controller.run`:
+a source that fails or does not sync in time, threads that outlive the stop, and with
+``recover_exceptions=False`` a bug in a reconciler. Wrong options are refused at construction.
+"""
 
 from appsdk_operator.controllers import until as until
 from appsdk_operator.controllers._conditions import Condition as Condition
