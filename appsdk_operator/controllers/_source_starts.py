@@ -49,6 +49,10 @@ class _Start:
     def __init__(self, source: Source[Any], text: str) -> None:
         self.source: Source[Any] | None = source
         self.text = text
+        # A source with threads of its own lives until the stop anyway, and is asked how it stands.
+        self.health: Callable[[], Health] | None = None
+        if isinstance(source, JoinableSource) and isinstance(source, _TellingSource):
+            self.health = source.health
         self.phase = _Phase.STARTING
         self.error: Exception | None = None
         self.deadline = 0.0
@@ -141,7 +145,7 @@ class SourceStarts(Generic[R]):
         with self._changed:
             joins, self._joins = self._joins, []
             for start in self._starts:
-                start.source = None
+                start.source = start.health = None
         running: list[str] = []
         for join in joins:
             try:
@@ -163,15 +167,10 @@ class SourceStarts(Generic[R]):
             return any(s.phase is not _Phase.SYNCED and not s.is_late for s in self._starts)
 
     def problems(self) -> list[str]:
-        """What keeps sources from having synced."""
+        """What keeps sources from having synced, or from being relied on."""
         with self._changed:
-            open_ = [start for start in self._starts if start.phase is not _Phase.SYNCED]
-        return [
-            f"{start.text} failed: {start.error}"
-            if start.error is not None
-            else f"{start.text} is {start.phase.value}{_own_words(start.source)}"
-            for start in open_
-        ]
+            starts = list(self._starts)
+        return [problem for start in starts if (problem := _problem(start))]
 
     def snapshot(self) -> list[dict[str, str]]:
         """Each source and how it stands, for debug pages."""
@@ -279,6 +278,20 @@ def describe(source: object) -> str:
         return f"source {source}"
     except Exception:
         return f"source {type(source).__name__}"
+
+
+def _problem(start: _Start) -> str:
+    if start.error is not None:
+        return f"{start.text} failed: {start.error}"
+    if start.phase is not _Phase.SYNCED:
+        return f"{start.text} is {start.phase.value}{_own_words(start.source)}"
+    if start.health is None:
+        return ""
+    try:
+        health = start.health()
+    except Exception as error:
+        return f"{start.text}: its health failed: {error!r}"
+    return "" if health.is_ready else f"{start.text}: {health.text}"
 
 
 def _own_words(source: object) -> str:

@@ -511,6 +511,33 @@ def test_a_join_that_fails_keeps_no_other_source_from_being_joined(
     assert "the join of a source failed" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (Health(True, "ok"), ""),
+        (Health(False, "its thread has ended"), "source tap: its thread has ended"),
+        (OSError("no"), "source tap: its health failed: OSError('no')"),
+    ],
+)
+def test_a_source_with_threads_is_asked_how_it_stands_while_it_runs(
+    outcome: Any, text: str
+) -> None:
+    class Telling(JoinedTap):
+        def health(self) -> Health:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+    rig = Rig()
+    rig.controller.watch(Telling())
+    rig.start()
+    eventually(lambda: rig.controller._works)
+    health = rig.controller.health()
+    assert health.is_ready == (not text)
+    assert health.text.endswith(text or "ok")
+    assert rig.stop() == []
+
+
 def test_a_source_whose_text_fails_is_named_by_its_type() -> None:
     class Unnamed(FailingSync):
         def __str__(self) -> str:
