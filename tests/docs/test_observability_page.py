@@ -10,6 +10,7 @@ from appsdk_operator import runtime
 from appsdk_operator.cache import _delivery, _informer_metrics
 from appsdk_operator.client import _metrics as client_metrics
 from appsdk_operator.controllers import _reconcile_metrics
+from appsdk_operator.manager import _certificates
 from appsdk_operator.runtime import Family, _workqueue
 from appsdk_operator.watchers import _controller_metrics
 
@@ -29,6 +30,7 @@ def on_the_page() -> set[Row]:
 
 def in_the_code() -> set[Row]:
     modules = (
+        _certificates,
         _workqueue,
         _delivery,
         _informer_metrics,
@@ -69,6 +71,7 @@ def test_no_module_publishes_families_that_this_test_does_not_know() -> None:
     assert makers == {
         "cache/_delivery.py",
         "cache/_informer_metrics.py",
+        "manager/_certificates.py",
         "controllers/_reconcile_metrics.py",
         "runtime/_workqueue.py",
         "watchers/_controller_metrics.py",

@@ -1,0 +1,471 @@
+"""Who may read the metrics: reviews by an API server, kept for a while, and never a token shown."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator.client import (
+    Client,
+    ClientConfig,
+    ConnectionLost,
+    Forbidden,
+    Hooks,
+    InterceptedClient,
+    ServiceUnavailable,
+    TooManyRequests,
+)
+from appsdk_operator.manager import (
+    AuthFilter,
+    HTTPRequest,
+    HTTPResponse,
+    MetricsServer,
+    MetricsServerOptions,
+)
+from appsdk_operator.resource import Kind, MutableObject, Object, kinds
+from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.testing import APIServer
+from appsdk_operator.testing._control_plane import ControlPlane
+
+TOKEN = "a-token-nobody-may-see"
+REVIEWS = (kinds.authentication.v1.TokenReview, kinds.authorization.v1.SubjectAccessReview)
+
+
+@attrs.define(eq=False)
+class Reviewer:
+    """A client that answers reviews by script, and counts them."""
+
+    users: dict[str, dict[str, Any]] = attrs.field(
+        factory=lambda: {TOKEN: {"username": "prometheus", "uid": "7", "groups": ["scrapers"]}}
+    )
+    allowed: bool = True
+    problems: list[Exception] = attrs.field(factory=list)
+    specs: list[dict[str, Any]] = attrs.field(factory=list)
+    before: Callable[[], None] = lambda: None
+    audiences: list[str] | None = None
+
+    def create(self, obj: MutableObject) -> Object:
+        spec = obj.data["spec"]
+        self.specs.append(spec)
+        self.before()
+        if self.problems:
+            raise self.problems.pop(0)
+        status: dict[str, Any] = {"allowed": self.allowed}
+        if obj.kind.kind == "TokenReview":
+            user = self.users.get(spec["token"])
+            status = {"authenticated": user is not None, "user": user or {}}
+            if self.audiences is not None:
+                status["audiences"] = self.audiences
+        return Object.from_dict(obj.kind, {**obj.data, "status": status})
+
+    def count(self) -> tuple[int, int]:
+        """TokenReviews, SubjectAccessReviews."""
+        tokens = sum("token" in spec for spec in self.specs)
+        return tokens, len(self.specs) - tokens
+
+
+def make(reviewer: Reviewer, **options: Any) -> AuthFilter:
+    options.setdefault("clock", ManualClock())
+    return AuthFilter(reviewer, rng=random.Random(1), **options)  # type: ignore[arg-type]
+
+
+def request(token: str | None = TOKEN, path: str = "/metrics", method: str = "GET") -> HTTPRequest:
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    return HTTPRequest(method=method, path=path, headers=headers)
+
+
+def status(answer: HTTPResponse | None) -> int:
+    return 200 if answer is None else answer.status
+
+
+@pytest.fixture
+def reviewer() -> Reviewer:
+    return Reviewer()
+
+
+# -- decisions -------------------------------------------------------------------------------------
+
+
+def test_the_user_of_the_token_is_asked_about_with_verb_and_path(reviewer: Reviewer) -> None:
+    reviewer.users[TOKEN]["extra"] = {"scope": ["a", "b"]}
+    auth = make(reviewer)
+    assert auth.check(request(method="POST", path="/extra")) is None
+    assert reviewer.specs == [
+        {"token": TOKEN},
+        {
+            "user": "prometheus",
+            "uid": "7",
+            "groups": ["scrapers"],
+            "extra": {"scope": ["a", "b"]},
+            "nonResourceAttributes": {"path": "/extra", "verb": "post"},
+        },
+    ]
+    assert auth.close() == []
+
+
+def test_a_token_that_is_not_known_is_401_and_a_user_without_the_right_403(
+    reviewer: Reviewer,
+) -> None:
+    auth = make(reviewer)
+    answer = auth.check(request("other"))
+    assert answer is not None
+    assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+    reviewer.allowed = False
+    assert status(auth.check(request())) == 403
+    auth.close()
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer a b", "Bearer a, Bearer b", "Bearer é",
+     "Bearer " + "x" * 70_000],
+)  # fmt: skip
+def test_without_a_well_formed_token_nobody_is_asked(reviewer: Reviewer, header: str) -> None:
+    auth = make(reviewer)
+    asked = HTTPRequest(method="GET", path="/metrics", headers={"authorization": header})
+    assert status(auth.check(asked)) == 401
+    assert status(auth.check(request(None))) == 401
+    assert reviewer.specs == []
+
+
+def test_a_token_has_to_be_meant_for_one_of_the_audiences(reviewer: Reviewer) -> None:
+    for given, expected in ((None, 401), (["api"], 401), (["api", "metrics"], 200)):
+        reviewer.audiences = given
+        auth = make(reviewer, audiences=["metrics"])
+        assert status(auth.check(request())) == expected
+        auth.close()
+    assert reviewer.specs[0] == {"token": TOKEN, "audiences": ["metrics"]}
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+def test_answers_are_kept_for_their_time(reviewer: Reviewer) -> None:
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock)
+    for seconds, counts in ((0.0, (1, 1)), (59.9, (1, 1)), (0.1, (2, 1)), (239.9, (3, 1))):
+        clock.advance(seconds)
+        assert auth.check(request()) is None
+        assert reviewer.count() == counts
+    clock.advance(0.1)
+    reviewer.allowed = False
+    assert status(auth.check(request())) == 403
+    assert reviewer.count() == (3, 2)
+    clock.advance(29.9)
+    assert status(auth.check(request())) == 403
+    assert reviewer.count() == (3, 2)
+    clock.advance(0.1)
+    reviewer.allowed = True
+    assert auth.check(request()) is None
+    assert reviewer.count() == (3, 3)
+    assert auth.check(request(path="/extra")) is None
+    assert reviewer.count() == (3, 4)
+    auth.close()
+
+
+def test_unknown_tokens_are_kept_apart_and_no_more_than_allowed(reviewer: Reviewer) -> None:
+    auth = make(reviewer, cache_size=3)
+    assert auth.check(request()) is None
+    for number in range(20):
+        assert status(auth.check(request(f"guess-{number}"))) == 401
+    assert len(auth._strangers) == 3
+    assert reviewer.count() == (21, 1)
+    assert status(auth.check(request("guess-19"))) == 401
+    assert auth.check(request()) is None
+    assert reviewer.count() == (21, 1)
+    for number in range(20):
+        auth.check(request(path=f"/{number}"))
+    assert len(auth._rights) == 3
+    auth.close()
+
+
+def test_tokens_are_not_kept(reviewer: Reviewer) -> None:
+    auth = make(reviewer)
+    auth.check(request())
+    auth.check(request("guess"))
+    kept = repr([auth._users._kept, auth._strangers._kept, auth._rights._kept, auth._reviews])
+    assert TOKEN not in kept
+    assert "guess" not in kept
+    assert auth._reviews == {}
+    auth.close()
+
+
+def test_equal_questions_at_the_same_time_are_asked_once(
+    reviewer: Reviewer, eventually: Any
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        leave.wait(10)
+
+    reviewer.before = wait
+    auth = make(reviewer)
+    answers: list[int] = []
+    askers = [
+        threading.Thread(target=lambda: answers.append(status(auth.check(request()))))
+        for _ in range(5)
+    ]
+    for asker in askers:
+        asker.start()
+    assert entered.wait(10)
+    eventually(lambda: len(auth._stop._callbacks) == 5)
+    leave.set()
+    for asker in askers:
+        asker.join()
+    assert answers == [200] * 5
+    assert reviewer.count()[0] == 1
+    auth.close()
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+def unavailable(text: str = "away") -> ServiceUnavailable:
+    return ServiceUnavailable(text, status=503, reason="ServiceUnavailable")
+
+
+def checked_in_thread(auth: AuthFilter) -> tuple[threading.Thread, list[int]]:
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(status(auth.check(request()))))
+    thread.start()
+    return thread, answers
+
+
+def test_what_may_pass_is_asked_again_with_growing_waits(
+    reviewer: Reviewer, eventually: Any
+) -> None:
+    reviewer.problems = [
+        unavailable(),
+        TooManyRequests("slow down", status=429, reason="TooManyRequests"),
+        ConnectionLost("the connection broke"),
+        unavailable(),
+    ]
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock)
+    thread, answers = checked_in_thread(auth)
+    rng, expected = random.Random(1), 0.5
+    for number in range(1, 5):
+        clock.block_until_waiting(2)  # the retry's wait, and the request's
+        assert len(reviewer.specs) == number
+        due = clock.next_deadline()
+        assert due is not None
+        wait = expected * (1 + 0.2 * rng.random())
+        assert due - clock.monotonic() == pytest.approx(wait)
+        clock.advance(wait + 1e-9)
+        eventually(lambda number=number: len(reviewer.specs) > number)
+        expected *= 1.5
+    thread.join(10)
+    assert answers == [200]
+    auth.close()
+
+
+def test_after_five_tries_and_for_what_does_not_pass_it_is_500(
+    reviewer: Reviewer, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = Forbidden(f"cannot create tokenreviews with {TOKEN}", status=403, reason="Forbidden")
+    reviewer.problems = [refusal]
+    auth = make(reviewer)
+    answer = auth.check(request())
+    assert answer is not None
+    assert (answer.status, answer.body) == (500, b"Authentication or authorization failed\n")
+    assert len(reviewer.specs) == 1
+    assert "TokenReview: 403 Forbidden: cannot create tokenreviews" in caplog.text
+    assert TOKEN not in caplog.text
+    reviewer.problems = [unavailable() for _ in range(9)]
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock)
+    thread, answers = checked_in_thread(auth)
+    while thread.is_alive():
+        clock.advance(0.5)
+        thread.join(0.01)
+    assert answers == [500]
+    assert len(reviewer.problems) == 4
+    # An error is not kept: the next request asks again.
+    reviewer.problems.clear()
+    assert auth.check(request()) is None
+
+
+def test_an_api_server_that_does_not_answer_costs_ten_seconds_and_few_threads(
+    reviewer: Reviewer, caplog: pytest.LogCaptureFixture, eventually: Any
+) -> None:
+    leave = threading.Event()
+    reviewer.before = lambda: leave.wait(30) and None
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock, max_reviews=2)
+    thread, answers = checked_in_thread(auth)
+    clock.block_until_waiting(1)
+    clock.advance(9.9)
+    assert thread.is_alive()
+    clock.advance(0.1)
+    thread.join(10)
+    assert answers == [500]
+    assert "TokenReview: no answer from the API server within 10 s" in caplog.text
+    other = threading.Thread(target=lambda: auth.check(request("b")))
+    other.start()
+    eventually(lambda: len(auth._reviews) == 2)
+    assert status(auth.check(request("c"))) == 500
+    assert "2 reviews are under way (max_reviews)" in caplog.text
+    assert len(auth.close(timeout=0.01)) == 2
+    other.join(10)
+    assert status(auth.check(request())) == 500
+    leave.set()
+    assert auth.close() == []
+
+
+def test_options_out_of_range_are_refused(reviewer: Reviewer) -> None:
+    for options in ({"token_ttl": -1}, {"timeout": 0}, {"cache_size": 0}, {"max_reviews": 0}):
+        with pytest.raises(ValueError, match=r"at least 0 seconds|more than 0"):
+            make(reviewer, **options)
+    with pytest.raises(TypeError, match="give a list"):
+        make(reviewer, audiences="metrics")
+
+
+# -- with API servers ------------------------------------------------------------------------------
+
+
+def metrics_server(client: Any, **options: Any) -> MetricsServer:
+    return MetricsServer(
+        MetricsServerOptions(
+            address="127.0.0.1:0",
+            filter_provider=partial(AuthFilter, **options),
+            extra_handlers={"/extra": lambda request: HTTPResponse(body=b"extra")},
+        ),
+        metrics=Metrics(),
+        client=client,
+    )
+
+
+def test_the_embedded_server_reviews_the_tokens_it_was_given(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = {
+        "good": {"username": "prometheus", "groups": ["scrapers"]},
+        "poor": {"username": "eve", "groups": []},
+    }
+
+    def may(spec: Any) -> bool:
+        return "scrapers" in spec.get("groups", ()) and spec["nonResourceAttributes"] == {
+            "path": "/metrics",
+            "verb": "get",
+        }
+
+    with (
+        caplog.at_level(logging.DEBUG),
+        APIServer(reviewed_tokens=users, authorizer=may, token="own") as api,
+        Client(ClientConfig(server=api.url, token="own"), metrics=Metrics()) as client,
+    ):
+        served = serve(metrics_server(client))
+        assert served.get("/metrics").status == 401
+        assert served.get("/metrics", Authorization="Bearer wrong-token").status == 401
+        assert served.get("/metrics", Authorization="Bearer poor").status == 403
+        answer = served.get("/metrics", Authorization="bearer good")
+        assert (answer.status, "process_open_fds" in answer.text) == (200, True)
+        assert served.get("/extra", Authorization="Bearer good").status == 403
+        assert served.get("/metrics", "HEAD", Authorization="Bearer good").status == 403
+        api.stop()
+        api.start()
+        client_errors = served.get("/metrics", Authorization="Bearer good").status
+        assert client_errors == 200  # it was kept
+        served.stop()
+    assert "wrong-token" not in caplog.text
+
+
+def test_reviews_of_the_embedded_server_allow_everything_unless_told_otherwise() -> None:
+    with APIServer() as api, Client(ClientConfig(server=api.url), metrics=Metrics()) as client:
+        auth = AuthFilter(client, audiences=())
+        assert auth.check(request("whatever")) is None
+        auth.close()
+    with (
+        APIServer(reviewed_tokens={"t": {"username": "u"}}) as api,
+        Client(ClientConfig(server=api.url), metrics=Metrics()) as client,
+    ):
+        auth = AuthFilter(client, audiences=["metrics"])
+        assert auth.check(request("t")) is None
+        assert status(auth.check(request("u"))) == 401
+        auth.close()
+
+
+def test_the_operators_own_missing_right_is_500_and_logged_with_the_remedy(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(client: Any, obj: Any, **options: Any) -> Any:
+        raise Forbidden("no", status=403, reason="Forbidden")
+
+    with APIServer() as api, Client(ClientConfig(server=api.url), metrics=Metrics()) as client:
+        refusing = InterceptedClient(client, Hooks(create=refuse))
+        served = serve(metrics_server(refusing))
+        answer = served.get("/metrics", Authorization=f"Bearer {TOKEN}")
+        served.stop()
+    assert answer.status == 500
+    assert "TokenReview: 403 Forbidden: no" in caplog.text
+    assert TOKEN not in caplog.text + answer.text
+
+
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    if not any(os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD")):
+        pytest.skip("KUBEBUILDER_ASSETS is not set")
+    with ControlPlane() as plane:
+        yield plane
+
+
+def account_token(client: Client, name: str) -> str:
+    """A token of a new service account."""
+    account = kinds.core.v1.ServiceAccount
+    client.create(MutableObject.new(account, name, namespace="default"))
+    kind = Kind(group="authentication.k8s.io", version="v1", kind="TokenRequest")
+    answer = client.subresource("token").create(
+        MutableObject.new(kind, spec={}), parent=account, name=name, namespace="default"
+    )
+    return str(answer.to_dict()["status"]["token"])
+
+
+def grant(client: Client, account: str, name: str, rules: list[dict[str, Any]]) -> None:
+    role, binding = kinds.rbac.v1.ClusterRole, kinds.rbac.v1.ClusterRoleBinding
+    client.create(MutableObject.new(role, name, rules=rules))
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+    client.create(MutableObject.new(binding, name, roleRef=reference, subjects=[subject]))
+
+
+@pytest.mark.real
+def test_the_real_server_knows_accounts_and_their_roles(serve: Any, plane: ControlPlane) -> None:
+    reviews = [
+        {
+            "apiGroups": [kind.group],
+            "resources": [kind.plural],
+            "verbs": ["create"],
+        }
+        for kind in REVIEWS
+    ]
+    with Client(plane.client_config(), metrics=Metrics()) as admin:
+        tokens = {name: account_token(admin, name) for name in ("operator", "scraper", "other")}
+        grant(admin, "operator", "reviews", reviews)
+        urls = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+        grant(admin, "scraper", "metrics-reader", [urls])
+        config = plane.client_config(token=tokens["operator"])
+        with Client(config, metrics=Metrics()) as client:
+            served = serve(metrics_server(client))
+            assert served.get("/metrics").status == 401
+            assert served.get("/metrics", Authorization="Bearer nonsense").status == 401
+            other = f"Bearer {tokens['other']}"
+            assert served.get("/metrics", Authorization=other).status == 403
+            scraper = f"Bearer {tokens['scraper']}"
+            assert served.get("/metrics", Authorization=scraper).status == 200
+            assert served.get("/extra", Authorization=scraper).status == 403
+            served.stop()
+        # Without the right to ask, nobody is let in.
+        poor = plane.client_config(token=tokens["other"], max_retries=0)
+        with Client(poor, metrics=Metrics()) as client:
+            served = serve(metrics_server(client))
+            assert served.get("/metrics", Authorization=scraper).status == 500
+            served.stop()
