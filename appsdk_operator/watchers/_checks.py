@@ -9,7 +9,7 @@ from typing import Any
 from appsdk_operator.resource import Kind
 from appsdk_operator.watchers._informed import RunnableInformer
 
-__all__ = ["check_informer", "check_takes", "check_watcher", "checked_kind"]
+__all__ = ["check_cache", "check_informer", "check_takes", "check_watcher", "checked_kind"]
 
 
 def check_takes(function: Any, option: str, arguments: tuple[str, ...]) -> None:
@@ -47,6 +47,13 @@ def check_informer(informer: object) -> None:
         raise TypeError(
             f"informer={informer!r} is a class: add an instance, {informer.__name__}(…)"
         )
+
+
+def check_cache(cache: object, kind: object) -> None:
+    if not isinstance(kind, Kind):
+        raise TypeError(f"kind={kind!r} is no Kind: name the kind whose objects the cache keeps")
+    if not callable(getattr(cache, "add_event_handler", None)) or isinstance(cache, type):
+        raise TypeError(f"cache={cache!r} is no cache: give one, or add an informer")
 
 
 def check_watcher(watcher: object) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import final
 
 from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.controllers import Outcome
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock
 from appsdk_operator.watchers._calls import OwedCall, WatcherCall, Why
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
@@ -59,6 +59,8 @@ class Dispatcher:
         self._entries: ListMap[str, Entry] = ListMap()
         self._owed: dict[DeliveryKey, list[OwedCall]] = {}
         self._has_begun = False
+        # For sources that others share, who may read their objects with other types.
+        self._views: Mapping[EventSource, Kind] = {}
         # For kinds with several sources only: their keys differ although the object is the same.
         self._shared_kinds: frozenset[str] = frozenset()
         self._turns = Turns()
@@ -86,7 +88,8 @@ class Dispatcher:
             if self._has_begun:
                 for source, store in present():
                     entry.told.setdefault(source, {})
-                    for obj in store.list():
+                    for found in store.list():
+                        obj = self._viewed(source, found)
                         key = DeliveryKey(source, obj.namespace, obj.name)
                         self._owe_first_call(entry, key, obj, store)
                         keys.append(key)
@@ -111,9 +114,14 @@ class Dispatcher:
         """The kinds that have watchers or reconcilers."""
         return self._entries.keys()
 
+    def view(self, source: EventSource, kind: Kind) -> None:
+        """Show the objects of ``source`` with the types of ``kind``."""
+        self._views = {**self._views, source: kind}
+
     def forget(self, source: EventSource) -> None:
         """Drop what is owed for the objects of ``source``."""
         with self._lock:
+            self._views = {each: kind for each, kind in self._views.items() if each is not source}
             for key in [key for key in self._owed if key.source is source]:
                 del self._owed[key]
             for _, _, entry in self._entries.all_items():
@@ -176,7 +184,13 @@ class Dispatcher:
             dues = [c.due for c in owed if c.due is not None and not _is_held(c, owed)]
         return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
 
+    def _viewed(self, source: EventSource, obj: Object) -> Object:
+        kind = self._views.get(source)
+        return obj if kind is None else obj.viewed_as(kind)
+
     def _deliver(self, key: DeliveryKey, event: Event) -> None:
+        if self._views and (kind := self._views.get(key.source)) is not None:
+            event = _viewed_as(event, kind)
         with self._lock:
             self._has_begun = True
             entries = self._entries.items(key.source.kind)
@@ -403,6 +417,17 @@ def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
 
 def _request_of(event: Event) -> ReconcileRequest:
     return ReconcileRequest(action=event.action, object=event.object, old=event.old)
+
+
+def _viewed_as(event: Event, kind: Kind) -> Event:
+    obj, old = event.object, event.old
+    return Event(
+        event.action,
+        obj.viewed_as(kind),
+        old and old.viewed_as(kind),
+        event.is_initial,
+        event.is_final_state_unknown,
+    )
 
 
 def _known_before(request: ReconcileRequest, role: Role) -> Object | None:

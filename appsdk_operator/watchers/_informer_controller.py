@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from typing import final
 
 from appsdk_operator.cache import (
+    Cache,
     Delivery,
-    EventSource,
     Health,
-    Informer,
-    Lister,
     Overflow,
-    Registration,
 )
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
@@ -28,6 +24,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.watchers._calls import WatcherCall
 from appsdk_operator.watchers._checks import (
+    check_cache,
     check_informer,
     check_takes,
     check_watcher,
@@ -37,10 +34,11 @@ from appsdk_operator.watchers._controller_metrics import ControllerMetrics
 from appsdk_operator.watchers._dispatcher import Dispatcher
 from appsdk_operator.watchers._entries import Entry, ReconcilerEntry, Role, WatcherEntry
 from appsdk_operator.watchers._failures import ErrorHandler, Failures
-from appsdk_operator.watchers._informed import Informed, RunnableInformer
+from appsdk_operator.watchers._informed import OwnInformer, RunnableInformer
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
+from appsdk_operator.watchers._ways import Ways
 
 __all__ = ["InformerController"]
 
@@ -145,12 +143,11 @@ class InformerController:
             clock=clock,
             metrics=metrics or default_metrics(),
         )
+        self._ways = Ways(self._delivery, self._dispatcher, self._metrics, clock)
         self._threads = ThreadGroup(name)
         self._lock = threading.Lock()
-        self._informed: list[Informed] = []
         self._stop: StopSignal | None = None
         self._has_run = False
-        self._is_over = False
         self._failures: list[Exception] = []
 
     # Who is tied to whom.
@@ -164,42 +161,44 @@ class InformerController:
         """
         kind = checked_kind(kind)
         check_informer(informer)
-        source = self._delivery.source(kind)
-        informed = Informed(informer, kind, source)
+        own = self._ways.add_informer(informer, kind)
         with self._lock:
-            if any(other.informer is informer for other in self._informed):
-                self._delivery.remove(source)
-                raise ValueError(
-                    f"this informer was added already, under {kind!r} or another kind: an informer "
-                    "runs once; to share its events add watchers to its kind"
-                )
-            if any(other.kind == kind for other in self._informed):
-                self._dispatcher.share(kind)
-            self._informed.append(informed)
             stop = self._stop
-        self._metrics.add_kind(kind)
-        try:
-            registration = informer.add_event_handler(source)
-        except BaseException:
-            self.remove_informer(informer)
-            raise
-        informed.registration = registration if isinstance(registration, Registration) else None
         if stop is not None:
-            self._run_informer(informed, stop)
+            self._run_informer(own, stop)
 
     def remove_informer(self, informer: RunnableInformer) -> None:
         """Stop the informer and forget its events and retries; an unknown one: nothing."""
-        with self._lock:
-            found = next((i for i in self._informed if i.informer is informer), None)
-            if found is None:
-                return
-            self._informed.remove(found)
-        self._delivery.remove(found.source)
-        self._dispatcher.forget(found.source)
-        if found.registration is not None:
-            found.registration.remove()
-        if found.stop is not None:
-            found.stop.set()
+        self._ways.remove_informer(informer)
+
+    def add_cache(self, cache: Cache, kind: Kind, *, resync: float | None = None) -> None:
+        """Call the watchers of ``kind`` for the events of a cache's informers of it.
+
+        The cache is run by somebody else, a Manager for example, and others may share it: there is
+        one local copy and one watch, however many there are. Namespaces that it follows later come
+        too; of one that it follows no longer nothing is told, because nobody deleted its objects.
+        With :attr:`Overflow.BLOCK` a slow watcher makes everybody wait who shares the informer.
+
+        Args:
+            cache: whose informers; it keeps ``kind`` from now on, if it did not.
+            kind: whose objects. Their spec and status are read with its types.
+            resync: seconds, give or take a tenth, after which every object is shown once more, from
+                the local copy; 0: never; default: what the cache's options for the kind say.
+
+        Raises:
+            TypeError: ``kind`` is no Kind, or ``cache`` no cache.
+            ValueError: this kind of this cache was added before.
+            RuntimeError: the cache has stopped.
+        """
+        check_cache(cache, kind)
+        self._ways.add_cache(cache, kind, resync)
+
+    def remove_cache(self, cache: Cache, kind: Kind) -> None:
+        """Forget the events of the cache's informers of ``kind``, and what is owed for them.
+
+        The informers go on. What was not added: nothing.
+        """
+        self._ways.remove_cache(cache, kind)
 
     def add_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
         """Call ``watcher`` after those that were added to ``kind`` before it.
@@ -254,31 +253,19 @@ class InformerController:
         self._dispatcher.remove(None, checked_kind(kind), Role.RECONCILER)
 
     def _add(self, entry: Entry) -> None:
-        for key in self._dispatcher.add(entry, lambda: self._present(entry.kind)):
+        for key in self._dispatcher.add(entry, lambda: self._ways.stores(entry.kind)):
             self._delivery.wake(key)
-
-    def _present(self, kind: str) -> list[tuple[EventSource, Lister]]:
-        """The objects that watchers of ``kind`` may have been told of already."""
-        with self._lock:
-            if self._is_over:
-                return []
-            return [
-                (informed.source, informed.informer.store)
-                for informed in self._informed
-                if informed.kind == kind and isinstance(informed.informer, Informer)
-            ]
 
     # How it stands.
 
     @property
     def has_synced(self) -> bool:
         """Whether every watcher was told of every object that was there, also where it failed."""
-        with self._lock:
-            return all(informed.source.has_synced for informed in self._informed)
+        return self._ways.not_synced() is None
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
-        return self._delivery.wait_for_sync(stop, timeout)
+        return self._ways.wait_for_sync(stop, timeout)
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until no event waits and no call runs; False after ``timeout`` seconds.
@@ -314,9 +301,7 @@ class InformerController:
 
     def health(self) -> Health:
         """Whether every informer has synced and follows the server, and if not why."""
-        with self._lock:
-            informers = [i.informer for i in self._informed if isinstance(i.informer, Informer)]
-        healths = [informer.health() for informer in informers]
+        healths = self._ways.healths()
         bad = [health.text for health in healths if not health.is_ready]
         text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
         return Health(not bad, text)
@@ -341,8 +326,8 @@ class InformerController:
                 )
             self._has_run = True
             own = self._stop = stop.child()
-            informed = list(self._informed)
-        self._warn_of_loose_ends(informed)
+            informed = self._ways.own()
+        self._warn_of_loose_ends()
         # At once: until this thread wakes the workers would go on with what waits.
         own.on_set(self._dispatcher.stop)
         self._metrics.publish()
@@ -355,8 +340,7 @@ class InformerController:
             own.set()
             with self._lock:
                 self._stop = None
-                self._is_over = True
-            self._delivery.stop()
+            self._ways.end()
             if self._delivery.join(self._stop_timeout):
                 # Coroutines can be cancelled; a worker that waits for one ends with it.
                 self._loop.close(_CANCEL_TIMEOUT)
@@ -386,55 +370,42 @@ class InformerController:
 
     def close(self) -> None:
         """End what :meth:`process_next` may have started; :meth:`run` needs no close."""
-        self._delivery.stop()
+        self._ways.end()
         self._loop.close()
 
-    def _run_informer(self, informed: Informed, stop: StopSignal) -> None:
+    def _run_informer(self, informed: OwnInformer, stop: StopSignal) -> None:
         with self._lock:
-            if informed not in self._informed:
-                return  # removed before it could be started
+            if informed.stop is not None:
+                return  # it was added just when the run began, and both sides saw to it
             own = informed.stop = stop.child()
-
-        def fail(error: Exception) -> None:
-            _log.error(
-                "controller %s: the informer of %s failed",
-                self.name,
-                informed.kind,
-                exc_info=error,
-                extra={"controller": self.name, "kind": informed.kind},
-            )
-            with self._lock:
-                self._failures.append(error)
-            stop.set()
+        if not self._ways.has(informed):
+            return  # removed before it could be started
 
         def run() -> None:
             try:
-                if not isinstance(informed.informer, Informer):
-                    # Nobody else would say that there is no initial list to wait for.
-                    informed.source.on_initial_list_end()
-                informed.informer.run(own)
-                if not own.is_set():
-                    raise RuntimeError(
-                        f"the informer of {informed.kind} ended although nobody stopped it"
-                    )
+                informed.run(own)
             except Exception as error:
-                fail(error)
-            except BaseException as error:
-                # SystemExit and its like would end the thread without a word.
-                failure = RuntimeError(f"the informer of {informed.kind} raised {error!r}")
-                failure.__cause__ = error
-                fail(failure)
+                _log.error(
+                    "controller %s: the informer of %s failed",
+                    self.name,
+                    informed.kind,
+                    exc_info=error,
+                    extra={"controller": self.name, "kind": informed.kind},
+                )
+                with self._lock:
+                    self._failures.append(error)
+                stop.set()
 
         self._threads.start(f"informer/{informed.kind}", run)
 
-    def _warn_of_loose_ends(self, informed: Sequence[Informed]) -> None:
+    def _warn_of_loose_ends(self) -> None:
         """A kind is any string, so that a misspelt one is no error.
 
         Either side alone may still get its counterpart; where both are loose they were probably
         meant for each other.
         """
         watched = set(self._dispatcher.kinds())
-        known = {one.kind for one in informed}
+        known = self._ways.kinds()
         if watched - known and known - watched:
             _log.warning(
                 "controller %s: there are watchers of %s, but no informer, and informers of %s, "

@@ -330,7 +330,7 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
     world.controller.remove_informer(world.informer)
     world.informer.add_event_handler(gap)
     world.controller.add_informer(world.informer, WIDGET)
-    replay = world.controller._informed[0].registration.replay
+    replay = world.controller._ways.own()[0].registration.replay
     try:
         for number, step in enumerate(steps):
             verb, _, name = step.partition(" ")
