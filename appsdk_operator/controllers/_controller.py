@@ -14,7 +14,7 @@ from appsdk_operator.controllers._engine import Engine
 from appsdk_operator.controllers._options import ControllerOptions, Settings
 from appsdk_operator.controllers._protocols import Source
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
-from appsdk_operator.controllers._source_starts import describe
+from appsdk_operator.controllers._source_starts import SourceStart
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Clock,
@@ -91,7 +91,7 @@ class Controller(Generic[R]):
         self._workers = ThreadGroup(name)
         self._helpers = ThreadGroup(name)
         self._lock = threading.Lock()
-        self._sources: list[Source[R]] = []
+        self._sources: list[SourceStart] = []
         self._engine: Engine[R] | None = None
         self._has_begun = False
         self._begun = threading.Event()
@@ -120,7 +120,7 @@ class Controller(Generic[R]):
                 before that the failure of a source is one of :meth:`run`.
         """
         check_source(source)
-        text = describe(source)
+        start = SourceStart(source)
         launch: Callable[[], object]
         with self._lock:
             if self._is_over:
@@ -130,15 +130,15 @@ class Controller(Generic[R]):
                 )
             engine = self._engine
             if engine is None:
-                self._sources.append(source)
+                self._sources.append(start)
                 return
             if self._is_by_hand:
-                launch = functools.partial(engine.starts.start_by_hand, source, engine.inbox)
+                launch = functools.partial(engine.starts.start_by_hand, start, engine.inbox)
             elif self._works:
-                launch = functools.partial(engine.starts.start_late, source, engine.inbox)
+                launch = functools.partial(engine.starts.start_late, start, engine.inbox)
             else:
                 # Listed while the workers cannot begin, so that they wait for it, too.
-                launch = engine.starts.prepare(source, engine.inbox, text)
+                launch = engine.starts.prepare(start, engine.inbox)
         launch()
 
     # How it stands.
@@ -327,10 +327,10 @@ class Controller(Generic[R]):
             with self._lock:
                 self._engine = engine
                 launches = [
-                    functools.partial(starts.start_by_hand, source, engine.inbox)
+                    functools.partial(starts.start_by_hand, start, engine.inbox)
                     if self._is_by_hand
-                    else starts.prepare(source, engine.inbox)
-                    for source in self._sources
+                    else starts.prepare(start, engine.inbox)
+                    for start in self._sources
                 ]
                 self._sources.clear()
         finally:

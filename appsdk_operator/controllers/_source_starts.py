@@ -18,7 +18,7 @@ from appsdk_operator.controllers._protocols import (
 )
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
 
-__all__ = ["SourceStarts", "describe"]
+__all__ = ["SourceStart", "SourceStarts"]
 
 _log = logging.getLogger("appsdk_operator.controllers")
 
@@ -43,15 +43,19 @@ class _Phase(enum.Enum):
 _IS_PENDING = (_Phase.STARTING, _Phase.SYNCING)
 
 
-class _Start:
-    """A source on its way. It keeps the source only while that is still needed."""
+class SourceStart:
+    """A source on its way. It keeps the source only while that is still needed.
 
-    def __init__(self, source: Source[Any], text: str) -> None:
+    Made without a lock: what describes the source is its own code.
+    """
+
+    def __init__(self, source: Source[Any]) -> None:
         self.source: Source[Any] | None = source
-        self.text = text
+        self.text = _describe(source)
+        self.join = source.join if isinstance(source, JoinableSource) else None
         # A source with threads of its own lives until the stop anyway, and is asked how it stands.
         self.health: Callable[[], Health] | None = None
-        if isinstance(source, JoinableSource) and isinstance(source, _TellingSource):
+        if self.join is not None and isinstance(source, _TellingSource):
             self.health = source.health
         self.phase = _Phase.STARTING
         self.error: Exception | None = None
@@ -73,27 +77,25 @@ class SourceStarts(Generic[R]):
         self._timeout = timeout
         self._stop = stop
         self._changed = threading.Condition(threading.Lock())
-        self._starts: list[_Start] = []
-        self._joins: list[Callable[[float | None], list[str]]] = []
+        self._starts: list[SourceStart] = []
 
-    def prepare(
-        self, source: Source[R], queue: RequestQueue[R], text: str = ""
-    ) -> Callable[[], object]:
-        """Let :meth:`wait` wait for ``source`` from now on.
+    def prepare(self, start: SourceStart, queue: RequestQueue[R]) -> Callable[[], object]:
+        """Let :meth:`wait` wait for a source from now on.
 
         Returns:
             What starts it, in a thread of its own that waits until it has synced.
         """
-        start = self._enlist(source, text)
+        source = self._enlist(start)
         run = functools.partial(self._run, start, source, queue)
         return lambda: self._threads.start(start.text, run)
 
-    def start_late(self, source: Source[R], queue: RequestQueue[R]) -> None:
-        """Start ``source`` in this thread; that it syncs is watched, but nobody waits for it.
+    def start_late(self, start: SourceStart, queue: RequestQueue[R]) -> None:
+        """Start a source in this thread; that it syncs is watched, but nobody waits for it.
 
         What its start raises goes to the caller, and the source is not part of the controller.
         """
-        start = self._enlist(source, is_late=True)
+        start.is_late = True
+        source = self._enlist(start)
         self._start_here(start, source, queue)
         if isinstance(source, SyncingSource):
             self._set(start, _Phase.SYNCING)
@@ -101,10 +103,9 @@ class SourceStarts(Generic[R]):
         else:
             self._set(start, _Phase.SYNCED)
 
-    def start_by_hand(self, source: Source[R], queue: RequestQueue[R]) -> None:
-        """Start ``source`` in this thread, and wait for nothing."""
-        start = self._enlist(source)
-        self._start_here(start, source, queue)
+    def start_by_hand(self, start: SourceStart, queue: RequestQueue[R]) -> None:
+        """Start a source in this thread, and wait for nothing."""
+        self._start_here(start, self._enlist(start), queue)
         self._set(start, _Phase.SYNCED)
 
     def wait(self) -> bool:
@@ -143,9 +144,9 @@ class SourceStarts(Generic[R]):
         """Wait, after the stop, for the sources' own threads; the names of those that still run."""
         deadline = system_clock.monotonic() + timeout
         with self._changed:
-            joins, self._joins = self._joins, []
+            joins = [start.join for start in self._starts if start.join is not None]
             for start in self._starts:
-                start.source = start.health = None
+                start.source = start.health = start.join = None
         running: list[str] = []
         for join in joins:
             try:
@@ -177,17 +178,16 @@ class SourceStarts(Generic[R]):
         with self._changed:
             return [{"source": start.text, "state": start.phase.value} for start in self._starts]
 
-    def _enlist(self, source: Source[R], text: str = "", *, is_late: bool = False) -> _Start:
-        start = _Start(source, text or describe(source))
-        start.is_late = is_late
+    def _enlist(self, start: SourceStart) -> Source[R]:
+        source = start.source
+        if source is None:
+            raise RuntimeError(f"{start.text} was started before")
         start.deadline = self._clock.monotonic() + self._timeout
         with self._changed:
             self._starts.append(start)
-            if isinstance(source, JoinableSource):
-                self._joins.append(source.join)
-        return start
+        return source
 
-    def _run(self, start: _Start, source: Source[R], queue: RequestQueue[R]) -> None:
+    def _run(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
         try:
             source.start(queue, self._stop)
             self._set(start, _Phase.SYNCING)
@@ -198,7 +198,7 @@ class SourceStarts(Generic[R]):
         except BaseException as error:
             self._fail(start, _as_exception(start, error))
 
-    def _follow(self, start: _Start, source: SyncingSource[R]) -> None:
+    def _follow(self, start: SourceStart, source: SyncingSource[R]) -> None:
         """Watch a late source: the controller runs on without it, but says so."""
         try:
             try:
@@ -213,7 +213,7 @@ class SourceStarts(Generic[R]):
             self._fail(start, _as_exception(start, error))
             self._log(start, error)
 
-    def _log(self, start: _Start, error: BaseException) -> None:
+    def _log(self, start: SourceStart, error: BaseException) -> None:
         _log.error(
             "controller %s: %s, added while it runs, failed: %s",
             self._name,
@@ -222,16 +222,15 @@ class SourceStarts(Generic[R]):
             extra={"controller": self._name},
         )
 
-    def _start_here(self, start: _Start, source: Source[R], queue: RequestQueue[R]) -> None:
+    def _start_here(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
         try:
             source.start(queue, self._stop)
         except BaseException:
             with self._changed:
                 self._starts.remove(start)
-                self._joins = [join for join in self._joins if not _belongs_to(join, source)]
             raise
 
-    def _sync(self, start: _Start, source: SyncingSource[R]) -> None:
+    def _sync(self, start: SourceStart, source: SyncingSource[R]) -> None:
         left = max(0.0, start.deadline - self._clock.monotonic())
         if source.wait_for_sync(self._stop, left):
             self._set(start, _Phase.SYNCED)
@@ -240,7 +239,7 @@ class SourceStarts(Generic[R]):
         else:
             raise self._too_late(start)
 
-    def _too_late(self, start: _Start) -> TimeoutError:
+    def _too_late(self, start: SourceStart) -> TimeoutError:
         within = f"within {self._timeout:g} s (cache_sync_timeout)"
         if start.phase is _Phase.STARTING:
             return TimeoutError(
@@ -254,14 +253,14 @@ class SourceStarts(Generic[R]):
             "list and watch it, or give it more time"
         )
 
-    def _set(self, start: _Start, phase: _Phase) -> None:
+    def _set(self, start: SourceStart, phase: _Phase) -> None:
         with self._changed:
             start.phase = phase
             if phase not in _IS_PENDING:
                 start.source = start.error = None
             self._changed.notify_all()
 
-    def _fail(self, start: _Start, error: Exception) -> None:
+    def _fail(self, start: SourceStart, error: Exception) -> None:
         with self._changed:
             start.error = start.error or error
             start.phase = _Phase.FAILED
@@ -272,15 +271,14 @@ class SourceStarts(Generic[R]):
             self._changed.notify_all()
 
 
-def describe(source: object) -> str:
-    """``source`` as text, whatever its own code does."""
+def _describe(source: object) -> str:
     try:
         return f"source {source}"
     except Exception:
         return f"source {type(source).__name__}"
 
 
-def _problem(start: _Start) -> str:
+def _problem(start: SourceStart) -> str:
     if start.error is not None:
         return f"{start.text} failed: {start.error}"
     if start.phase is not _Phase.SYNCED:
@@ -303,14 +301,10 @@ def _own_words(source: object) -> str:
         return f" (its health failed: {error!r})"
 
 
-def _as_exception(start: _Start, error: BaseException) -> Exception:
+def _as_exception(start: SourceStart, error: BaseException) -> Exception:
     if isinstance(error, Exception):
         return error
     # SystemExit and its like would end the thread without a word.
     failure = RuntimeError(f"{start.text} raised {error!r}")
     failure.__cause__ = error
     return failure
-
-
-def _belongs_to(join: Callable[..., Any], source: object) -> bool:
-    return getattr(join, "__self__", None) is source
