@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, final
@@ -29,6 +30,8 @@ from appsdk_operator.runtime import (
 __all__ = ["Controller"]
 
 R = TypeVar("R", bound=Hashable)
+
+_log = logging.getLogger("appsdk_operator.controllers")
 
 _CANCEL_TIMEOUT = 1.0
 
@@ -98,6 +101,7 @@ class Controller(Generic[R]):
         self._is_by_hand = False
         self._has_run = False
         self._works = False
+        self._is_closed = False
         self._is_over = False
         self._failures: list[Exception] = []
         if not settings.skip_name_validation:
@@ -202,19 +206,22 @@ class Controller(Generic[R]):
         """Start the sources and wait until they have synced, without reconciling anything.
 
         Returns at once unless the option ``warm_up`` is set. Beside :meth:`run`, or after it, it
-        starts nothing twice. A controller that is warmed up and never run is to be closed.
+        starts nothing twice. The sources go on until ``stop`` is set, or :meth:`run` has ended.
 
         Raises:
             Exception: as :meth:`run`, for the sources.
         """
         if not self._settings.warm_up:
             return
-        # Stays: the sources go on, until run returns or somebody closes the controller.
         forget = stop.on_set(self._own.set)
         self._own.on_set(forget)
         try:
-            if not self._own.is_set():
-                self._begin().starts.wait()
+            if self._own.is_set():
+                return
+            engine = self._begin()
+            # It may never come to run, and then nobody else would end what begins here.
+            self._helpers.start("stand-by", self._end_stand_by)
+            engine.starts.wait()
         except BaseException:
             self._own.set()
             raise
@@ -233,11 +240,13 @@ class Controller(Generic[R]):
             ExceptionGroup: several of these.
         """
         with self._lock:
-            if self._has_run or self._is_over:
+            if self._has_run or self._is_closed:
                 was = "run before" if self._has_run else "closed"
                 raise RuntimeError(
                     f"controller {self.name} was {was}: a controller runs once, make a new one"
                 )
+            if self._is_over:
+                return  # stopped while it was a stand-by
             self._has_run = True
         forget = stop.on_set(self._own.set)
         running: list[str] = []
@@ -291,11 +300,11 @@ class Controller(Generic[R]):
         Raises:
             TimeoutError: something still runs after the stop time-out.
         """
-        self._own.set()
         with self._lock:
-            if self._has_run or self._is_over:
-                return
-        running = self._end()
+            is_first, self._is_closed = not self._is_closed, True
+            runs = self._has_run
+        self._own.set()
+        running = self._end() if is_first and not runs else []
         if running:
             raise self._still_running(running)
 
@@ -364,6 +373,16 @@ class Controller(Generic[R]):
             # Nobody else would say that a worker is missing.
             self._fail(error)
             self._own.set()
+
+    def _end_stand_by(self) -> None:
+        self._own.wait()
+        with self._lock:
+            if self._has_run:
+                return
+            self._is_over = True
+        running = self._end()
+        if running:
+            _log.error("%s", self._still_running(running), extra={"controller": self.name})
 
     def _fail(self, error: BaseException) -> None:
         if not isinstance(error, Exception):

@@ -422,18 +422,49 @@ def test_a_warm_up_that_fails_raises_and_stops_what_it_started() -> None:
     rig.controller.close()
 
 
-def test_a_stand_by_that_never_ran_stops_its_sources_and_can_be_closed() -> None:
-    rig = Rig(name="stand-by", warm_up=True)
-    source = JoinedTap(rig.controller.name)
+def stood_by(rig: Rig, source: Tap) -> None:
+    """Warm up, and stop before the controller was run."""
     rig.controller.watch(source)
     rig.controller.warm_up(rig.stop_signal)
     rig.stop_signal.set()
-    assert source.stop is not None
-    assert source.stop.is_set()
+    eventually(lambda: rig.controller.health().text.endswith("has ended"))
+
+
+def test_a_stand_by_that_is_stopped_and_never_ran_cleans_up_by_itself() -> None:
+    rig = Rig(name="stand-by", warm_up=True)
+    source = JoinedTap()
+    stood_by(rig, source)
+    eventually(lambda: source.joins == 1)
+    eventually(lambda: rig.value("max_concurrent_reconciles") is None)
+    eventually(lambda: not any("stand-by" in t.name for t in threading.enumerate()))
+    Rig(name="stand-by")
+    rig.controller.close()
+
+
+def test_a_stand_by_that_is_told_to_run_after_the_stop_returns() -> None:
+    rig = Rig(warm_up=True)
+    stood_by(rig, Tap("a"))
+    rig.controller.run(rig.stop_signal)
+    assert rig.script.calls == []
+
+
+def test_threads_of_a_stand_by_that_do_not_end_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig(warm_up=True, stop_timeout=0.0)
+    stood_by(rig, JoinedTap(left=["pods/feeder"]))
+    eventually(lambda: "pods/feeder" in caplog.text)
+
+
+def test_a_stand_by_can_be_closed() -> None:
+    rig = Rig(warm_up=True)
+    source = JoinedTap()
+    rig.controller.watch(source)
+    rig.controller.warm_up(rig.stop_signal)
     rig.controller.close()
     assert source.joins == 1
-    assert rig.value("max_concurrent_reconciles") is None
-    Rig(name="stand-by")
+    with pytest.raises(RuntimeError, match="was closed"):
+        rig.controller.run(rig.stop_signal)
 
 
 def test_warming_up_after_the_stop_starts_nothing() -> None:
