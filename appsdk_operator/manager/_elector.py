@@ -217,15 +217,16 @@ class Elector:
 
     def _step(self, stop: StopSignal, on_started: Callable[[], None]) -> bool:
         state = self._state
+        self._report(on_started)
         if stop.is_set() or self._failure is not None:
             if self._keeps_lease:
                 state.abandon()
             else:
                 state.stop(self._clock.monotonic())
         action = state.next(self._clock.monotonic(), self._clock.time())
-        self._report(on_started)
         match action:
             case None:
+                self._report(on_started)
                 return False
             case Wait(until):
                 with self._signal(stop) as done:
