@@ -124,12 +124,12 @@ def eventually() -> Callable[..., None]:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Any], Served]]:
+def serve() -> Iterator[Callable[..., Served]]:
     """Runs servers until the test ends; one that ended with an error fails the test."""
     running: list[Served] = []
 
-    def start(server: Any) -> Served:
-        running.append(Served(server))
+    def start(server: Any, stop: StopSignal | None = None) -> Served:
+        running.append(Served(server, stop or StopSignal()))
         return running[-1]
 
     yield start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import logging
 import socket
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.manager._addresses import parse_address
 from appsdk_operator.manager._http_messages import Headers, HTTPProblem, parse_head
-from appsdk_operator.runtime import ManualClock, StopSignal
+from appsdk_operator.runtime import ManualClock, StopSignal, ThreadGroup
 
 HALF = b"GET /slow HTTP/1.1\r\nHost: a\r\n"
 BOTH_LENGTHS = (
@@ -359,6 +360,7 @@ def test_slow_clients_that_take_all_places_make_room_for_others(
             clock.advance(1.0)
         for _ in range(3):
             assert served.get("/readyz").status == 200
+            eventually(lambda: len(server._pool) == 2)
         # The one that had waited longest went; the others are served once they ask.
         assert read_all(slow[0]) == b""
         for client in slow[1:]:
@@ -537,10 +539,127 @@ def test_a_handler_that_does_not_end_is_named(eventually: Callable[..., None]) -
         client.sendall(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
         assert entered.wait(10)
         stop.set()
-        clock.block_until_waiting(1)
+        eventually(lambda: server._pool._is_draining and clock.next_deadline() == 3.0)
         assert thread.is_alive()
         clock.advance(3.0)
         thread.join(10)
     leave.set()
     assert "the pages server still handles /hang 3 s after its stop" in str(errors[0])
     assert "request.stop" in str(errors[0])
+
+
+# -- what goes wrong below -------------------------------------------------------------------------
+
+
+class Listener:
+    """A listening socket whose ``accept`` fails by script."""
+
+    def __init__(self, sock: socket.socket, *errors: Exception) -> None:
+        self.sock = sock
+        self.errors = list(errors)
+        self.failed = threading.Event()
+
+    def accept(self) -> Any:
+        if self.errors:
+            if len(self.errors) == 1:
+                self.failed.set()
+            raise self.errors.pop(0)
+        return self.sock.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sock, name)
+
+
+def test_connections_that_vanish_and_a_lack_of_files_do_not_end_the_server(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    server = make()
+    gone = ConnectionAbortedError(errno.ECONNABORTED, "gone")
+    server._listener = Listener(server._listener, gone, OSError(errno.EMFILE, "no files"))  # type: ignore[assignment]
+    served = serve(server, StopSignal(clock=clock))
+    with served.connect() as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert server._listener.failed.wait(10)  # type: ignore[attr-defined]
+        clock.block_until_waiting(1)
+        clock.advance(0.5)
+        assert read_all(client).endswith(b"GET / ")
+    assert "takes no connection for now" in caplog.text
+
+
+def test_a_listener_that_breaks_ends_the_run_with_its_error() -> None:
+    server = make()
+    server._listener = Listener(server._listener, RuntimeError("broken"))  # type: ignore[assignment]
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            server.run(StopSignal())
+        except RuntimeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=10).close()
+    thread.join(10)
+    assert [str(error) for error in errors] == ["broken"]
+
+
+class NoThreads:
+    """A group of threads whose first one cannot be started."""
+
+    def __init__(self, group: ThreadGroup) -> None:
+        self.group = group
+        self.failures = [RuntimeError("can't start new thread")]
+
+    def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
+        if self.failures:
+            raise self.failures.pop()
+        return self.group.start(name, target)
+
+    def join(self, timeout: float | None = None) -> list[str]:
+        return self.group.join(timeout)
+
+
+def test_a_thread_that_cannot_be_started_costs_its_connection_only(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make()
+    server._serving = NoThreads(server._serving)  # type: ignore[assignment]
+    served = serve(server)
+    with served.connect() as client:
+        assert read_all(client) == b""
+    assert served.get("/").status == 200
+    assert "cannot start a thread for a connection" in caplog.text
+
+
+def test_a_stop_ends_the_wait_for_a_free_place(serve: Any, eventually: Any) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def busy(request: HTTPRequest) -> HTTPResponse:
+        entered.set()
+        request.stop.wait(10)
+        leave.wait(10)
+        return HTTPResponse()
+
+    server = make(limits=HTTPLimits(max_connections=1))
+    server.add_handler("/busy", busy)
+    served = serve(server)
+    with served.connect() as first, served.connect() as second:
+        first.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert entered.wait(10)
+        second.sendall(WHOLE)
+        served.signal.set()
+        assert read_all(second) == b""
+        leave.set()
+        assert b"200 OK" in read_all(first)
+
+
+def test_statuses_without_a_phrase_and_long_trailers_are_no_trouble(serve: Any) -> None:
+    server = make()
+    server.add_handler("/teapot", lambda request: HTTPResponse(status=599))
+    served = serve(server)
+    assert served.get("/teapot").status == 599
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    assert served.talk(head + b"a: b\r\n" * 300).startswith(b"HTTP/1.1 431 ")
