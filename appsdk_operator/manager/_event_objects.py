@@ -73,10 +73,10 @@ class Occurrence:
     number: int
     """The recorder's own count, for names that differ within one microsecond."""
 
-    @property
-    def namespace(self) -> str:
-        """Where its event lives: with its object; for cluster-scoped ones in ``default``."""
-        return self.regarding.namespace or "default"
+    def namespace(self, *, legacy: bool) -> str:
+        """Where its event lives: with its object, else where the server wants it."""
+        # The server checks this: an event without an eventTime belongs into default.
+        return self.regarding.namespace or ("default" if legacy else "kube-system")
 
     @property
     def name(self) -> str:
@@ -173,7 +173,7 @@ def to_create(write: Write[Occurrence], *, legacy: bool) -> MutableObject:
     """The event as it is created."""
     first = write.draft.fields
     kind = kinds.core.v1.Event if legacy else kinds.events.v1.Event
-    event = MutableObject.new(kind, first.name, namespace=first.namespace)
+    event = MutableObject.new(kind, first.name, namespace=first.namespace(legacy=legacy))
     if first.annotations:
         event.annotations.update(first.annotations)
     event["reason"], event["type"], event["action"] = first.reason, first.type, first.action

@@ -94,6 +94,9 @@ class EventRecorder:
     ) -> None:
         """Say that something happened. Returns at once; never fails for the server's sake.
 
+        Events about cluster-scoped objects live in the namespace ``kube-system``, with
+        :attr:`EventOptions.legacy` in ``default``: the server wants it so.
+
         Nothing of the objects but their kind, names and uid gets into the event. What is in
         ``note`` can be read by everybody who may list events: put no secrets there.
 
@@ -330,7 +333,7 @@ class EventBroadcaster:
                     kinds.core.v1.Event if self._options.legacy else kinds.events.v1.Event,
                     first.name,
                     to_patch(write, legacy=self._options.legacy),
-                    namespace=first.namespace,
+                    namespace=first.namespace(legacy=self._options.legacy),
                 )
         except BaseException as raised:  # a thread that ended here would never write again
             error = raised

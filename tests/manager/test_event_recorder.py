@@ -213,12 +213,19 @@ def test_two_controllers_have_two_events_and_a_name_one_recorder(make, store):
     store.wait(lambda s: len(s.events) == 2)
 
 
-def test_events_about_cluster_scoped_objects_live_in_default(make, store):
+@pytest.mark.parametrize(("legacy", "namespace"), [(False, "kube-system"), (True, "default")])
+def test_events_about_cluster_scoped_objects_live_where_the_server_takes_them(
+    make, store, legacy, namespace
+):
     node = MutableObject.new(NODE, "n1")
-    record(make().recorder("widgets"), node)
+    recorder = make(options=EventOptions(legacy=legacy)).recorder("widgets")
+    record(recorder, node)
     store.wait(lambda s: s.events)
-    assert store.only["metadata"]["namespace"] == "default"
-    assert store.only["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    assert store.only["metadata"]["namespace"] == namespace
+    reference = store.only["involvedObject" if legacy else "regarding"]
+    assert reference == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    record(recorder, node)
+    store.wait(lambda s: "patch" in s.writes)
 
 
 @pytest.mark.parametrize("name", ["system:node:a", "UPPER", "x" * 253, "a" + "-" * 240 + "b"])
