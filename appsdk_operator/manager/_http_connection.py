@@ -122,6 +122,11 @@ class Connection:
         how = socket.SHUT_RDWR if self.phase == "writing" else socket.SHUT_RD
         self._shutdown(how)
 
+    def retire(self) -> None:
+        """Make room: what has arrived of a request is still answered, and nothing after it."""
+        self.is_expired = True
+        self._shutdown(socket.SHUT_RD)
+
     def cut(self) -> None:
         """End it at once."""
         self.is_expired = True
@@ -192,7 +197,7 @@ class Connection:
         self.path = head.path
         self._owner.enter(self, "handling", None)
         response = self._owner.answer(request)
-        stays = head.wants_to_stay and not stop.is_set()
+        stays = head.wants_to_stay and not stop.is_set() and not self.is_expired
         self._send(response, has_body=head.method != "HEAD", keep=stays, version=head.version)
         self.path = ""
         return stays
@@ -214,7 +219,7 @@ class Connection:
             except _Gone:
                 if not self._buffer:
                     return None
-                text = f"no complete request within {self._owner.limits.header_timeout:g} s"
+                text = f"no complete request in time ({self._owner.limits.header_timeout:g} s)"
                 raise HTTPProblem(408 if self.is_expired else 400, text) from None
         if end > limit:
             raise HTTPProblem(431, f"the headers are longer than {limit} bytes")
@@ -235,7 +240,7 @@ class Connection:
                 return self._chunks(limit)
             return self._take(head.content_length)
         except _Gone:
-            text = f"no complete body within {self._owner.limits.body_timeout:g} s"
+            text = f"no complete body in time ({self._owner.limits.body_timeout:g} s)"
             raise HTTPProblem(408 if self.is_expired else 400, text) from None
 
     def _chunks(self, limit: int) -> bytes:

@@ -40,7 +40,7 @@ class ConnectionPool:
             connection.since = self._clock.monotonic()
             self._connections.add(connection)
             if self._is_draining:
-                connection.cut()
+                connection.retire()
 
     def remove(self, connection: Connection) -> None:
         """Close a connection, which nobody cuts off from now on."""
@@ -58,10 +58,11 @@ class ConnectionPool:
             connection.deadline = None if seconds is None else now + seconds
             if phase == "waiting":
                 if self._is_draining:
-                    connection.cut()
+                    connection.retire()
                 self._changed.notify_all()
-            elif connection.deadline is not None and (
-                self._nearest is None or connection.deadline < self._nearest
+            elif connection.is_expired or (
+                connection.deadline is not None
+                and (self._nearest is None or connection.deadline < self._nearest)
             ):
                 self._changed.notify_all()
 
@@ -75,11 +76,12 @@ class ConnectionPool:
             while not stop.is_set():
                 if len(self._connections) < self._limits.max_connections:
                     return True
-                if victim not in self._connections:
+                # One that had a request after all may be at work for long: another goes, too.
+                if victim not in self._connections or victim.phase != "waiting":
                     waiting = [c for c in self._connections if c.phase == "waiting"]
                     victim = min(waiting, key=lambda c: c.since, default=None)
                     if victim is not None:
-                        victim.cut()
+                        victim.retire()
                 self._clock.wait(self._changed)
         return False
 
@@ -101,7 +103,7 @@ class ConnectionPool:
             self._is_draining = True
             for connection in self._connections:
                 if connection.phase == "waiting":
-                    connection.cut()
+                    connection.retire()
 
     def drain(self, timeout: float) -> None:
         """Wait for all connections to end, and cut off those that are left after ``timeout``."""

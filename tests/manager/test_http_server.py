@@ -280,7 +280,7 @@ def test_a_client_that_sends_its_headers_too_slowly_is_told_so(
         clock.advance(1.0)
         data = client.recv(65536)
     assert data.startswith(b"HTTP/1.1 408 ")
-    assert b"within 32 s" in data
+    assert b"in time (32 s)" in data
 
 
 def test_a_connection_without_a_request_is_closed_after_its_time(
@@ -362,7 +362,7 @@ def test_slow_clients_that_take_all_places_make_room_for_others(
             assert served.get("/readyz").status == 200
             eventually(lambda: len(server._pool) == 2)
         # The one that had waited longest went; the others are served once they ask.
-        assert read_all(slow[0]) == b""
+        assert read_all(slow[0]).startswith(b"HTTP/1.1 408 ")
         for client in slow[1:]:
             client.sendall(b"Connection: close\r\n\r\n")
             assert read_all(client).endswith(b"GET /slow ")
@@ -381,9 +381,11 @@ def test_when_all_places_are_at_work_new_connections_wait(
     server = make(limits=HTTPLimits(max_connections=1))
     server.add_handler("/busy", busy)
     served = serve(server)
-    with served.connect() as first, served.connect() as second:
+    with contextlib.ExitStack() as exits:
+        first = exits.enter_context(served.connect())
         first.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert entered.wait(10)
+        second = exits.enter_context(served.connect())
         second.sendall(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert len(server._pool) == 1
         leave.set()
@@ -502,7 +504,7 @@ def test_a_stop_ends_idle_connections_at_once_and_lets_requests_finish(serve: An
             server.close()
         served.signal.set()
         assert idle.recv(1) == b""
-        assert read_all(half) == b""
+        assert read_all(half).startswith(b"HTTP/1.1 408 ")
         assert stops[0].wait(10)
         leave.set()
         answer = read_all(client)
@@ -646,9 +648,11 @@ def test_a_stop_ends_the_wait_for_a_free_place(serve: Any, eventually: Any) -> N
     server = make(limits=HTTPLimits(max_connections=1))
     server.add_handler("/busy", busy)
     served = serve(server)
-    with served.connect() as first, served.connect() as second:
+    with contextlib.ExitStack() as exits:
+        first = exits.enter_context(served.connect())
         first.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
         assert entered.wait(10)
+        second = exits.enter_context(served.connect())
         second.sendall(WHOLE)
         served.signal.set()
         assert read_all(second) == b""
@@ -663,3 +667,19 @@ def test_statuses_without_a_phrase_and_long_trailers_are_no_trouble(serve: Any) 
     assert served.get("/teapot").status == 599
     head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     assert served.talk(head + b"a: b\r\n" * 300).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_request_that_arrives_as_its_connection_makes_room_is_still_answered(
+    serve: Any, eventually: Any
+) -> None:
+    server = make(limits=HTTPLimits(max_connections=1))
+    served = serve(server)
+    for number in range(20):
+        with served.connect() as first, served.connect() as second:
+            first.sendall(WHOLE)
+            second.sendall(b"GET /second HTTP/1.0\r\n\r\n")
+            answers = [read_all(first), read_all(second)]
+        # Retired before a byte of it came, a connection is closed as any idle one may be.
+        assert answers[0] == b"" or answers[0].endswith(b"GET /slow "), number
+        assert answers[1].endswith(b"GET /second ")
+        eventually(lambda: not len(server._pool))
