@@ -223,7 +223,7 @@ class Delivery:
     def source(self, kind: str) -> EventSource:
         """A way in for one informer, its events counted under ``kind``."""
         with self._condition:
-            counts = self._counts.setdefault(kind, dict.fromkeys(_ACTIONS, 0))
+            counts = self._counts.setdefault(kind, dict.fromkeys(ResourceAction, 0))
             source = EventSource(self, kind, counts)
             self._sources.append(source)
         return source
@@ -464,9 +464,10 @@ class Delivery:
         with self._condition:
             return [
                 *(
-                    Sample(_EVENTS, (action.value, kind), count)
+                    Sample(_EVENTS, (action.value, kind), counts[action])
                     for kind, counts in self._counts.items()
-                    for action, count in counts.items()
+                    # No informer says GENERIC, only those who deliver events of their own.
+                    for action in _ACTIONS
                 ),
                 Sample(_PENDING, (self._name,), self._pending.count),
                 Sample(_MERGED, (self._name,), self._pending.merged_count),
