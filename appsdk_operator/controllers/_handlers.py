@@ -301,6 +301,11 @@ class HandlerFunctions(Generic[R]):
         outcome: Awaitable[None] | None = function(event, EventQueue(queue, event, low))
         return outcome
 
+    def __str__(self) -> str:
+        fields = attrs.asdict(self, recurse=False)
+        given = (f"{name}={name_of(value)}" for name, value in fields.items() if value is not None)
+        return f"HandlerFunctions({', '.join(given)})"
+
 
 def with_low_priority_when_unchanged(handler: Handler[R]) -> Handler[R]:
     """Another handler, whose requests have :data:`LOW_PRIORITY` where the event brings nothing new.

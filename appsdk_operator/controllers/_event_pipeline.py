@@ -1,0 +1,314 @@
+"""From an event to the queue: predicates, then the handler, and again for what failed."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import random
+import threading
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar, final
+
+from appsdk_operator.cache import DeliveryKey, Event, ResourceAction
+from appsdk_operator.controllers._handlers import OWN_HANDLERS, EventQueue, check_handler
+from appsdk_operator.controllers._predicates import Predicate, as_predicates
+from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import Clock, Family, Sample, settle
+
+__all__ = ["EventPipeline", "as_exception", "backoff"]
+
+_log = logging.getLogger("appsdk_operator.controllers")
+
+R = TypeVar("R", bound=Hashable)
+
+_EVENTS = Family("source_events_total", "counter", "Events that came from a source.", ("source",))
+_FILTERED = Family(
+    "source_filtered_events_total",
+    "counter",
+    "Events that a predicate kept from the handler.",
+    ("source",),
+)
+_PREDICATE_ERRORS = Family(
+    "source_predicate_errors_total",
+    "counter",
+    "Calls of predicates that failed; the event passed.",
+    ("source",),
+)
+_HANDLER_ERRORS = Family(
+    "source_handler_errors_total",
+    "counter",
+    "Calls of handlers that failed; the event is tried again.",
+    ("source",),
+)
+_RETRYING = Family(
+    "source_retrying_events",
+    "gauge",
+    "Events that the handler failed for, and those that wait behind them.",
+    ("source",),
+)
+
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 60.0
+_PATIENCE = 5
+"""Tries after which later events of the object no longer wait: 3 seconds, by the delays above."""
+_EARLY = 1e-6
+"""Seconds that a try may be early: sums of floats do not always reach what they were made of."""
+_MOST_OWED = 16
+"""Events of one object that are kept before later updates are merged."""
+
+
+def backoff(failures: int, rng: random.Random, *, first: float, longest: float) -> float:
+    """Seconds to wait after so many failures in a row, with up to a tenth more at random."""
+    return min(longest, first * 2.0 ** min(failures - 1, 100)) * rng.uniform(1.0, 1.1)
+
+
+def as_exception(what: str, error: BaseException) -> Exception:
+    """``error`` as something to be logged and tried again, ``SystemExit`` and its like too.
+
+    Raises:
+        BaseException: what is meant for the main thread, in it: a test does one step, and Ctrl-C.
+    """
+    if isinstance(error, Exception):
+        return error
+    if threading.current_thread() is threading.main_thread():
+        raise error
+    failure = RuntimeError(f"{what} raised {error!r}")
+    failure.__cause__ = error
+    return failure
+
+
+class _Owed:
+    """An event that the handler has not managed to handle."""
+
+    __slots__ = ("due", "event", "failures")
+
+    def __init__(self, event: Event, due: float) -> None:
+        self.event = event
+        self.failures = 0
+        self.due = due
+
+    @property
+    def holds_others(self) -> bool:
+        return self.failures < _PATIENCE
+
+
+@final
+class EventPipeline(Generic[R]):
+    """What one source does with each of its events.
+
+    Guarantees:
+        * An event that passes the predicates is handled until the handler does not raise.
+        * The events of one object are handled in order. One that has failed five times stands
+          aside: it is still tried, but those after it wait no longer.
+        * At most 16 events of one object are kept; beyond that its updates are merged, so that the
+          newest state is never lost.
+
+    :meth:`handle` is called by one thread; everything else is thread-safe.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handler: Handler[R],
+        predicates: Iterable[EventFilter],
+        *,
+        kind: Kind | None,
+        clock: Clock,
+        rng: random.Random | None,
+    ) -> None:
+        check_handler(handler)
+        self._name = name
+        self._handler = handler
+        self._is_own_handler = isinstance(handler, OWN_HANDLERS)
+        self._predicates = as_predicates(predicates)
+        self._kind = kind
+        self._clock = clock
+        self._random = rng or random.Random()
+        self._queue: RequestQueue[R] | None = None
+        # Re-entrant: a signal handler may ask for the health in the very thread that is inside.
+        self._lock = threading.RLock()
+        self._owed: dict[DeliveryKey, list[_Owed]] = {}
+        self._counts: collections.Counter[Family] = collections.Counter()
+        self._newest_error = ""
+        self.is_stopped = False
+        """Whether failures matter no more; a plain flag."""
+
+    def begin(self, queue: RequestQueue[R]) -> None:
+        """Say where requests go; before the first :meth:`handle`."""
+        self._queue = queue
+
+    @property
+    def retrying(self) -> int:
+        """How many events the handler failed for, with those that wait behind them."""
+        with self._lock:
+            return sum(map(len, self._owed.values()))
+
+    def text(self) -> str:
+        """How it stands: ``"ok"``, or what the handler fails for."""
+        with self._lock:
+            count, error = self.retrying, self._newest_error
+        if not count:
+            return "ok"
+        return f"its handler {self._handler} fails, {count} events are tried again; newest: {error}"
+
+    def samples(self) -> list[Sample]:
+        """Its numbers."""
+        labels = (self._name,)
+        families = (_EVENTS, _FILTERED, _PREDICATE_ERRORS, _HANDLER_ERRORS)
+        with self._lock:
+            return [
+                *(Sample(family, labels, self._counts[family]) for family in families),
+                Sample(_RETRYING, labels, self.retrying),
+            ]
+
+    def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
+        """Handle ``event``, or with None what became due, as :class:`~appsdk_operator.cache.Handle`
+        says."""
+        if event is not None:
+            self._count(_EVENTS)
+            event = self._viewed(event)
+            if not self._passes(event):
+                self._count(_FILTERED)
+            elif key in self._owed or not self._call(key, event, 0):
+                self._owe(key, event)
+        return self._pay(key) if key in self._owed else None
+
+    def _viewed(self, event: Event) -> Event:
+        """The event as the source's kind reads it: the cache may have been told of another view."""
+        kind = self._kind
+        if kind is None or event.object.kind is kind:
+            return event
+        return Event(
+            event.action,
+            event.object.viewed_as(kind),
+            event.old and event.old.viewed_as(kind),
+            event.is_initial,
+            event.is_final_state_unknown,
+        )
+
+    def _passes(self, event: Event) -> bool:
+        return all(self._asks(predicate, event) for predicate in self._predicates)
+
+    def _asks(self, predicate: Predicate, event: Event) -> bool:
+        try:
+            return predicate(event)
+        except BaseException as raised:
+            error = as_exception(f"predicate {predicate}", raised)
+            count = self._count(_PREDICATE_ERRORS)
+            # One traceback says it all; there may be thousands of events.
+            _log.error(
+                "source %s: predicate %s failed for %r, which passes therefore: %r",
+                self._name,
+                predicate,
+                event,
+                error,
+                exc_info=error if count == 1 else None,
+                extra=self._fields(event),
+            )
+            return True
+
+    def _call(self, key: DeliveryKey, event: Event, failures: int) -> bool:
+        """Whether the handler managed to handle ``event``."""
+        queue = self._queue
+        assert queue is not None, "a source begins before its first event"
+        if not self._is_own_handler:
+            queue = EventQueue(queue, event, None)
+        try:
+            settle(self._handler.handle(event, queue))
+        except BaseException as raised:
+            self._failed(key, event, failures, as_exception(f"handler {self._handler}", raised))
+            return False
+        return True
+
+    def _failed(self, key: DeliveryKey, event: Event, failures: int, error: Exception) -> None:
+        if self.is_stopped:
+            # As when an async handler is cancelled.
+            _log.debug("source %s: %r was not handled: %r", self._name, event, error)
+            return
+        self._count(_HANDLER_ERRORS)
+        with self._lock:
+            # As text: an exception holds the frames of the failed call and all that is in them.
+            self._newest_error = f"{key}: {type(error).__name__}: {error}"[:300]
+        hint = (
+            "; later events of the object go first from now on" if failures + 1 == _PATIENCE else ""
+        )
+        _log.error(
+            "source %s: handler %s failed for %r, and will be called again%s: %r",
+            self._name,
+            self._handler,
+            event,
+            hint,
+            error,
+            exc_info=None if failures else error,
+            extra={**self._fields(event), "attempt": failures},
+        )
+
+    def _owe(self, key: DeliveryKey, event: Event) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            owed = self._owed.setdefault(key, [])
+            if not owed:
+                # It was tried just now.
+                first = _Owed(event, now)
+                self._postpone(first)
+                owed.append(first)
+            elif len(owed) < _MOST_OWED or not _merge(owed[-1], event):
+                owed.append(_Owed(event, now))
+
+    def _postpone(self, owed: _Owed) -> None:
+        owed.failures += 1
+        owed.due = self._clock.monotonic() + backoff(
+            owed.failures, self._random, first=_FIRST_DELAY, longest=_LONGEST_DELAY
+        )
+
+    def _pay(self, key: DeliveryKey) -> float | None:
+        """Handle what is due, in order; returns in how many seconds the next is."""
+        dues = []
+        for owed in list(self._owed[key]):
+            if owed.due <= self._clock.monotonic() + _EARLY:
+                if self._call(key, owed.event, owed.failures):
+                    self._settle(key, owed)
+                    continue
+                with self._lock:
+                    self._postpone(owed)
+            dues.append(owed.due)
+            if owed.holds_others:
+                break
+        return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
+
+    def _settle(self, key: DeliveryKey, owed: _Owed) -> None:
+        with self._lock:
+            left = [other for other in self._owed[key] if other is not owed]
+            if left:
+                self._owed[key] = left
+            else:
+                del self._owed[key]
+
+    def _count(self, family: Family) -> int:
+        with self._lock:
+            self._counts[family] += 1
+            return self._counts[family]
+
+    def _fields(self, event: Event) -> dict[str, Any]:
+        obj = event.object
+        return {
+            "source": self._name,
+            "kind": str(obj.kind),
+            "namespace": obj.namespace,
+            "object": obj.name,
+            "action": event.action.value,
+        }
+
+
+_MERGEABLE = (ResourceAction.UPDATE, ResourceAction.RESYNC, ResourceAction.GENERIC)
+
+
+def _merge(last: _Owed, event: Event) -> bool:
+    """Make one of the last event that is owed and a new one, if both are updates."""
+    before = last.event
+    if last.failures or before.action not in _MERGEABLE or event.action not in _MERGEABLE:
+        return False
+    old = before.old if before.action is ResourceAction.UPDATE else before.object
+    last.event = Event(ResourceAction.UPDATE, event.object, old or before.object)
+    return True
