@@ -8,7 +8,8 @@ from typing import Any, TypeAlias, final
 
 import attrs
 
-from appsdk_operator.cache import Cache, CacheOptions, Health, Transform
+from appsdk_operator.cache import Cache, CachedClient, CacheOptions, Health, Transform
+from appsdk_operator.cache._cache_options import NamespaceOptions
 from appsdk_operator.client import (
     Client,
     ClientConfig,
@@ -19,7 +20,7 @@ from appsdk_operator.client import (
     Writer,
 )
 from appsdk_operator.manager._runnable import RunnableGroup
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
 __all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
@@ -42,13 +43,22 @@ def _kinds(_: object, field: attrs.Attribute[Any], value: object) -> None:
 class CacheSetup:
     """What the cache of a cluster keeps; the arguments of :class:`~appsdk_operator.cache.Cache`."""
 
-    namespaces: Sequence[str] = ()
-    """The namespaces to follow; default: all."""
-    kinds: Mapping[Kind, CacheOptions] = attrs.field(factory=dict, converter=dict, validator=_kinds)
-    """Kinds to keep from the start, each with its options. Others come with the controllers that
-    watch them."""
+    namespaces: Sequence[str] | Mapping[str, NamespaceOptions] = ()
+    """The namespaces to follow, as names or with options for each; default: all."""
+    kinds: Collection[Kind] = attrs.field(default=(), converter=tuple, validator=_kinds)
+    """Kinds to keep from the start. Others come with the controllers that watch them."""
+    by_kind: Mapping[Kind, CacheOptions] = attrs.field(
+        factory=dict, converter=dict, validator=_kinds
+    )
+    """What to keep of single kinds, if they are kept; the rest here is for all others."""
+    label_selector: LabelSelector | Mapping[str, str] | str | None = None
+    """Which objects, of whatever kind; default: all."""
+    field_selector: FieldSelector | Mapping[str, str] | str | None = None
+    """The same for fields; default: all."""
     transform: Transform | None = None
     """What to make of each object before it is kept; default: nothing."""
+    resync: float = 0.0
+    """Seconds after which handlers are shown every object once more; default 0: never."""
     lazy: bool = False
     """Whether a read of a kind without an informer starts one, for all namespaces that are
     followed; default: it is an error that says so."""
@@ -93,7 +103,8 @@ class Cluster:
         elsewhere = Cluster(ClientConfig.load(context="elsewhere"))
         manager.add(elsewhere)
 
-    Is a runnable, in the group of the caches: :meth:`run` runs the cache. Thread-safe.
+    The manager closes it at its end. Is a runnable, in the group of the caches: :meth:`run` runs
+    the cache. Thread-safe.
     """
 
     runnable_group = RunnableGroup.CACHES
@@ -138,6 +149,7 @@ class Cluster:
         metrics = metrics or default_metrics()
         setup = client or ClientSetup()
         self._close: Callable[[], object] = _nothing
+        self._end_metrics: Callable[[], object] = _nothing
         raw: ClientLike
         if not isinstance(server, ClientConfig):
             raw = server
@@ -158,7 +170,11 @@ class Cluster:
                 self.cache = new_cache(raw)
             else:
                 self.cache = _cache(raw, cache or CacheSetup(), clock, metrics)
-            self.client: ClientLike = _cached(self.live_client, self.cache, setup)
+            cached = CachedClient(
+                self.live_client, self.cache, uncached=setup.uncached, metrics=metrics
+            )
+            self.client: ClientLike = cached
+            self._end_metrics = cached.close
         except BaseException:
             self.close()
             raise
@@ -177,6 +193,7 @@ class Cluster:
 
     def close(self) -> None:
         """Close the client that it made; harmless when done twice, and after a run."""
+        self._end_metrics()
         self._close()
 
 
@@ -188,21 +205,17 @@ def _cache(client: ClientLike, setup: CacheSetup, clock: Clock, metrics: Metrics
     cache = Cache(
         client,
         namespaces=setup.namespaces,
+        label_selector=setup.label_selector,
+        field_selector=setup.field_selector,
         transform=setup.transform,
+        resync=setup.resync,
+        by_kind=setup.by_kind,
         lazy=setup.lazy,
         sync_timeout=setup.sync_timeout,
         on_error=setup.on_error,
         clock=clock,
         metrics=metrics,
     )
-    for kind, options in setup.kinds.items():
-        cache.add(kind, options)
+    for kind in setup.kinds:
+        cache.add(kind)
     return cache
-
-
-def _cached(client: ClientLike, cache: Cache, setup: ClientSetup) -> ClientLike:
-    try:
-        from appsdk_operator.cache import CachedClient
-    except ImportError:
-        return client
-    return CachedClient(client, cache, uncached=setup.uncached)

@@ -139,17 +139,20 @@ class Group:
         finally:
             forget()
 
-    def close(self) -> None:
-        """Take nothing in any more; what has not started by now never will."""
+    def close(self) -> Sequence[Runnable]:
+        """Take nothing in any more; what has not started by now never will, and is returned."""
+        left: list[Runnable] = []
         with self._changed:
             self._is_closed = True
             if self._state is _State.NEW:
                 self._state = _State.STOPPED
+                left = [entry.runnable for entry in self._entries]
                 self._entries.clear()
             self._changed.notify_all()
+        return left
 
     def stop(self) -> None:
-        """Tell all to stop; returns at once."""
+        """Tell all to stop; returns at once. A group that never started never will."""
         self.close()
         with self._changed:
             self._state = _State.STOPPED
@@ -351,10 +354,9 @@ class Groups:
         for placement in reversed(placements(runnable, group=group)):
             self._groups[placement.group].add(runnable, placement)
 
-    def close(self) -> None:
-        """Take nothing in any more, and forget what has not been started: the stop has begun."""
-        for group in self._groups.values():
-            group.close()
+    def close(self) -> Sequence[Runnable]:
+        """Take nothing in any more: the stop has begun. Returns what was never started."""
+        return [runnable for group in self._groups.values() for runnable in group.close()]
 
     @property
     def runnables(self) -> Sequence[Runnable]:

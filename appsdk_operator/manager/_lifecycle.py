@@ -11,7 +11,7 @@ from typing import Protocol, final
 from appsdk_operator.cache import Health
 from appsdk_operator.manager._groups import Groups
 from appsdk_operator.manager._lease_options import LeadershipLost
-from appsdk_operator.manager._runnable import RunnableGroup
+from appsdk_operator.manager._runnable import Runnable, RunnableGroup, name_of
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
 
 __all__ = ["Elected", "ElectorLike", "Lifecycle"]
@@ -143,10 +143,11 @@ class Lifecycle:
     def close(self) -> None:
         """Stop what runs; what does not never will."""
         self._halt.set()
-        self.groups.close()
+        left = self.groups.close()
         for name in RunnableGroup:
             if not self.groups[name].has_started:
                 self.groups[name].stop()
+        _close_all(left)
 
     def run(self, stop: StopSignal | None = None) -> None:
         """Start all, wait for the stop or a failure, stop all; see :meth:`Manager.run`."""
@@ -211,7 +212,7 @@ class Lifecycle:
 
     def _end(self) -> Sequence[str]:
         """Stop everything; the names of those that were given their time and still run."""
-        self.groups.close()
+        left = self.groups.close()
         grace = self._grace
         deadline = None if grace is None or grace < 0 else self._clock.monotonic() + grace
         stuck: list[str] = []
@@ -226,6 +227,7 @@ class Lifecycle:
         if grace != 0:
             self.groups[RunnableGroup.WEBHOOKS].join(_SERVERS_END)
             self.groups[RunnableGroup.HTTP_SERVERS].join(_SERVERS_END)
+        _close_all(left)
         self._end_election()
         # Without the lease there is no time to give, so nobody has exceeded it.
         return () if self._lost.is_set() else stuck
@@ -260,3 +262,15 @@ class Lifecycle:
             raise ExceptionGroup("a runnable failed, and not all of them ended", failures)
         with contextlib.suppress(IndexError):
             raise failures[0]
+
+
+def _close_all(left: Sequence[Runnable]) -> None:
+    """Let what was never started go of what it holds: ports, or what its warm-up began."""
+    for runnable in left:
+        close = getattr(runnable, "close", None)
+        if not callable(close):
+            continue
+        try:
+            close()
+        except Exception:
+            _log.exception("%s was never started, and could not be closed", name_of(runnable))

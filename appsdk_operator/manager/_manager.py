@@ -101,7 +101,6 @@ class Manager:
                 clock=options.clock,
                 metrics=self._metrics,
             )
-            self._closing.callback(self._cluster.close)
             self._lifecycle = Lifecycle(
                 elector=self._elector,
                 base_stop=options.base_stop,
@@ -210,6 +209,7 @@ class Manager:
         if isinstance(runnable, Cluster):
             with self._lock:
                 self._clusters.append(runnable)
+                self._closing.callback(runnable.close)
 
     @property
     def webhook_server(self) -> Runnable:

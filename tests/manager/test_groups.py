@@ -345,7 +345,9 @@ class TestStart:
         cache.health = lambda: attrs.make_class("H", ["text"])("not synced")  # type: ignore[attr-defined]
         with caplog.at_level(logging.INFO, "appsdk_operator.manager"):
             thread, _ = bench.start_aside()
-            assert ended.is_running.wait(TIMEOUT)
+            with bench.group._changed:
+                entry = bench.group._entries[0]
+                assert bench.group._changed.wait_for(lambda: entry.step.value == "ended", TIMEOUT)
             for _ in range(2):
                 clock.block_until_waiting(1)
                 clock.advance(10.0)

@@ -256,13 +256,13 @@ class TestClusters:
     """Cache and clients."""
 
     def test_the_cache_is_made_as_told(self, make: Callable[..., Manager]) -> None:
-        manager = make(cache=CacheSetup(namespaces=["a"], kinds={CONFIG_MAP: CacheOptions()}))
+        manager = make(cache=CacheSetup(namespaces=["a"], kinds=[CONFIG_MAP]))
         assert list(manager.cache.kinds) == [CONFIG_MAP]
         assert [i.namespace for i in manager.cache.informers(CONFIG_MAP)] == ["a"]
 
     def test_kinds_are_kinds(self) -> None:
         with pytest.raises(TypeError, match="give kinds"):
-            CacheSetup(kinds={"ConfigMap": CacheOptions()})  # type: ignore[dict-item]
+            CacheSetup(by_kind={"ConfigMap": CacheOptions()})  # type: ignore[dict-item]
         with pytest.raises(TypeError, match="give kinds"):
             ClientSetup(uncached=["ConfigMap"])  # type: ignore[list-item]
 
