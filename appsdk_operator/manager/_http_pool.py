@@ -77,7 +77,7 @@ class ConnectionPool:
                 if len(self._connections) < self._limits.max_connections:
                     return True
                 # One that had a request after all may be at work for long: another goes, too.
-                if victim not in self._connections or victim.phase != "waiting":
+                if victim not in self._connections or victim.phase == "handling":
                     waiting = [c for c in self._connections if c.phase == "waiting"]
                     victim = min(waiting, key=lambda c: c.since, default=None)
                     if victim is not None:
