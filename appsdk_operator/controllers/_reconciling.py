@@ -245,7 +245,11 @@ class Reconciling(Generic[R]):
                 ),
             )
         self._metrics.count(
-            "error", seconds, is_terminal=gives_up, is_panic=is_panic, is_timeout=is_timeout
+            "error",
+            seconds,
+            is_terminal=gives_up and not is_fatal,
+            is_panic=is_panic,
+            is_timeout=is_timeout,
         )
         self._log_failure(context, error, delay, seconds)
         return failure if is_fatal else None

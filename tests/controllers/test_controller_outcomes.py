@@ -516,3 +516,11 @@ def test_the_default_limiter_spreads_those_that_failed_together() -> None:
     assert len(delays) == 50
     assert all(0.005 <= delay <= 0.0055 for delay in delays)
     rig.close()
+
+
+def test_a_bug_that_ends_the_controller_is_not_counted_as_given_up(make: Any) -> None:
+    rig = make(KeyError("spec"), recover_exceptions=False, max_attempts=1)
+    rig.add("a")
+    with pytest.raises(KeyError):
+        rig.work()
+    assert rig.value("terminal_reconcile_errors_total") == 0
