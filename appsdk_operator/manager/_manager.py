@@ -440,8 +440,10 @@ class Manager:
         return elector
 
     def _record_election(self, lease: Object, text: str) -> None:
+        # Different actions: what is alike but for its note becomes one event.
+        action = "StopLeading" if text.endswith("stopped leading") else "StartLeading"
         recorder = self.event_recorder("leader-election")
-        recorder.event(lease, "Normal", "LeaderElection", "LeaderElection", text)
+        recorder.event(lease, "Normal", "LeaderElection", action, text)
 
     def _refuse_when_started(self, what: str) -> None:
         with self._lock:
