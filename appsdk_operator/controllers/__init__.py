@@ -50,6 +50,8 @@ a source that fails or does not sync in time, threads that outlive the stop, and
 """
 
 from appsdk_operator.controllers import until as until
+from appsdk_operator.controllers._channel_source import ChannelClosed as ChannelClosed
+from appsdk_operator.controllers._channel_source import ChannelSource as ChannelSource
 from appsdk_operator.controllers._conditions import Condition as Condition
 from appsdk_operator.controllers._conditions import ConditionStatus as ConditionStatus
 from appsdk_operator.controllers._conditions import get_condition as get_condition
@@ -78,6 +80,19 @@ from appsdk_operator.controllers._finalizing import FinalizerRegistry as Finaliz
 from appsdk_operator.controllers._finalizing import Finalizing as Finalizing
 from appsdk_operator.controllers._finalizing import FinalizingOutcome as FinalizingOutcome
 from appsdk_operator.controllers._finalizing import finalizing as finalizing
+from appsdk_operator.controllers._function_sources import FunctionSource as FunctionSource
+from appsdk_operator.controllers._function_sources import PollingSource as PollingSource
+from appsdk_operator.controllers._function_sources import TimerSource as TimerSource
+from appsdk_operator.controllers._handlers import HandlerFunction as HandlerFunction
+from appsdk_operator.controllers._handlers import HandlerFunctions as HandlerFunctions
+from appsdk_operator.controllers._handlers import for_object as for_object
+from appsdk_operator.controllers._handlers import for_owner as for_owner
+from appsdk_operator.controllers._handlers import map_objects as map_objects
+from appsdk_operator.controllers._handlers import (
+    with_low_priority_when_unchanged as with_low_priority_when_unchanged,
+)
+from appsdk_operator.controllers._kind_source import InformerSource as InformerSource
+from appsdk_operator.controllers._kind_source import KindSource as KindSource
 from appsdk_operator.controllers._object_reconciler import (
     ObjectReconcileFunction as ObjectReconcileFunction,
 )
@@ -95,6 +110,21 @@ from appsdk_operator.controllers._owners import (
 from appsdk_operator.controllers._owners import remove_owner_reference as remove_owner_reference
 from appsdk_operator.controllers._owners import set_controller_reference as set_controller_reference
 from appsdk_operator.controllers._owners import set_owner_reference as set_owner_reference
+from appsdk_operator.controllers._predicates import Predicate as Predicate
+from appsdk_operator.controllers._predicates import all_of as all_of
+from appsdk_operator.controllers._predicates import annotation_changed as annotation_changed
+from appsdk_operator.controllers._predicates import any_of as any_of
+from appsdk_operator.controllers._predicates import deletion_requested as deletion_requested
+from appsdk_operator.controllers._predicates import fields_changed as fields_changed
+from appsdk_operator.controllers._predicates import finalizers_changed as finalizers_changed
+from appsdk_operator.controllers._predicates import generation_changed as generation_changed
+from appsdk_operator.controllers._predicates import label_changed as label_changed
+from appsdk_operator.controllers._predicates import label_selector as label_selector
+from appsdk_operator.controllers._predicates import not_ as not_
+from appsdk_operator.controllers._predicates import (
+    resource_version_changed as resource_version_changed,
+)
+from appsdk_operator.controllers._predicates import status_changed as status_changed
 from appsdk_operator.controllers._protocols import LOW_PRIORITY as LOW_PRIORITY
 from appsdk_operator.controllers._protocols import EventFilter as EventFilter
 from appsdk_operator.controllers._protocols import Handler as Handler
@@ -115,6 +145,8 @@ from appsdk_operator.controllers._wait_for import wait_for as wait_for
 __all__ = [
     "LOW_PRIORITY",
     "AlreadyOwnedError",
+    "ChannelClosed",
+    "ChannelSource",
     "Condition",
     "ConditionStatus",
     "Controller",
@@ -126,13 +158,20 @@ __all__ = [
     "FinalizerRegistry",
     "Finalizing",
     "FinalizingOutcome",
+    "FunctionSource",
     "Handler",
+    "HandlerFunction",
+    "HandlerFunctions",
+    "InformerSource",
     "JoinableSource",
+    "KindSource",
     "ObjectReconcileFunction",
     "ObjectReconciler",
     "OperationResult",
     "Outcome",
     "OwnerError",
+    "PollingSource",
+    "Predicate",
     "ReconcileContext",
     "ReconcileFunction",
     "Reconciler",
@@ -143,21 +182,35 @@ __all__ = [
     "Source",
     "SyncingSource",
     "TerminalError",
+    "TimerSource",
     "WaitStopped",
     "Written",
     "add_finalizer",
+    "all_of",
+    "annotation_changed",
+    "any_of",
     "apply",
     "as_reconciler",
     "controller_of",
     "create_or_patch",
     "create_or_update",
+    "deletion_requested",
+    "fields_changed",
+    "finalizers_changed",
     "finalizing",
+    "for_object",
+    "for_owner",
+    "generation_changed",
     "get_condition",
     "has_controller_reference",
     "has_finalizer",
     "has_owner_reference",
     "is_condition_false",
     "is_condition_true",
+    "label_changed",
+    "label_selector",
+    "map_objects",
+    "not_",
     "patch_conditions",
     "put_finalizer",
     "reconcile_context",
@@ -165,10 +218,13 @@ __all__ = [
     "remove_controller_reference",
     "remove_finalizer",
     "remove_owner_reference",
+    "resource_version_changed",
     "set_condition",
     "set_controller_reference",
     "set_owner_reference",
+    "status_changed",
     "take_finalizer_off",
     "until",
     "wait_for",
+    "with_low_priority_when_unchanged",
 ]
