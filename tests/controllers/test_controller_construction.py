@@ -161,6 +161,22 @@ def test_a_factory_that_makes_no_limiter_fails_the_run_with_the_remedy() -> None
     assert "has no when and no forget and no failures" in str(error)
 
 
+def test_a_factory_that_fails_is_not_asked_again() -> None:
+    calls: list[int] = []
+
+    def make() -> TokenBucket:
+        calls.append(1)
+        raise KeyError("no limits configured")
+
+    rig = Rig(rate_limiter=make)
+    with pytest.raises(KeyError):
+        rig.controller.process_next()
+    with pytest.raises(RuntimeError, match="could not begin: see its first error"):
+        rig.controller.process_next()
+    assert calls == [1]
+    rig.close()
+
+
 @pytest.mark.parametrize("needs", [True, False])
 def test_whether_it_needs_leader_election_can_be_asked(needs: bool) -> None:
     options = ControllerOptions(needs_leader_election=needs)
