@@ -357,5 +357,3 @@ def test_reads_are_never_older_than_own_writes_and_converge():
             suppress_health_check=list(HealthCheck),
         ),
     )
-
-
