@@ -155,6 +155,12 @@ class Cache(CacheReads):
             self._kept[kind] = kept
             self._changed.notify_all()
 
+    def options_for(self, kind: Kind) -> CacheOptions:
+        """What is kept of ``kind``, or would be when it is added without options."""
+        with self._lock:
+            kept = self._kept.get(kind)
+            return self._by_kind.get(kind, CacheOptions()) if kept is None else kept.options
+
     def remove(self, kind: Kind, *, timeout: float = 30.0) -> None:
         """Stop the informers of ``kind``, forget it and its handlers; an unknown one: nothing.
 
