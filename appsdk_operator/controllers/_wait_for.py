@@ -78,6 +78,7 @@ def wait_for(
         TimeoutError: it did not hold in time; the text says what was seen last.
         WaitStopped: ``stop`` was set.
         ApiError: the server refuses to list or watch, or does not know the kind.
+        RequestStopped: the client was closed.
         NotCachedError: the cache does not hold the kind or the namespace.
         ValueError: no name, or a namespace is missing or too much.
 
@@ -195,6 +196,8 @@ def _watched(
                         is_gone = event.type is WatchEventType.DELETED
                         yield None if is_gone else event.object
         except RequestStopped:
+            if not limit.signal.is_set():
+                raise  # the client was closed
             return
         except Gone as error:
             version, limit.trouble = "", error

@@ -132,3 +132,88 @@ def test_the_server_version_is_a_value_that_can_be_compared(discovery, server):
     assert discovery.server_version() == ServerVersion(1, 20)
     server.answers["/version"] = {}
     assert discovery.server_version() == ServerVersion(0, 0)
+
+
+def serve_versions(server, *versions, preferred):
+    server.answers["/apis"]["groups"] = [
+        {
+            "name": "example.com",
+            "versions": [{"version": version} for version in versions],
+            "preferredVersion": {"version": preferred},
+        }
+    ]
+    for path in [p for p in server.answers if p.startswith("/apis/example.com/")]:
+        del server.answers[path]
+    for version in versions:
+        server.answers[f"/apis/example.com/{version}"] = {
+            "resources": [entry("widgets", "Widget", short=["wi"])]
+        }
+
+
+def test_nothing_is_asked_before_somebody_wants_to_know(server):
+    discovery = Discovery(server.get)
+    assert server.asked == []
+    discovery.resources("v1")
+    assert server.asked == ["/api/v1"]
+
+
+def test_the_preferred_version_comes_first_whatever_the_order_and_stays(discovery, server):
+    serve_versions(server, "v1alpha1", "v1", "v2", preferred="v1")
+    for _ in range(2):
+        assert str(discovery.kind_for("widgets.example.com")) == "widgets.v1.example.com"
+        assert str(discovery.kind_for("wi")) == "widgets.v1.example.com"
+    # Another version that is preferred from now on changes nothing for who knows the kind.
+    serve_versions(server, "v1alpha1", "v1", "v2", preferred="v2")
+    assert str(discovery.kind_for("widgets.example.com")) == "widgets.v1.example.com"
+    discovery.forget()
+    assert str(discovery.kind_for("widgets.example.com")) == "widgets.v2.example.com"
+
+
+def test_a_version_that_vanished_is_not_found_once_asked_anew(discovery, server):
+    serve_versions(server, "v1", "v2", preferred="v1")
+    discovery.kind_for("widgets.example.com")
+    serve_versions(server, "v2", preferred="v2")
+    discovery.forget()
+    assert str(discovery.kind_for("widgets.example.com")) == "widgets.v2.example.com"
+    with pytest.raises(NoSuchKind, match="in example"):
+        discovery.kind_for("Widget", api_version="example.com/v1")
+
+
+def test_a_version_that_vanished_between_two_questions_is_passed_over(discovery, server):
+    serve_versions(server, "v1", "v2", preferred="v1")
+    discovery.api_versions()
+    serve_versions(server, "v2", preferred="v2")
+    # The list of groups is from before; the next version of the group answers.
+    assert str(discovery.kind_for("widgets.example.com")) == "widgets.v2.example.com"
+    # Without a group only the preferred version is asked; it is gone, so all is asked anew.
+    assert str(discovery.kind_for("wi")) == "widgets.v2.example.com"
+
+
+def test_a_version_that_came_later_is_found_by_its_name(discovery, server):
+    serve_versions(server, "v1", preferred="v1")
+    discovery.kind_for("widgets.example.com")
+    serve_versions(server, "v1", "v3", preferred="v1")
+    kind = discovery.kind_for("widgets.v3.example.com")
+    assert str(kind) == "widgets.v3.example.com"
+
+
+def test_a_group_that_is_removed_and_comes_back_is_found_again(discovery, server):
+    serve_versions(server, "v1", preferred="v1")
+    discovery.kind_for("widgets.example.com")
+    groups = server.answers["/apis"].pop("groups")
+    discovery.forget()
+    with pytest.raises(NoSuchKind):
+        discovery.kind_for("widgets.example.com")
+    server.answers["/apis"]["groups"] = groups
+    assert str(discovery.kind_for("widgets.example.com")) == "widgets.v1.example.com"
+
+
+def test_another_failure_than_not_found_is_no_missing_kind(discovery, server):
+    serve_versions(server, "v1", preferred="v1")
+
+    def fail(path):
+        raise ConnectionError("no route")
+
+    broken = Discovery(fail)
+    with pytest.raises(ConnectionError):
+        broken.kind_for("widgets.example.com")

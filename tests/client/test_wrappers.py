@@ -231,3 +231,55 @@ def test_clients_and_wrappers_fit_the_protocols(connect):
     for each in (client, DryRunClient(client), NamespacedClient(client, "x")):
         assert isinstance(each, Reader)
         assert isinstance(each, Writer)
+
+
+HOOKED = {
+    "get": lambda client: client.get(WIDGET, "a", namespace="x"),
+    "list": lambda client: [*client.list(WIDGET)],
+    "list_page": lambda client: client.list_page(WIDGET),
+    "watch": lambda client: client.watch(WIDGET).close(),
+    "create": lambda client: client.create(draft()),
+    "update": lambda client: client.update(draft()),
+    "patch": lambda client: client.patch(WIDGET, "a", PATCH, namespace="x"),
+    "apply": lambda client: client.apply(draft(), field_manager="me"),
+    "delete": lambda client: client.delete(WIDGET, "a", namespace="x"),
+    "delete_collection": lambda client: client.delete_collection(WIDGET, namespace="x"),
+    "subresource_get": lambda client: client.status.get(WIDGET, "a", namespace="x"),
+    "subresource_create": lambda client: client.status.create(draft()),
+    "subresource_update": lambda client: client.status.update(draft()),
+    "subresource_patch": lambda client: client.status.patch(WIDGET, "a", PATCH, namespace="x"),
+    "subresource_apply": lambda client: client.status.apply(draft(), field_manager="me"),
+}
+
+
+def test_every_hook_is_in_the_table_below():
+    assert set(HOOKED) == {field.name for field in Hooks.__attrs_attrs__}
+
+
+@pytest.mark.parametrize("verb", HOOKED)
+def test_one_hook_takes_its_verb_and_leaves_all_others(serve, connect, verb):
+    def reply(sock, request):
+        is_list = request.method == "GET" and "/widgets/a" not in request.target
+        body = page("a") if is_list else answer(widget())
+        sock.sendall(CHUNKED + b"0\r\n\r\n" if "watch=" in request.target else body)
+
+    server = serve(reply)
+    calls = []
+
+    class Hooked:
+        def close(self):
+            pass
+
+        def __iter__(self):
+            return iter(())
+
+    def hook(inner, *args, **options):
+        calls.append(args)
+        return Hooked()
+
+    client = InterceptedClient(connect(server), Hooks(**{verb: hook}))
+    for name, call in HOOKED.items():
+        before = len(server.requests)
+        call(client)
+        assert len(server.requests) == before + (name != verb), name
+    assert len(calls) == 1

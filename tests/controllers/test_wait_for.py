@@ -16,6 +16,7 @@ from appsdk_operator.client import (
     Forbidden,
     Hooks,
     InterceptedClient,
+    RequestStopped,
     ServiceUnavailable,
 )
 from appsdk_operator.controllers import WaitStopped, until, wait_for
@@ -313,6 +314,13 @@ def test_a_refusal_ends_it(client):
     for hooks in (Hooks(list_page=refuse), Hooks(watch=refuse)):
         with pytest.raises(Forbidden):
             wait(InterceptedClient(client, hooks), until.exists())
+
+
+def test_a_client_that_is_closed_ends_it(server, client):
+    with Client(ClientConfig(server=server.url), metrics=Metrics()) as own:
+        step = Step(until.exists(), own.close)
+        with pytest.raises(RequestStopped):
+            wait(own, step.until)
 
 
 # What is refused.
