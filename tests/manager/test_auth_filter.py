@@ -410,6 +410,22 @@ def test_the_operators_own_missing_right_is_500_and_logged_with_the_remedy(
     assert TOKEN not in caplog.text + answer.text
 
 
+def test_reviews_of_oneself_are_answered_whatever_the_options() -> None:
+    with (
+        APIServer(reviewed_tokens={}, authorizer=lambda spec: False) as api,
+        Client(ClientConfig(server=api.url), metrics=Metrics()) as client,
+    ):
+
+        def review(kind: Kind) -> Any:
+            return client.create(MutableObject.new(kind, spec={})).to_dict()["status"]
+
+        groups = kinds.authentication.v1, kinds.authorization.v1
+        assert review(groups[0].SelfSubjectReview)["userInfo"]["username"] == "admin"
+        assert review(groups[1].SelfSubjectRulesReview)["incomplete"] is False
+        assert review(groups[1].SelfSubjectAccessReview) == {"allowed": True}
+        assert review(groups[1].SubjectAccessReview) == {"allowed": False}
+
+
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
     if not any(os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD")):

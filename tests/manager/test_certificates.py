@@ -5,9 +5,12 @@ from __future__ import annotations
 import builtins
 import contextlib
 import datetime as dt
+import itertools
 import logging
+import os
 import ssl
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +21,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.manager import CertificatePair, HTTPResponse, HTTPServer, TLSOptions
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
@@ -52,6 +57,15 @@ def certificate(name: str, password: bytes = b"") -> tuple[bytes, bytes]:
     return made.public_bytes(pem), secret
 
 
+_stamps = itertools.count(1)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write in place; the time stamp moves on also where the file system's is coarse."""
+    path.write_bytes(data)
+    os.utime(path, (1_700_000_000, 1_700_000_000 + next(_stamps)))
+
+
 class Files:
     """A pair of files."""
 
@@ -61,8 +75,8 @@ class Files:
         self.write(*certificate(name))
 
     def write(self, cert: bytes, key: bytes) -> None:
-        self.cert.write_bytes(cert)
-        self.key.write_bytes(key)
+        put(self.cert, cert)
+        put(self.key, key)
 
     def pair(self, **options: Any) -> CertificatePair:
         return CertificatePair(self.cert, self.key, **options)
@@ -170,7 +184,7 @@ def test_with_a_client_authority_only_its_clients_are_served(
     serve: Any, files: Files, tmp_path: Path
 ) -> None:
     authority, key = certificate("scraper")
-    (tmp_path / "ca.crt").write_bytes(authority)
+    put(tmp_path / "ca.crt", authority)
     (tmp_path / "client.pem").write_bytes(authority + key)
     served = serve(make(files.tls(client_ca_file=tmp_path / "ca.crt")))
     context = trusting(files.cert.read_bytes())
@@ -226,14 +240,14 @@ def test_a_half_written_pair_leaves_the_old_one_in_use_and_counts_an_error(
     assert (metrics.value(READS), metrics.value(ERRORS)) == (1.0, 0.0)
     old = pair.context()
     cert, key = certificate("two")
-    files.cert.write_bytes(cert)
+    put(files.cert, cert)
     with caplog.at_level(logging.ERROR):
         assert not pair.read()
         assert pair.context() is old
         assert not pair.read()
     assert (metrics.value(READS), metrics.value(ERRORS)) == (3.0, 2.0)
     assert caplog.text.count("the certificate read before stays in use") == 1
-    files.key.write_bytes(key)
+    put(files.key, key)
     assert pair.context() is not old
     assert pair.read()
     assert metrics.value(ERRORS) == 2.0
@@ -303,13 +317,66 @@ def test_the_poll_finds_what_has_changed_and_tells_the_callbacks(
     assert "a callback for a new certificate failed" in caplog.text
 
 
+PAIRS = [certificate(f"pair-{number}") for number in range(3)]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["cert", "key"]), st.sampled_from([0, 1, 2, None])), max_size=12
+)
+
+
+@given(STEPS)
+@settings(deadline=None)
+def test_whatever_is_written_in_whatever_order_the_last_whole_pair_is_in_use(
+    steps: list[tuple[str, int | None]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files = Files(Path(folder))
+        files.write(*PAIRS[0])
+        metrics = Metrics()
+        pair = files.pair(metrics=metrics)
+        there: dict[str, int | None] = {"cert": 0, "key": 0}
+        used, context, errors = 0, pair.context(), 0
+        for name, number in steps:
+            path = files.cert if name == "cert" else files.key
+            if number is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(PAIRS[number][0 if name == "cert" else 1])
+            there[name] = number
+            fits = there["cert"] is not None and there["cert"] == there["key"]
+            errors += not fits
+            assert pair.read() == fits
+            if fits and there["cert"] != used:
+                used = there["cert"] or 0
+                assert pair.context() is not context
+                context = pair.context()
+            assert pair.context() is context
+        assert metrics.value(ERRORS) == errors
+        assert pair._contents[0] == PAIRS[used][0]
+
+
+def test_a_new_client_authority_is_picked_up(serve: Any, files: Files, tmp_path: Path) -> None:
+    authorities = []
+    for number, name in enumerate(("first", "second")):
+        cert, key = certificate(name)
+        authorities.append(cert)
+        (tmp_path / f"client-{number}.pem").write_bytes(cert + key)
+    put(tmp_path / "ca.crt", authorities[0])
+    served = serve(make(files.tls(client_ca_file=tmp_path / "ca.crt")))
+    context = trusting(files.cert.read_bytes())
+    context.load_cert_chain(tmp_path / "client-1.pem")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        served.get(context=context)
+    put(tmp_path / "ca.crt", authorities[1] + b"\n")
+    assert "second" in served.get(context=context).text
+
+
 def test_files_that_cannot_be_used_are_an_error_at_construction(files: Files) -> None:
     missing = files.folder / "missing"
     with pytest.raises(ValueError, match=r"\[Errno 2\].*missing': check that the files are there"):
         CertificatePair(missing, files.key)
     with pytest.raises(ValueError, match="cannot use the certificate"):
         make(TLSOptions(cert_file=missing, key_file=files.key))
-    files.key.write_bytes(certificate("other")[1])
+    put(files.key, certificate("other")[1])
     with pytest.raises(ValueError, match="belong together"):
         files.pair()
     files.write(*certificate("locked", b"password"))

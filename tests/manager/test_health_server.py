@@ -9,9 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.cache import Health
-from appsdk_operator.manager import HealthChecks, HealthServer, HealthServerOptions
+from appsdk_operator.manager import (
+    HealthChecks,
+    HealthServer,
+    HealthServerOptions,
+    HTTPRequest,
+)
 from appsdk_operator.runtime import ManualClock, StopSignal
 
 
@@ -134,6 +141,34 @@ def test_names_of_the_endpoints_can_be_chosen(serve: Any) -> None:
     assert served.get("/ready").text == "ok"
     assert served.get("/livez").text == "ok"
     assert (served.get("/readyz").status, served.get("/healthz").status) == (404, 404)
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+
+
+@given(st.dictionaries(NAMES, st.booleans()), st.sets(NAMES), st.booleans())
+@settings(deadline=None)
+def test_the_page_of_all_checks_follows_its_rules(
+    checks: dict[str, bool], excluded: set[str], verbose: bool
+) -> None:
+    health = HealthChecks("readyz")
+    with contextlib.closing(health):
+        for name, passes in checks.items():
+            health.add(name, passing if passes else fail())
+        query = "&".join([f"exclude={name}" for name in excluded] + ["verbose"] * verbose)
+        request = HTTPRequest(method="GET", path="/readyz", query_string=query)
+        answer = health.handler("/readyz")(request)
+    failed = {name for name, passes in checks.items() if not passes} - excluded
+    lines = answer.body.decode().splitlines()
+    assert answer.status == (500 if failed else 200)
+    if not failed and not verbose:
+        assert lines == ["ok"]
+        return
+    told = [line for line in lines if line[0] == "["]
+    assert [line[3:].split(" ")[0] for line in told] == (sorted(checks) or ["ping"])
+    assert {line[3:].split(" ")[0] for line in told if line[1] == "-"} == failed
+    assert (lines[-2].startswith("warn:")) == bool(excluded - checks.keys())
+    assert lines[-1] == f"healthz check {'failed' if failed else 'passed'}"
 
 
 # -- checks ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
@@ -217,6 +217,7 @@ def test_targets_in_absolute_form_are_understood() -> None:
 
 
 @given(st.one_of(st.binary(), st.binary().map(lambda b: b"GET / HTTP/1.1\r\nHost: a\r\n" + b)))
+@settings(deadline=None)
 def test_whatever_comes_is_parsed_or_refused(data: bytes) -> None:
     try:
         head = parse_head(data)
