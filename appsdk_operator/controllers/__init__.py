@@ -50,6 +50,10 @@ a source that fails or does not sync in time, threads that outlive the stop, and
 """
 
 from appsdk_operator.controllers import until as until
+from appsdk_operator.controllers._builder import BuilderError as BuilderError
+from appsdk_operator.controllers._builder import ControllerBuilder as ControllerBuilder
+from appsdk_operator.controllers._builder import ControllerHost as ControllerHost
+from appsdk_operator.controllers._builder import controller_for as controller_for
 from appsdk_operator.controllers._channel_source import ChannelClosed as ChannelClosed
 from appsdk_operator.controllers._channel_source import ChannelSource as ChannelSource
 from appsdk_operator.controllers._conditions import Condition as Condition
@@ -145,11 +149,14 @@ from appsdk_operator.controllers._wait_for import wait_for as wait_for
 __all__ = [
     "LOW_PRIORITY",
     "AlreadyOwnedError",
+    "BuilderError",
     "ChannelClosed",
     "ChannelSource",
     "Condition",
     "ConditionStatus",
     "Controller",
+    "ControllerBuilder",
+    "ControllerHost",
     "ControllerOptions",
     "EventFilter",
     "FinalizeErrors",
@@ -191,6 +198,7 @@ __all__ = [
     "any_of",
     "apply",
     "as_reconciler",
+    "controller_for",
     "controller_of",
     "create_or_patch",
     "create_or_update",

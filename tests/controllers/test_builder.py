@@ -12,12 +12,14 @@ import pytest
 from appsdk_operator.cache import Cache, CacheOptions, ResourceAction
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import (
+    BuilderError,
+    ControllerBuilder,
     ControllerOptions,
     Request,
+    controller_for,
+    for_object,
     reconcile_context,
 )
-from appsdk_operator.controllers._builder import BuilderError, ControllerBuilder, controller_for
-from appsdk_operator.controllers._handlers import for_object
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
 from appsdk_operator.testing import APIServer

@@ -9,6 +9,7 @@ import pytest
 
 from appsdk_operator.cache import Cache, CacheOptions, Informer
 from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.controllers import Controller, KindSource, for_object
 from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer
@@ -126,6 +127,27 @@ def test_its_watchers_hear_of_what_the_cache_follows(world):
     world.client.delete(CONFIG_MAP, "a", namespace="default")
     world.wait_for("w add default/b", "w delete default/a")
     assert world.controller.health().is_ready
+
+
+def test_a_controller_and_an_informer_controller_share_one_informer(world):
+    seen = set()
+
+    def reconcile(request):
+        seen.add(request.name)
+        world.note(f"reconciled {request.name}")
+
+    other = Controller("other", reconcile, metrics=Metrics())
+    other.watch(KindSource(world.cache, CONFIG_MAP, for_object(), metrics=Metrics()))
+    world.controller.add_cache(world.cache, CONFIG_MAP)
+    world.controller.add_watcher(world.watcher(), CONFIG_MAP)
+    world.create("a")
+    world.start(world.cache, world.controller, other)
+    world.wait_for("w add default/a", "reconciled a")
+    world.create("b")
+    world.wait_for("w add default/b", "reconciled b")
+    assert len(world.cache.informers(CONFIG_MAP)) == 1
+    assert world.counted.watches == [""], "one watch on the server for both"
+    assert len(world.counted.lists) <= 1
 
 
 def test_namespaces_that_come_later_come_too(make_world):
