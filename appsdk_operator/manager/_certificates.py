@@ -243,6 +243,7 @@ class CertificatePair:
                 _log.exception("a callback for a new certificate failed")
 
     def _stat(self) -> object:
+        # Two writes within the file system's resolution of time look alike: the poll reads.
         found: list[object] = []
         for name in self._files:
             try:
