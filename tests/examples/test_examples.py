@@ -82,7 +82,7 @@ def test_an_example_tells_its_story(name: str) -> None:
     assert run(name) == STORIES[name]
 
 
-@pytest.mark.parametrize("name", [*STORIES, "issue_tracker"])
+@pytest.mark.parametrize("name", [*STORIES, "issue_tracker", "leader_election"])
 def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
     name: str, tmp_path: Path
 ) -> None:
@@ -95,7 +95,7 @@ def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", [*STORIES, "issue_tracker"])
+@pytest.mark.parametrize("name", [*STORIES, "issue_tracker", "leader_election"])
 def test_an_example_tells_the_same_story_on_a_real_control_plane(name: str, real: Path) -> None:
     story = run(name, "--kubeconfig", str(real))
     assert story == STORIES.get(name, story)
@@ -118,6 +118,21 @@ def test_the_demo_sees_everything_come_as_promised() -> None:
     assert "-- the operator is down: slow-search is deleted, while-away is created" in story
     assert "#2        triage   delete  slow-search   ok" in story
     assert re.search(r"^\d+ calls: everything came as promised\n\Z", story, re.MULTILINE)
+
+
+def test_the_lead_passes_on_and_nobody_writes_too_late() -> None:
+    story = run("leader_election")
+    names = "red|green|blue"
+    assert re.fullmatch(
+        rf"({names}) leads\n"
+        rf"\1 is killed: ({names}) took over after \d\.\d s\n"
+        rf"\2 is put to sleep: ({names}) took over after \d\.\d s\n"
+        r"\2 wakes up, sees that it has lost the lead, and ends with status 1\n"
+        r"\3 is told to stop, and ends with status 0\n"
+        r"nobody holds the Lease any more\n"
+        r"\d+ writes, in turn by \1, \2, \3: nobody wrote too late\n",
+        story,
+    ), story
 
 
 def test_the_property_holds_for_the_careful_watcher_and_not_for_the_careless_one() -> None:
