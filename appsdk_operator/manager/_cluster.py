@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
 import attrs
@@ -33,8 +33,16 @@ NewCache: TypeAlias = Callable[[ClientLike], Cache]
 """Makes the cache, given the client that it is to list and watch with."""
 
 
-def _kinds(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    for kind in value if isinstance(value, Collection) else [value]:
+def _kind_tuple(value: Iterable[Kind]) -> tuple[Kind, ...]:
+    return tuple(value)
+
+
+def _kind_dict(value: Mapping[Kind, CacheOptions]) -> dict[Kind, CacheOptions]:
+    return dict(value)
+
+
+def _kinds(_: object, field: attrs.Attribute[Any], value: Iterable[object]) -> None:
+    for kind in value:
         if not isinstance(kind, Kind):
             raise TypeError(f"{field.name} has {kind!r}: give kinds")
 
@@ -45,10 +53,10 @@ class CacheSetup:
 
     namespaces: Sequence[str] | Mapping[str, NamespaceOptions] = ()
     """The namespaces to follow, as names or with options for each; default: all."""
-    kinds: Collection[Kind] = attrs.field(default=(), converter=tuple, validator=_kinds)
+    kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_kind_tuple, validator=_kinds)
     """Kinds to keep from the start. Others come with the controllers that watch them."""
     by_kind: Mapping[Kind, CacheOptions] = attrs.field(
-        factory=dict, converter=dict, validator=_kinds
+        factory=dict, converter=_kind_dict, validator=_kinds
     )
     """What to keep of single kinds, if they are kept; the rest here is for all others."""
     label_selector: LabelSelector | Mapping[str, str] | str | None = None
@@ -72,7 +80,7 @@ class CacheSetup:
 class ClientSetup:
     """How the clients of a cluster read and write."""
 
-    uncached: Collection[Kind] = attrs.field(default=(), converter=tuple, validator=_kinds)
+    uncached: tuple[Kind, ...] = attrs.field(default=(), converter=_kind_tuple, validator=_kinds)
     """Kinds that ``client`` reads from the server even so."""
     field_owner: str | None = None
     """Who owns the fields of what is written; default: what the server makes of the user agent."""

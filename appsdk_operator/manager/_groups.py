@@ -316,8 +316,8 @@ class Group:
 def _unready(entry: _Entry) -> str:
     if entry.step is _Step.ENDED and not entry.placement.is_ready_when_ended:
         return f"{entry.name} (its run has returned)"
-    health = getattr(entry.runnable, "health", None)
-    if entry.placement.group is RunnableGroup.CACHES and callable(health):
+    health: Any = getattr(entry.runnable, "health", None)
+    if entry.placement.group is RunnableGroup.CACHES and health is not None:
         return f"{entry.name} ({health().text})"
     return entry.name
 

@@ -189,7 +189,7 @@ class TestClassification:
             as_runnable(value)
 
     def test_a_function_of_the_interpreter_that_hides_its_arguments_is_taken(self) -> None:
-        assert isinstance(as_runnable(min), RunnableFunction)
+        assert isinstance(as_runnable(min), RunnableFunction)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(
         ("attributes", "text"),
@@ -338,7 +338,7 @@ class TestStart:
         clock = ManualClock()
         bench = _bench(clock=clock)
         ended = Gated("ended")
-        ended.run = lambda _: ended.is_running.set()  # type: ignore[method-assign]
+        ended.run = lambda stop: ended.is_running.set()  # type: ignore[method-assign]
         bench.add(ended)
         cache = Gated("the cache")
         bench.add(cache, group=RunnableGroup.CACHES)

@@ -18,7 +18,7 @@ from appsdk_operator.manager._lifecycle import Lifecycle
 from appsdk_operator.runtime import StopSignal
 
 TIMEOUT = 20.0
-GROUPS = [group for group in RunnableGroup if group is not RunnableGroup.WARM_UP]
+GROUPS: list[RunnableGroup] = [group for group in RunnableGroup if group is not RunnableGroup.WARM_UP]
 WAY_DOWN = [
     RunnableGroup.OTHERS,
     RunnableGroup.LEADER_ELECTION,

@@ -464,7 +464,7 @@ class TestStop:
     ) -> None:
         run = make()
         part = Part("short", run.journal)
-        part.run = lambda _: run.journal.note("end short")  # type: ignore[method-assign]
+        part.run = lambda stop: run.journal.note("end short")  # type: ignore[method-assign]
         run.lifecycle.groups.add(part)
         with caplog.at_level(logging.INFO, "appsdk_operator.manager"):
             run.start()
@@ -538,7 +538,7 @@ class TestGrace:
         clock.advance(30.0)
         [error] = run.join()
         assert isinstance(error, ExceptionGroup)
-        matched = []
+        matched: list[Exception] = []
         try:
             raise error
         except* ValueError as group:

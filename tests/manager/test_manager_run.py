@@ -304,7 +304,7 @@ class TestRun:
         controller = InformerController(metrics=Metrics())
         controller.add_informer(Informer(CONFIG_MAP, api, metrics=Metrics()), CONFIG_MAP)
         controller.add_watcher(
-            SimpleWatcher(add=lambda _: seen.release()),  # type: ignore[arg-type,return-value]
+            SimpleWatcher(add=lambda _: seen.release()),
             CONFIG_MAP,
         )
         operator = Operator()
@@ -727,7 +727,7 @@ def test_a_stop_under_load_ends_within_the_grace_and_leaves_no_thread(
         Informer(CONFIG_MAP, manager.live_client, metrics=Metrics()), CONFIG_MAP
     )
     controller.add_watcher(
-        SimpleWatcher(add=write_back),  # type: ignore[arg-type]
+        SimpleWatcher(add=write_back),
         CONFIG_MAP,
     )
     manager.add(controller)
