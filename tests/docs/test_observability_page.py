@@ -9,7 +9,12 @@ from pathlib import Path
 from appsdk_operator import runtime
 from appsdk_operator.cache import _delivery, _informer_metrics
 from appsdk_operator.client import _metrics as client_metrics
-from appsdk_operator.controllers import _reconcile_metrics
+from appsdk_operator.controllers import (
+    _event_feed,
+    _event_pipeline,
+    _reconcile_metrics,
+    _source_thread,
+)
 from appsdk_operator.manager import _certificates
 from appsdk_operator.runtime import Family, _workqueue
 from appsdk_operator.watchers import _controller_metrics
@@ -36,6 +41,9 @@ def in_the_code() -> set[Row]:
         _informer_metrics,
         _controller_metrics,
         _reconcile_metrics,
+        _event_feed,
+        _event_pipeline,
+        _source_thread,
     )
     return {
         (value.name, value.type, value.labels)
@@ -72,7 +80,10 @@ def test_no_module_publishes_families_that_this_test_does_not_know() -> None:
         "cache/_delivery.py",
         "cache/_informer_metrics.py",
         "manager/_certificates.py",
+        "controllers/_event_feed.py",
+        "controllers/_event_pipeline.py",
         "controllers/_reconcile_metrics.py",
+        "controllers/_source_thread.py",
         "runtime/_workqueue.py",
         "watchers/_controller_metrics.py",
     }
