@@ -49,6 +49,16 @@ team-green/first is number 1 of its team
 team-green/second is number 2 of its team
 """
 
+REPLICASET_CONTROLLER = """\
+-- created with 3 replicas
+3 pods: example-web-0, example-web-1, example-web-2
+-- one pod is deleted by hand
+3 pods: example-web-0, example-web-1, example-web-2
+-- scaled to 1
+1 pod: example-web-0
+-- deleted
+"""
+
 TYPED_SPEC = """\
 vault: db, kept 7 times
 vault: db, mail, kept 7 times
@@ -59,12 +69,15 @@ status: BackupStatus(saved=2)
 TOUCHED = (
     kinds.core.v1.ConfigMap,
     kinds.core.v1.Namespace,
+    kinds.core.v1.Pod,
+    kinds.apps.v1.ReplicaSet,
     kinds.apiextensions.v1.CustomResourceDefinition,
 )
 STORIES = {
     "compose_watchers": COMPOSE_WATCHERS,
     "retry_policies": RETRY_POLICIES,
     "namespaces": NAMESPACES,
+    "replicaset_controller": REPLICASET_CONTROLLER,
     "typed_spec": TYPED_SPEC,
 }
 
