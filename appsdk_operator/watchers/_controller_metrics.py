@@ -18,26 +18,28 @@ __all__ = ["ControllerMetrics"]
 
 _LABELS = ("event_type", "kind")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_CALL_FAMILIES = {
-    role: (
-        Family(
-            f"{role.value}_process_duration_seconds",
-            "histogram",
-            f"Time a {role.value} took for a call.",
-            _LABELS,
-        ),
-        Family(
-            f"{role.value}_errors_total", "counter", f"Calls of {role.value}s that failed.", _LABELS
-        ),
-        Family(
-            f"{role.value}_given_up_total",
-            "counter",
-            f"Failed calls of {role.value}s that will not be retried.",
-            _LABELS,
-        ),
-    )
-    for role in Role
-}
+_DURATION = Family(
+    "watcher_process_duration_seconds", "histogram", "Time a watcher took for a call.", _LABELS
+)
+_ERRORS = Family("watcher_errors_total", "counter", "Calls of watchers that failed.", _LABELS)
+_GIVEN_UP = Family(
+    "watcher_given_up_total", "counter", "Failed calls that will not be retried.", _LABELS
+)
+_RECONCILER_DURATION = Family(
+    "reconciler_process_duration_seconds",
+    "histogram",
+    "Time a reconciler took for a call.",
+    _LABELS,
+)
+_RECONCILER_ERRORS = Family(
+    "reconciler_errors_total", "counter", "Calls of reconcilers that failed.", _LABELS
+)
+_RECONCILER_GIVEN_UP = Family(
+    "reconciler_given_up_total",
+    "counter",
+    "Failed calls of reconcilers that will not be retried.",
+    _LABELS,
+)
 _REQUEUED = Family(
     "reconciler_requeues_total", "counter", "Calls that reconcilers asked for.", _LABELS
 )
@@ -51,6 +53,10 @@ _WAITED = Family(
     "Time from the moment a retry was due to the moment it was made.",
     _LABELS,
 )
+_OF_CALLS = {
+    Role.WATCHER: (_DURATION, _ERRORS, _GIVEN_UP),
+    Role.RECONCILER: (_RECONCILER_DURATION, _RECONCILER_ERRORS, _RECONCILER_GIVEN_UP),
+}
 _ACTIONS = tuple(a for a in ResourceAction if a is not ResourceAction.GENERIC)
 
 
@@ -149,7 +155,7 @@ class ControllerMetrics:
                 for action, series in by_action.items():
                     labels = (action.value, kind)
                     for role, calls in series.by_role.items():
-                        duration, errors, given_up = _CALL_FAMILIES[role]
+                        duration, errors, given_up = _OF_CALLS[role]
                         samples += (
                             Sample(duration, labels, calls.duration.copy()),
                             Sample(errors, labels, calls.errors),
