@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
-from appsdk_operator.client import JsonPatch, NotFound, SubresourceLike
+from appsdk_operator.client import ClientLike, JsonPatch, NotFound, SubresourceLike
 from appsdk_operator.controllers._guarded import (
     Operations,
     change_guarded,
@@ -306,3 +306,7 @@ _NAMES = {
     "message": "message",
     "last_transition_time": "lastTransitionTime",
 }
+
+
+def _fits(client: ClientLike) -> StatusClient:
+    return client

@@ -75,7 +75,10 @@ def finalizing(
     Caveats:
         * Who takes the finalizer off by hand, or with ``kubectl``, takes the guarantee along.
         * With ``obj`` from a cache that is behind, ``apply`` may be called for an object whose
-          deletion has begun; ``cleanup`` comes after it then.
+          deletion has begun, and ``cleanup`` comes after it then; or has ended, unless the cache
+          shows own writes, as the one behind :class:`~appsdk_operator.cache.CachedClient` does.
+        * kube-apiserver may drop an object whose finalizer is put on while it carries out a
+          deletion. Who must not miss that cleans up when the object is not found, too.
         * One object is handled once at a time: controllers and watchers see to that.
 
     Args:

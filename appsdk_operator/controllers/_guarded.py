@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from appsdk_operator.client import ApiError, Conflict, Invalid, JsonPatch, NotFound, Patch
+from appsdk_operator.client import (
+    ApiError,
+    ClientLike,
+    Conflict,
+    Invalid,
+    JsonPatch,
+    NotFound,
+    Patch,
+)
 from appsdk_operator.resource import Kind, Object
 
 __all__ = [
@@ -110,4 +118,8 @@ def live_reader(client: Getter) -> Getter:
         if live is not None:
             return live
         layer = getattr(layer, "inner", None)
+    return client
+
+
+def _fits(client: ClientLike) -> PatchClient:
     return client

@@ -11,6 +11,7 @@ from typing import Protocol, final
 from appsdk_operator.client import (
     AlreadyExists,
     ApiError,
+    ClientLike,
     Conflict,
     NotFound,
     Patch,
@@ -309,10 +310,12 @@ class EventBroadcaster:
     def _next(self) -> Write[Occurrence] | None:
         with self._condition:
             while not self._is_closed:
-                if self._flushes:
-                    self._series.hurry(retries=False)
                 now = self._clock.monotonic()
                 write = self._series.next_write(now)
+                if write is None and self._flushes:
+                    # What was recorded, or became a series, since the flush began.
+                    self._series.hurry(retries=False)
+                    write = self._series.next_write(now)
                 if write is not None:
                     return write
                 due = self._series.next_due()
@@ -402,3 +405,7 @@ def _may_pass(error: BaseException) -> bool:
     if isinstance(error, ApiError):
         return isinstance(error, (Conflict, ServerError, TooManyRequests))
     return isinstance(error, TransportError)
+
+
+def _fits(client: ClientLike) -> EventClient:
+    return client
