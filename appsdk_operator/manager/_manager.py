@@ -12,16 +12,15 @@ from typing import Any, Unpack, final
 import attrs
 
 from appsdk_operator.cache import Cache, Health
-from appsdk_operator.client import Client, ClientConfig, ClientLike
-from appsdk_operator.controllers._options import ControllerOptions
+from appsdk_operator.client import ClientConfig, ClientLike
+from appsdk_operator.controllers import ControllerHost, ControllerOptions
 from appsdk_operator.manager._cluster import Cluster, check_server
-from appsdk_operator.manager._elector import Elector
 from appsdk_operator.manager._event_recorder import EventBroadcaster, EventRecorder
 from appsdk_operator.manager._fence import FencedClient
 from appsdk_operator.manager._health_checks import HealthCheck
 from appsdk_operator.manager._http_messages import HTTPHandler
-from appsdk_operator.manager._lease_options import LeaderElection, elector_config
 from appsdk_operator.manager._lifecycle import Elected, ElectorLike, Lifecycle
+from appsdk_operator.manager._manager_election import make_elector
 from appsdk_operator.manager._manager_options import ManagerOptions, ManagerOptionsDict
 from appsdk_operator.manager._manager_servers import Servers, runnables_health
 from appsdk_operator.manager._runnable import Runnable, RunnableGroup, as_runnable
@@ -34,7 +33,6 @@ __all__ = ["Manager"]
 _log = logging.getLogger("appsdk_operator.manager")
 
 _LAST_EVENTS = 5.0
-_LAST_REQUEST = 5.0
 
 
 @final
@@ -89,7 +87,13 @@ class Manager:
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self._closing.close)
             if options.leader_election is not None:
-                self._elector = self._make_elector(server, options.leader_election)
+                self._elector = make_elector(
+                    server,
+                    options,
+                    metrics=self._metrics,
+                    on_event=self._record_election,
+                    closing=self._closing,
+                )
             self._cluster = Cluster(
                 server,
                 name="cache",
@@ -404,41 +408,6 @@ class Manager:
 
     # Parts.
 
-    def _make_elector(
-        self, server: ClientConfig | ClientLike, election: LeaderElection
-    ) -> ElectorLike:
-        options = self._options
-        base = server.config if isinstance(server, Client) else server
-        config = options.leader_election_config
-        if config is None and isinstance(base, ClientConfig):
-            config = elector_config(base, election)
-        client: Any = server
-        close: Callable[[], object] = _nothing
-        if config is not None:
-            if options.new_client is not None:
-                client = options.new_client(config)
-            else:
-                client = Client(config, clock=options.clock, metrics=self._metrics)
-            close = getattr(client, "close", _nothing)
-        with contextlib.ExitStack() as on_failure:
-            on_failure.callback(close)
-            if options.new_elector is not None:
-                elector = options.new_elector(client, election)
-            else:
-                elector = own = Elector(
-                    client,
-                    election,
-                    clock=options.clock,
-                    rng=options.rng,
-                    metrics=self._metrics,
-                    on_event=self._record_election,
-                )
-                # Below the client's close, so after it: with that its last request ends.
-                self._closing.callback(own.join, _LAST_REQUEST)
-            self._closing.callback(close)
-            on_failure.pop_all()
-        return elector
-
     def _record_election(self, lease: Object, text: str) -> None:
         # Different actions: what is alike but for its note becomes one event.
         action = "StopLeading" if text.endswith("stopped leading") else "StartLeading"
@@ -483,10 +452,6 @@ class Manager:
         return Health(True, "no election") if self._elector is None else self._elector.health()
 
 
-def _nothing() -> None:
-    pass
-
-
 def _merged(options: ManagerOptions | None, changes: ManagerOptionsDict) -> ManagerOptions:
     if options is None:
         return ManagerOptions(**changes)
@@ -495,3 +460,7 @@ def _merged(options: ManagerOptions | None, changes: ManagerOptionsDict) -> Mana
             f"options={options!r}: give ManagerOptions(…), or single options by their names"
         )
     return attrs.evolve(options, **changes)
+
+
+def _fits(manager: Manager) -> ControllerHost:
+    return manager

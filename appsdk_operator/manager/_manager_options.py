@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict
 import attrs
 
 from appsdk_operator.client import ClientConfig, ClientLike
-from appsdk_operator.controllers._options import ControllerOptions
+from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.manager._cluster import CacheSetup, ClientSetup, NewCache, NewClient
 from appsdk_operator.manager._event_series import EventOptions
 from appsdk_operator.manager._health_server import HealthServerOptions

@@ -1,0 +1,132 @@
+"""Managers on both servers: controllers of the builder, hand-over, and reads of own writes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator.client import JsonPatch
+from appsdk_operator.controllers import Request, controller_for
+from appsdk_operator.manager import CacheSetup, LeaderElection, Manager
+from appsdk_operator.resource import kinds
+from appsdk_operator.runtime import Metrics, StopSignal
+from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, World, eventually
+
+LEASE = kinds.coordination.v1.Lease
+
+
+@attrs.define(slots=False)
+class Run:
+    """A manager that runs aside."""
+
+    manager: Manager
+    stop: StopSignal = attrs.field(factory=StopSignal)
+    raised: list[BaseException] = attrs.field(factory=list)
+    thread: threading.Thread = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._run, name="manager under test")
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.manager.run(self.stop)
+        except BaseException as error:
+            self.raised.append(error)
+
+    def end(self) -> list[BaseException]:
+        self.stop.set()
+        self.thread.join(TIMEOUT)
+        assert not self.thread.is_alive(), self.manager.debug_snapshot()
+        return self.raised
+
+
+@pytest.fixture
+def run(world: World) -> Iterator[Callable[..., Run]]:
+    runs: list[Run] = []
+
+    def run(add_to: Callable[[Manager], Any], **options: Any) -> Run:
+        manager = Manager(
+            world.server.config(),
+            **{
+                "metrics": Metrics(),
+                "cache": CacheSetup(namespaces=[world.namespace], kinds=[CONFIG_MAP]),
+                **options,
+            },
+        )
+        add_to(manager)
+        runs.append(Run(manager))
+        return runs[-1]
+
+    yield run
+    for one in runs:
+        one.end()
+
+
+def _marker(manager: Manager, stale: list[str]) -> Any:
+    """Reconciles config maps: marks each that is not marked, and reads back what it wrote."""
+
+    def reconcile(request: Request) -> None:
+        obj = manager.client.get(CONFIG_MAP, request.name, namespace=request.namespace)
+        if (obj.get("data") or {}).get("seen") or not (obj.get("data") or {}).get("size"):
+            return
+        patch = JsonPatch([{"op": "add", "path": "/data/seen", "value": "yes"}])
+        written = manager.client.patch(CONFIG_MAP, obj.name, patch, namespace=obj.namespace)
+        again = manager.client.get(CONFIG_MAP, request.name, namespace=request.namespace)
+        if int(again.resource_version) < int(written.resource_version):
+            stale.append(request.name)
+
+    return (
+        controller_for(manager).for_(CONFIG_MAP).named(f"marker-{id(manager)}").complete(reconcile)
+    )
+
+
+def _is_marked(world: World, name: str) -> bool:
+    return (world.get(CONFIG_MAP, name).get("data") or {}).get("seen") == "yes"
+
+
+def test_a_controller_works_on_a_manager_and_reads_what_it_wrote(
+    world: World, run: Callable[..., Run]
+) -> None:
+    world.create(CONFIG_MAP, "before")
+    stale: list[str] = []
+    one = run(lambda manager: _marker(manager, stale))
+    assert one.manager.elected.wait(TIMEOUT), one.raised
+    for number in range(10):
+        world.create(CONFIG_MAP, f"after-{number}")
+    names = ["before", *(f"after-{number}" for number in range(10))]
+    for name in names:
+        assert eventually(lambda name=name: _is_marked(world, name))  # type: ignore[misc]
+    assert not one.end()
+    assert not stale
+
+
+def test_a_second_manager_takes_over_when_the_first_has_ended(
+    world: World, run: Callable[..., Run]
+) -> None:
+    election = LeaderElection(
+        id="lock",
+        namespace=world.namespace,
+        lease_duration=3.0,
+        renew_deadline=2.0,
+        retry_period=0.2,
+        release_on_cancel=True,
+    )
+    first = run(lambda manager: _marker(manager, []), leader_election=election)
+    assert first.manager.elected.wait(TIMEOUT), first.raised
+    second = run(lambda manager: _marker(manager, []), leader_election=election)
+    assert eventually(lambda: second.manager.leader == first.manager.identity)
+    world.create(CONFIG_MAP, "a")
+    assert eventually(lambda: _is_marked(world, "a"))
+    assert not second.manager.elected.is_set()
+    assert not first.end()
+    assert second.manager.elected.wait(TIMEOUT)
+    world.create(CONFIG_MAP, "b")
+    assert eventually(lambda: _is_marked(world, "b"))
+    lease = world.client.get(LEASE, "lock", namespace=world.namespace)
+    assert (lease.get("spec") or {})["holderIdentity"] == second.manager.identity
+    assert not second.end()
