@@ -263,6 +263,20 @@ class TestStart:
         assert run.lifecycle.elected.wait(TIMEOUT)
         assert not run.end()
 
+    def test_a_warm_up_that_fails_ends_the_run(self, make: Callable[..., Run]) -> None:
+        run = make()
+        failure = ValueError("cold")
+        worker = Part("worker", run.journal)
+
+        def warm_up(_: StopSignal) -> None:
+            raise failure
+
+        worker.warm_up = warm_up  # type: ignore[attr-defined]
+        run.lifecycle.groups.add(worker)
+        run.start()
+        assert run.join() == [failure]
+        assert "start worker" not in run.journal
+
     @pytest.mark.parametrize("has_others", [False, True])
     def test_what_is_added_to_a_manager_that_runs_starts_at_once(
         self, make: Callable[..., Run], *, has_others: bool
