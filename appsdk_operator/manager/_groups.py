@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Sequence
-from threading import Condition
+from threading import Condition, Lock
 from typing import Any, final
 
 import attrs
@@ -338,6 +338,9 @@ class Groups:
             name: Group(name, on_failure=on_failure, base_stop=base_stop, clock=clock)
             for name in RunnableGroup
         }
+        # What is in two groups is taken in by both or refused, also while the stop begins.
+        self._adding = Lock()
+        self._is_closed = False
 
     def __getitem__(self, name: RunnableGroup) -> Group:
         return self._groups[name]
@@ -350,13 +353,20 @@ class Groups:
             ValueError: it was added before.
             TypeError: it does not say clearly where it belongs.
         """
-        # The warm-up last: only the run's own group still knows what was added before.
-        for placement in reversed(placements(runnable, group=group)):
-            self._groups[placement.group].add(runnable, placement)
+        found = placements(runnable, group=group)
+        name = name_of(runnable)
+        with self._adding:
+            if self._is_closed:
+                raise RuntimeError(f"{name}: {STOP_ENGAGED}")
+            # The warm-up last: only the run's own group still knows what was added before.
+            for placement in reversed(found):
+                self._groups[placement.group].add(runnable, placement)
 
     def close(self) -> Sequence[Runnable]:
         """Take nothing in any more: the stop has begun. Returns what was never started."""
-        return [runnable for group in self._groups.values() for runnable in group.close()]
+        with self._adding:
+            self._is_closed = True
+            return [runnable for group in self._groups.values() for runnable in group.close()]
 
     @property
     def runnables(self) -> Sequence[Runnable]:
