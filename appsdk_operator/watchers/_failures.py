@@ -8,6 +8,7 @@ from typing import TypeAlias, final
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import RetryAfter, TerminalError
+from appsdk_operator.controllers._failures import sole_error
 from appsdk_operator.watchers._calls import WatcherCall
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
 from appsdk_operator.watchers._entries import Role
@@ -32,7 +33,7 @@ def action_again(action: ResourceAction, role: Role) -> ResourceAction:
 
 def counts_as_attempt(error: Exception) -> bool:
     """Whether the retry policy is to know of this failure when it is asked about the next one."""
-    return not isinstance(error, RetryAfter)
+    return not isinstance(sole_error(error), RetryAfter)
 
 
 @final
@@ -77,10 +78,11 @@ class Failures:
         return delay
 
     def _ask(self, error: Exception, attempt: int) -> float | None:
-        if isinstance(error, TerminalError):
+        sole = sole_error(error)
+        if isinstance(sole, TerminalError):
             return None
-        if isinstance(error, RetryAfter):
-            return error.seconds
+        if isinstance(sole, RetryAfter):
+            return sole.seconds
         try:
             return _checked_delay(self._retry_policy(error, attempt))
         except BaseException:

@@ -200,6 +200,15 @@ def test_watchers_may_raise_retry_after_and_terminal_errors_too(rig, widget):
     assert rig.after(1e6) == []
 
 
+def test_a_task_group_of_one_failure_is_taken_for_what_is_in_it(rig, add, widget):
+    add(rig, ExceptionGroup("tasks", [RetryAfter(60.0)]), ExceptionGroup("x", [TerminalError()]))
+    rig.informer.add(widget("x"))
+    rig.work()
+    assert rig.after(59) == []
+    assert rig.after(1) == ["r CREATE 1 of x"]
+    assert rig.controller.given_up_calls == 1
+
+
 def test_what_is_no_result_is_a_failure_that_says_so(rig, add, widget):
     add(rig, 30)
     rig.informer.add(widget("x"))
