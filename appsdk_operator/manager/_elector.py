@@ -15,7 +15,7 @@ from typing import final
 from appsdk_operator.cache import Health
 from appsdk_operator.manager._lease_client import LeaseClient, Leases, Outcome
 from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost, namespace_of
-from appsdk_operator.manager._lease_state import LeaseState, Phase, Read, Wait, Write
+from appsdk_operator.manager._lease_state import LeaseState, Phase, Read, Seen, Wait, Write
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     Clock,
@@ -105,6 +105,10 @@ class Elector:
         self._keeps_lease = False
         (metrics or default_metrics()).add_source(self._samples)
 
+    def remember(self, seen: Seen, since: float) -> None:
+        """Begin with what somebody else in this process has seen of the Lease, and since when."""
+        self._state.observed, self._state.observed_at = seen, since
+
     def __repr__(self) -> str:
         return f"<Elector {self.identity} for {self.namespace}/{self.options.id}>"
 
@@ -120,6 +124,17 @@ class Elector:
     def is_leader(self) -> bool:
         """Whether this process leads: it has the Lease, which has not run out by its own clock."""
         return self._clock.monotonic() < self._state.held_until
+
+    @property
+    def term(self) -> int:
+        """The number of the present lead, which grows with each change of the holder.
+
+        Give it along with writes to other systems, and have them refuse a smaller one than they
+        have seen: that keeps out a former leader even where no clock can. It begins anew when
+        somebody deletes the Lease.
+        """
+        observed = self._state.observed
+        return observed.record.transitions if observed is not None else 0
 
     @property
     def has_led(self) -> bool:
