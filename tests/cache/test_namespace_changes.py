@@ -7,7 +7,7 @@ informers hold, whatever changes are under way; in the end it is what the server
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import hypothesis.strategies as st
 import pytest
@@ -35,7 +35,7 @@ from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import THING, BatchRecorder, Recorder, bookmark, error_line, line, page
 from tests.cache.conftest import thing as make_thing
 
-EXAMPLES = 400
+EXAMPLES = 200
 SPACES = ("x", "y", "z")
 NAMES = ("a", "b")
 
@@ -113,7 +113,7 @@ class Watch:
     def __init__(self, lines: list[bytes]) -> None:
         self.lines = lines
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -134,7 +134,7 @@ class NoThreads:
 everything = NamespaceOptions()
 choices = st.lists(st.sampled_from(SPACES), unique=True, max_size=3) | st.lists(
     st.sampled_from(SPACES), unique=True, max_size=2
-).map(lambda names: {name: everything for name in [*names, ""]})
+).map(lambda names: dict.fromkeys([*names, ""], everything))
 
 
 def names_of(choice: Any) -> set[str]:

@@ -6,8 +6,9 @@ as what was written, and what was deleted stays so; in the end reads are what th
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
@@ -26,7 +27,7 @@ from appsdk_operator.resource import ListPage, MutableObject, Object, encode_jso
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import THING, bookmark, error_line, line, page
 
-EXAMPLES = 400
+EXAMPLES = 250
 NAMES = ("a", "b", "c")
 LABELS = ("yes", "no")
 
@@ -148,7 +149,7 @@ class Watch:
     def __init__(self, lines: list[bytes]) -> None:
         self.lines = lines
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -203,10 +204,8 @@ class ReadYourWrites(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), on=st.sampled_from(LABELS), finalizer=st.booleans())
     def create(self, name: str, on: str, finalizer: bool) -> None:
-        try:
+        with contextlib.suppress(c.AlreadyExists):
             self.wrote(self.client.create(draft(name, on, finalizer=finalizer)))
-        except c.AlreadyExists:
-            pass
 
     @rule(name=st.sampled_from(NAMES), on=st.sampled_from(LABELS), finalizer=st.booleans())
     def update(self, name: str, on: str, finalizer: bool) -> None:
