@@ -3,9 +3,10 @@
 Everything a program usually needs is here; each name is documented where it lives. The rooms, from
 the ground up: :mod:`~appsdk_operator.runtime` (clock, stop signal, work queue, metrics),
 :mod:`~appsdk_operator.resource` (what an object is), :mod:`~appsdk_operator.client` (talk to an API
-server), :mod:`~appsdk_operator.cache` (keep a local copy), :mod:`~appsdk_operator.watchers` (react
-to what happens), :mod:`~appsdk_operator.manager` (run it all), and
-:mod:`~appsdk_operator.testing` (an API server to test on).
+server), :mod:`~appsdk_operator.cache` (keep a local copy), :mod:`~appsdk_operator.controllers`
+(reconcile what objects ask for), :mod:`~appsdk_operator.watchers` (react to what happens),
+:mod:`~appsdk_operator.manager` (run it all), and :mod:`~appsdk_operator.testing` (an API server to
+test on).
 
 Names are loaded when they are first used, so that importing the package costs next to nothing.
 """
@@ -19,10 +20,13 @@ from appsdk_operator._version import __version__
 
 if TYPE_CHECKING:
     from appsdk_operator.cache import Cache as Cache
+    from appsdk_operator.cache import CachedClient as CachedClient
+    from appsdk_operator.cache import CacheOptions as CacheOptions
     from appsdk_operator.cache import Event as Event
     from appsdk_operator.cache import EventHandler as EventHandler
     from appsdk_operator.cache import Health as Health
     from appsdk_operator.cache import Informer as Informer
+    from appsdk_operator.cache import NamespaceOptions as NamespaceOptions
     from appsdk_operator.cache import NotCachedError as NotCachedError
     from appsdk_operator.cache import Overflow as Overflow
     from appsdk_operator.cache import ResourceAction as ResourceAction
@@ -41,6 +45,33 @@ if TYPE_CHECKING:
     from appsdk_operator.client import NotFound as NotFound
     from appsdk_operator.client import StrategicMergePatch as StrategicMergePatch
     from appsdk_operator.client import TransportError as TransportError
+    from appsdk_operator.controllers import ChannelSource as ChannelSource
+    from appsdk_operator.controllers import Controller as Controller
+    from appsdk_operator.controllers import ControllerOptions as ControllerOptions
+    from appsdk_operator.controllers import Predicate as Predicate
+    from appsdk_operator.controllers import Reconciler as Reconciler
+    from appsdk_operator.controllers import Request as Request
+    from appsdk_operator.controllers import Result as Result
+    from appsdk_operator.controllers import RetryAfter as RetryAfter
+    from appsdk_operator.controllers import TerminalError as TerminalError
+    from appsdk_operator.controllers import controller_for as controller_for
+    from appsdk_operator.controllers import create_or_update as create_or_update
+    from appsdk_operator.controllers import finalizing as finalizing
+    from appsdk_operator.controllers import generation_changed as generation_changed
+    from appsdk_operator.controllers import map_objects as map_objects
+    from appsdk_operator.controllers import reconcile_context as reconcile_context
+    from appsdk_operator.controllers import set_condition as set_condition
+    from appsdk_operator.controllers import set_controller_reference as set_controller_reference
+    from appsdk_operator.controllers import until as until
+    from appsdk_operator.controllers import wait_for as wait_for
+    from appsdk_operator.manager import Cluster as Cluster
+    from appsdk_operator.manager import EventRecorder as EventRecorder
+    from appsdk_operator.manager import HealthServerOptions as HealthServerOptions
+    from appsdk_operator.manager import LeaderElection as LeaderElection
+    from appsdk_operator.manager import LeadershipLost as LeadershipLost
+    from appsdk_operator.manager import Manager as Manager
+    from appsdk_operator.manager import ManagerOptions as ManagerOptions
+    from appsdk_operator.manager import MetricsServerOptions as MetricsServerOptions
     from appsdk_operator.manager import Operator as Operator
     from appsdk_operator.resource import DecodeError as DecodeError
     from appsdk_operator.resource import EncodeError as EncodeError
@@ -66,10 +97,13 @@ if TYPE_CHECKING:
     from appsdk_operator.watchers import InformerController as InformerController
     from appsdk_operator.watchers import KubernetesInformer as KubernetesInformer
     from appsdk_operator.watchers import ListMap as ListMap
+    from appsdk_operator.watchers import OpinionatedReconciler as OpinionatedReconciler
     from appsdk_operator.watchers import OpinionatedWatcher as OpinionatedWatcher
+    from appsdk_operator.watchers import ReconcileRequest as ReconcileRequest
     from appsdk_operator.watchers import ResourceWatcher as ResourceWatcher
     from appsdk_operator.watchers import RetryDequeuePolicy as RetryDequeuePolicy
     from appsdk_operator.watchers import RetryPolicy as RetryPolicy
+    from appsdk_operator.watchers import SimpleReconciler as SimpleReconciler
     from appsdk_operator.watchers import SimpleWatcher as SimpleWatcher
     from appsdk_operator.watchers import TenacityRetry as TenacityRetry
     from appsdk_operator.watchers import WatcherCall as WatcherCall
@@ -82,10 +116,13 @@ if TYPE_CHECKING:
 _ROOMS = {
     "cache": (
         "Cache",
+        "CacheOptions",
+        "CachedClient",
         "Event",
         "EventHandler",
         "Health",
         "Informer",
+        "NamespaceOptions",
         "NotCachedError",
         "Overflow",
         "ResourceAction",
@@ -107,7 +144,37 @@ _ROOMS = {
         "StrategicMergePatch",
         "TransportError",
     ),
-    "manager": ("Operator",),
+    "controllers": (
+        "ChannelSource",
+        "Controller",
+        "ControllerOptions",
+        "Predicate",
+        "Reconciler",
+        "Request",
+        "Result",
+        "RetryAfter",
+        "TerminalError",
+        "controller_for",
+        "create_or_update",
+        "finalizing",
+        "generation_changed",
+        "map_objects",
+        "reconcile_context",
+        "set_condition",
+        "set_controller_reference",
+        "wait_for",
+    ),
+    "manager": (
+        "Cluster",
+        "EventRecorder",
+        "HealthServerOptions",
+        "LeaderElection",
+        "LeadershipLost",
+        "Manager",
+        "ManagerOptions",
+        "MetricsServerOptions",
+        "Operator",
+    ),
     "resource": (
         "DecodeError",
         "EncodeError",
@@ -121,7 +188,14 @@ _ROOMS = {
         "Scope",
         "custom_resource_definition",
     ),
-    "runtime": ("Clock", "JSONFormatter", "ManualClock", "Metrics", "StopSignal", "WorkQueue"),
+    "runtime": (
+        "Clock",
+        "JSONFormatter",
+        "ManualClock",
+        "Metrics",
+        "StopSignal",
+        "WorkQueue",
+    ),
     "watchers": (
         "ConstantBackoff",
         "ExponentialBackoff",
@@ -129,10 +203,13 @@ _ROOMS = {
         "InformerController",
         "KubernetesInformer",
         "ListMap",
+        "OpinionatedReconciler",
         "OpinionatedWatcher",
+        "ReconcileRequest",
         "ResourceWatcher",
         "RetryDequeuePolicy",
         "RetryPolicy",
+        "SimpleReconciler",
         "SimpleWatcher",
         "TenacityRetry",
         "WatcherCall",
@@ -143,6 +220,7 @@ _ROOMS = {
 }
 _HOMES = {name: f"{__name__}.{room}" for room, names in _ROOMS.items() for name in names}
 _HOMES["kinds"] = f"{__name__}.resource.kinds"
+_HOMES["until"] = f"{__name__}.controllers"
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, all of them
 
