@@ -412,7 +412,9 @@ def _is_dry(client: object) -> bool:
 
 def _not_found(kind: Kind, name: str) -> Exception:
     message = f'{kind.qualified_name} "{name}" not found'
-    details = {"name": name, "group": kind.group, "kind": kind.plural}
+    details = {"name": name, "kind": kind.plural}
+    if kind.group:
+        details["group"] = kind.group
     return error_from_status(
         {"code": 404, "reason": "NotFound", "message": message, "details": details}
     )

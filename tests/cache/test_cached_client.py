@@ -1,0 +1,332 @@
+"""The client that reads from a cache: what it reads where, what it says, and what it lays over."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from appsdk_operator.cache import (
+    Cache,
+    CachedClient,
+    CacheOptions,
+    NotCachedError,
+    NotFollowedError,
+)
+from appsdk_operator.cache._overlay import Entry, Overlay
+from appsdk_operator.client import (
+    Client,
+    ClientConfig,
+    ClientLike,
+    ClientWrapper,
+    ConnectionLost,
+    DryRunClient,
+    FieldOwnerClient,
+    MergePatch,
+    NamespacedClient,
+    NotFound,
+)
+from appsdk_operator.resource import MutableObject, ObjectKey, kinds
+from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.testing import APIServer
+from tests.cache.conftest import PATIENCE, THING, thing
+
+ConfigMap, Secret, Namespace = (
+    kinds.core.v1.ConfigMap,
+    kinds.core.v1.Secret,
+    kinds.core.v1.Namespace,
+)
+
+
+@pytest.fixture
+def live():
+    server = APIServer().start()
+    try:
+        with Client(ClientConfig(server=server.url)) as client:
+            yield client
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def start():
+    running = []
+
+    def start(live, *kinds_, run=True, options=None, **more):
+        metrics = Metrics()
+        cache = Cache(live, metrics=metrics, **more.pop("cache", {}))
+        for kind in kinds_:
+            cache.add(kind, options)
+        stop = StopSignal()
+        if run:
+            thread = threading.Thread(target=cache.run, args=(stop,))
+            thread.start()
+            running.append((stop, thread))
+            assert cache.wait_for_sync(stop, PATIENCE)
+        return CachedClient(live, cache, metrics=metrics, **more)
+
+    yield start
+    for stop, thread in running:
+        stop.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def draft(name="a", kind=ConfigMap, **labels):
+    made = MutableObject.new(kind, name, namespace="default", data={"n": "MQ=="})
+    made.labels.update(labels)
+    return made
+
+
+def test_it_is_a_client(live, start):
+    client: ClientLike = start(live, ConfigMap)
+    assert client.live is live
+    client.close()
+
+
+def test_what_was_written_is_read_at_once(live, start):
+    client = start(live, ConfigMap)
+    for number in range(30):
+        made = client.create(draft(f"o{number}"))
+        assert client.get(ConfigMap, made.name, namespace="default") == made
+        patched = client.patch(
+            ConfigMap, made.name, MergePatch({"data": {"n": "Mg=="}}), namespace="default"
+        )
+        assert client.get(ConfigMap, made.name, namespace="default") == patched
+        assert patched in list(client.list(ConfigMap, namespace="default"))
+        client.delete(ConfigMap, made.name, namespace="default", uid=made.uid)
+        with pytest.raises(NotFound):
+            client.get(ConfigMap, made.name, namespace="default")
+        assert made.uid not in {o.uid for o in client.list(ConfigMap)}
+
+
+def test_absence_reads_as_from_the_server(live, start):
+    client = start(live, ConfigMap)
+    with pytest.raises(NotFound) as of_server:
+        live.get(ConfigMap, "none", namespace="default")
+    with pytest.raises(NotFound) as of_cache:
+        client.get(ConfigMap, "none", namespace="default")
+    told, expected = of_cache.value, of_server.value
+    assert (told.message, told.details) == (expected.message, expected.details)
+    assert (told.status, told.reason) == (404, "NotFound")
+
+
+def test_what_the_cache_does_not_keep_is_an_error_that_names_the_remedies(live, start):
+    client = start(live, ConfigMap, cache={"namespaces": ["default"]})
+    for read in (
+        lambda: client.get(Secret, "a", namespace="default"),
+        lambda: client.list(Secret),
+        lambda: client.by_index(Secret, "i", "v"),
+    ):
+        with pytest.raises(NotCachedError) as caught:
+            read()
+        for remedy in ("cache.add(kind)", "lazy=True", "uncached=[kind]", "live client"):
+            assert remedy in str(caught.value)
+    with pytest.raises(NotFollowedError, match=r"not in namespace 'other'.*live client"):
+        client.get(ConfigMap, "a", namespace="other")
+    with pytest.raises(NotFollowedError, match="not followed in namespace 'other'"):
+        client.wait_until_seen(thing("a", kind=ConfigMap, namespace="other"), StopSignal())
+    with pytest.raises(ValueError, match="overlay_limit=0"):
+        CachedClient(live, client.cache, overlay_limit=0)
+
+
+def test_uncached_kinds_are_read_from_the_server(live, start):
+    client = start(live, ConfigMap, uncached=[Secret, ConfigMap])
+    client.create(draft(kind=Secret))
+    assert client.get(Secret, "a", namespace="default").name == "a"
+    assert [o.name for o in client.list(Secret, namespace="default")] == ["a"]
+    client.create(draft())
+    live.delete(ConfigMap, "a", namespace="default")
+    with pytest.raises(NotFound):
+        client.get(ConfigMap, "a", namespace="default")
+    assert client._overlay.counts() == {}
+
+
+def test_pages_and_watches_are_live(live, start):
+    client = start(live, run=False)
+    made = live.create(draft())
+    assert made in client.list_page(ConfigMap, namespace="default").items
+    with client.watch(ConfigMap, namespace="default", timeout=5) as stream:
+        event = next(iter(stream.events()))
+    assert event.object is not None
+
+
+def test_dry_runs_and_lost_answers_lay_nothing_over(live, start):
+    class Losing(ClientWrapper):
+        def create(self, obj, **options):
+            raise ConnectionLost("the answer is lost")
+
+    client = start(live, ConfigMap)
+    losing = CachedClient(Losing(live), client.cache)
+    with pytest.raises(ConnectionLost):
+        losing.create(draft("dry"))
+    client.create(draft("dry"), dry_run=True)
+    DryRunClient(client).create(draft("dry"))
+    inside = CachedClient(DryRunClient(live), client.cache)
+    inside.create(draft("dry"))
+    inside.delete_collection(ConfigMap, namespace="default")
+    for each in (client, inside, losing):
+        with pytest.raises(NotFound):
+            each.get(ConfigMap, "dry", namespace="default")
+        assert not each._overlay.counts().get(ConfigMap)
+
+
+def test_wrappers_go_around_it(live, start):
+    client = start(live, ConfigMap)
+    wrapped = FieldOwnerClient(NamespacedClient(client, "default"), "me")
+    made = wrapped.create(MutableObject.new(ConfigMap, "a"))
+    assert wrapped.get(ConfigMap, "a") == made
+    assert client.get(ConfigMap, "a", namespace="default") == made
+    assert made in list(wrapped.list(ConfigMap))
+
+
+def test_what_the_cache_would_not_hold_does_not_show(live, start):
+    options = CacheOptions(label_selector="tier=web")
+    client = start(live, ConfigMap, options=options, cache={"namespaces": ["default"]})
+    client.create(draft("b", tier="db"))
+    with pytest.raises(NotFound):
+        client.get(ConfigMap, "b", namespace="default")
+    made = client.create(draft("w", tier="web"))
+    assert list(client.list(ConfigMap)) == [made]
+    moved = made.mutable_copy()
+    moved.labels["tier"] = "db"
+    client.update(moved)
+    assert list(client.list(ConfigMap)) == []
+    live.create(MutableObject(Namespace, {"metadata": {"name": "other"}}))
+    elsewhere = MutableObject.new(ConfigMap, "e", namespace="other")
+    elsewhere.labels["tier"] = "web"
+    client.create(elsewhere)
+    assert list(client.list(ConfigMap)) == []
+
+
+def test_a_deletion_that_waits_for_a_finalizer_reads_as_such_until_it_is_released(live, start):
+    client = start(live, ConfigMap)
+    held = draft()
+    held.finalizers.append("example.com/f")
+    client.create(held)
+    client.delete(ConfigMap, "a", namespace="default")
+    marked = client.get(ConfigMap, "a", namespace="default")
+    assert marked.is_deleting
+    client.patch(
+        ConfigMap, "a", MergePatch({"metadata": {"finalizers": None}}), namespace="default"
+    )
+    with pytest.raises(NotFound):
+        client.get(ConfigMap, "a", namespace="default")
+
+
+def test_a_collection_that_was_deleted_is_gone_but_for_what_is_left(live, start):
+    client = start(live, ConfigMap)
+    held = draft("held", tier="web")
+    held.finalizers.append("example.com/f")
+    for each in (held, draft("gone", tier="web"), draft("other", tier="db")):
+        client.create(each)
+    client.delete_collection(ConfigMap, namespace="default", label_selector={"tier": "web"})
+    left = {o.name: o for o in client.list(ConfigMap, namespace="default")}
+    assert "gone" not in left
+    assert left["held"].is_deleting
+    assert not left["other"].is_deleting
+
+
+def test_waiting_until_a_write_was_seen(live, start):
+    client = start(live, ConfigMap)
+    made = client.create(draft())
+    assert client.wait_until_seen(made, StopSignal(), PATIENCE)
+    assert client.cache.get(ConfigMap, "a", namespace="default") == made
+    stop = StopSignal()
+    stop.set()
+    future = thing("a", 10**12, kind=ConfigMap, namespace="default")
+    assert client.wait_until_seen(future, stop) is False
+
+
+def test_metrics_show_what_is_laid_over(live, start):
+    client = start(live, ConfigMap)
+    text = client.cache._metrics.render()
+    assert 'cache_overlay_objects{kind="configmaps.v1"} 0.0' in text
+    assert "cache_overlay_dropped_total 0.0" in text
+    client.close()
+    assert "cache_overlay_objects{" not in client.cache._metrics.render()
+
+
+# What counts of two writes; the overlay alone.
+
+
+class Informer:
+    """As far as an entry asks."""
+
+    def __init__(self):
+        self.has_synced, self.resource_version, self.rewinds = True, "10", 0
+        self.objects = {}
+        self.store = self
+
+    def get(self, name, namespace):
+        return self.objects.get(name)
+
+
+KEY = ObjectKey("x", "a")
+
+
+@pytest.fixture
+def informer():
+    return Informer()
+
+
+def entry(informer, version, uid="u", *, gone=False):
+    obj = None if gone else thing("a", version, uid=uid)
+    return Entry(
+        informer=informer,
+        rewinds=informer.rewinds,
+        version=str(version),
+        object=obj,
+        gone_uid=uid if gone else "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("writes", "counts"),
+    [
+        ([(20, "u", False), (21, "u", False)], (21, "u", False)),
+        ([(21, "u", False), (20, "u", False)], (21, "u", False)),
+        ([(20, "u", False), (20, "u", True)], (20, "u", True)),
+        # The answer to an update comes after that to the deletion.
+        ([(20, "u", True), (21, "u", False)], (21, "u", True)),
+        # A deletion whose answer comes after that to the next creation.
+        ([(25, "v", False), (20, "u", True)], (25, "v", False)),
+        ([(20, "u", True), (25, "v", False)], (25, "v", False)),
+        ([(20, "u", False), (25, "v", True)], (25, "v", True)),
+        ([(25, "v", False), ("", "u", True)], (25, "v", False)),
+    ],
+)
+def test_of_two_writes_whose_answers_come_in_any_order_the_newer_counts(informer, writes, counts):
+    overlay = Overlay(10, lambda kind, namespace: informer)
+    for version, uid, gone in writes:
+        overlay.lay(THING, KEY, entry(informer, version, uid, gone=gone))
+    found = overlay.get(THING, KEY)
+    version, uid, gone = counts
+    assert (found.version, found.gone_uid) == (str(version), uid if gone else "")
+    assert (found.object is None) is gone
+
+
+def test_after_a_history_that_went_back_nothing_sticks(informer):
+    overlay = Overlay(10, lambda kind, namespace: informer)
+    overlay.lay(THING, KEY, entry(informer, 1000))
+    overlay.lay(THING, ObjectKey("x", "b"), entry(informer, 1000, gone=True))
+    informer.resource_version, informer.rewinds = "5", 1
+    overlay.lay(THING, KEY, entry(informer, 6))
+    assert overlay.get(THING, KEY).version == "6"
+    assert overlay.counts() == {THING: 1}
+
+
+def test_the_overlay_is_bounded_and_says_when_it_gives_up(informer, caplog):
+    overlay = Overlay(3, lambda kind, namespace: informer)
+    for number in range(5):
+        overlay.lay(THING, ObjectKey("x", str(number)), entry(informer, 20 + number))
+    assert overlay.counts() == {THING: 3}
+    assert overlay.dropped == 2
+    assert caplog.text.count("no watch has brought back") == 1
+    caplog.clear()
+
+
+def test_what_nobody_follows_any_more_is_swept_away(informer):
+    overlay = Overlay(10, lambda kind, namespace: None)
+    overlay.lay(THING, KEY, entry(informer, 20))
+    assert overlay.counts() == {THING: 0}
