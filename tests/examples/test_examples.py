@@ -73,7 +73,16 @@ TOUCHED = (
     kinds.apps.v1.ReplicaSet,
     kinds.apiextensions.v1.CustomResourceDefinition,
 )
+SHARDED = """\
+red and green: the shares are 4, 4
+blue comes: the shares are 3, 3, 2
+red is killed: the shares are 4, 4
+green is told to stop, and ends with status 0: the shares are 8
+12 objects: nobody wrote too late
+"""
+
 STORIES = {
+    "sharded": SHARDED,
     "compose_watchers": COMPOSE_WATCHERS,
     "retry_policies": RETRY_POLICIES,
     "namespaces": NAMESPACES,
