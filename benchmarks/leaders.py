@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from leader_election import Ledger, Replica
 
 from appsdk_operator import Client, ClientConfig
-from appsdk_operator.runtime import system_clock
+from appsdk_operator.runtime import StopSignal, system_clock
 from appsdk_operator.testing import APIServer, ControlPlane
 
 
@@ -53,12 +53,16 @@ def main() -> int:
             name = next(names)
             replicas[name] = Replica(name, kubeconfig, lease_duration=options.lease_duration)
             exits.callback(replicas[name].close)
+            # One that still starts takes over nothing; how long that takes is not the question.
+            assert replicas[name].process.stdout.readline() == "takes part\n"
 
         for _ in range(3):
             add()
         leader = ledger.wait_for(bool)
+        look = 2.2 * 0.2 * options.lease_duration
         for number in range(options.rounds):
             ledger.wait_for_more(20)
+            StopSignal().wait(look)  # until all candidates have seen the leader's record
             since = system_clock.monotonic()
             replicas[leader].signal(signal.SIGSTOP if options.sleep else signal.SIGKILL)
             before, leader = leader, ledger.wait_for(lambda who, old=leader: who != old)

@@ -82,6 +82,7 @@ def replica(options: argparse.Namespace) -> int:
                     print(f"failed: {error}", flush=True)
 
         manager.add(work)  # on the leader only, as everything that does not say otherwise
+        print("takes part", flush=True)
         try:
             manager.run(handle_signals=True)
         except LeadershipLost as error:

@@ -41,9 +41,14 @@ from appsdk_operator.controllers import (
     Result,
     for_object,
 )
-from appsdk_operator.manager import CacheSetup, LeaderElection, Manager
-from appsdk_operator.manager._lease_options import elector_config
-from appsdk_operator.manager._shards import SHARDS_LABEL, Shards
+from appsdk_operator.manager import (
+    SHARDS_LABEL,
+    CacheSetup,
+    LeaderElection,
+    Manager,
+    Shards,
+    elector_config,
+)
 from appsdk_operator.resource import decode_watch_event
 from appsdk_operator.runtime import system_clock
 from appsdk_operator.testing import APIServer

@@ -27,6 +27,7 @@ from appsdk_operator.manager._event_recorder import EventBroadcaster as EventBro
 from appsdk_operator.manager._event_recorder import EventClient as EventClient
 from appsdk_operator.manager._event_recorder import EventRecorder as EventRecorder
 from appsdk_operator.manager._event_series import EventOptions as EventOptions
+from appsdk_operator.manager._fence import Fence as Fence
 from appsdk_operator.manager._fence import FencedClient as FencedClient
 from appsdk_operator.manager._health_checks import HealthCheck as HealthCheck
 from appsdk_operator.manager._health_checks import HealthChecks as HealthChecks
@@ -37,8 +38,10 @@ from appsdk_operator.manager._http_messages import HTTPHandler as HTTPHandler
 from appsdk_operator.manager._http_messages import HTTPRequest as HTTPRequest
 from appsdk_operator.manager._http_messages import HTTPResponse as HTTPResponse
 from appsdk_operator.manager._http_server import HTTPServer as HTTPServer
+from appsdk_operator.manager._lease_client import LeaseClient as LeaseClient
 from appsdk_operator.manager._lease_options import LeaderElection as LeaderElection
 from appsdk_operator.manager._lease_options import LeadershipLost as LeadershipLost
+from appsdk_operator.manager._lease_options import elector_config as elector_config
 from appsdk_operator.manager._lifecycle import Elected as Elected
 from appsdk_operator.manager._lifecycle import ElectorLike as ElectorLike
 from appsdk_operator.manager._manager import Manager as Manager
@@ -55,8 +58,11 @@ from appsdk_operator.manager._runnable import ReadyRunnable as ReadyRunnable
 from appsdk_operator.manager._runnable import Runnable as Runnable
 from appsdk_operator.manager._runnable import RunnableGroup as RunnableGroup
 from appsdk_operator.manager._runnable import WarmUpRunnable as WarmUpRunnable
+from appsdk_operator.manager._shards import SHARDS_LABEL as SHARDS_LABEL
+from appsdk_operator.manager._shards import Shards as Shards
 
 __all__ = [
+    "SHARDS_LABEL",
     "AuthFilter",
     "CacheSetup",
     "CertificatePair",
@@ -69,6 +75,7 @@ __all__ = [
     "EventClient",
     "EventOptions",
     "EventRecorder",
+    "Fence",
     "FencedClient",
     "HTTPFilter",
     "HTTPHandler",
@@ -83,6 +90,7 @@ __all__ = [
     "LeaderElection",
     "LeaderElectionRunnable",
     "LeadershipLost",
+    "LeaseClient",
     "Manager",
     "ManagerOptions",
     "MetricsServer",
@@ -95,6 +103,8 @@ __all__ = [
     "ReadyRunnable",
     "Runnable",
     "RunnableGroup",
+    "Shards",
     "TLSOptions",
     "WarmUpRunnable",
+    "elector_config",
 ]
