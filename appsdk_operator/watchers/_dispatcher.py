@@ -115,8 +115,9 @@ class Dispatcher:
         return self._entries.keys()
 
     def view(self, source: EventSource, kind: Kind) -> None:
-        """Show the objects of ``source`` with the types of ``kind``."""
-        self._views = {**self._views, source: kind}
+        """Show the objects of ``source``, which others share, with the types of ``kind``."""
+        with self._lock:
+            self._views = {**self._views, source: kind}
 
     def forget(self, source: EventSource) -> None:
         """Drop what is owed for the objects of ``source``."""
@@ -189,6 +190,9 @@ class Dispatcher:
         return obj if kind is None else obj.viewed_as(kind)
 
     def _deliver(self, key: DeliveryKey, event: Event) -> None:
+        if event.is_unfollowed:
+            self._forget_object(key)
+            return
         if self._views and (kind := self._views.get(key.source)) is not None:
             event = _viewed_as(event, kind)
         with self._lock:
@@ -215,6 +219,13 @@ class Dispatcher:
                 self._resync(key, event, entry, own)
             else:
                 self._tell(key, event, entry, own)
+
+    def _forget_object(self, key: DeliveryKey) -> None:
+        """Drop what is owed for an object that is no longer followed: nobody deleted it."""
+        with self._lock:
+            self._owed.pop(key, None)
+            for entry in self._entries.items(key.source.kind):
+                entry.told.get(key.source, {}).pop(key, None)
 
     def _tell(self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]) -> None:
         request = _request_of(event)

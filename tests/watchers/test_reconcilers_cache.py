@@ -9,9 +9,9 @@ import pytest
 
 from appsdk_operator.cache import Cache, CacheOptions, Informer
 from appsdk_operator.client import Client, ClientConfig
-from appsdk_operator.controllers import Controller, KindSource, for_object
+from appsdk_operator.controllers import Controller, KindSource, Result, for_object
 from appsdk_operator.resource import Kind, MutableObject, kinds
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer
 from appsdk_operator.watchers import (
     InformerController,
@@ -164,6 +164,38 @@ def test_namespaces_that_come_later_come_too(make_world):
     world.cache.set_namespaces(["default", "other"])
     world.wait_for("w add other/a")
     assert world.controller.wait_for_sync(world.stop, 20)
+
+
+def test_a_namespace_that_is_followed_no_more_takes_what_is_owed_along_and_is_no_deletion(
+    make_world,
+):
+    clock = ManualClock()
+    world = make_world(namespaces=["default", "other"])
+    world.client.create(MutableObject.new(kinds.core.v1.Namespace, "other"))
+    world.create("a")
+    world.create("a", "other")
+    controller = InformerController(metrics=Metrics(), clock=clock)
+    controller.add_cache(world.cache, CONFIG_MAP)
+
+    def again(request):
+        world.note(f"{request.action.value} {request.object.namespace}")
+        return Result(requeue_after=60.0)
+
+    controller.add_reconciler(SimpleReconciler(again), CONFIG_MAP)
+    world.start(world.cache)
+    assert world.cache.wait_for_sync(world.stop, 20)
+    while controller.process_next():
+        pass
+    assert sorted(world.told) == ["CREATE default", "CREATE other"]
+    world.cache.set_namespaces(["default"])
+    world.told.clear()
+    for _ in range(2):
+        clock.advance(60.0)
+        while controller.process_next():
+            pass
+    assert world.told == ["CREATE default", "CREATE default"]
+    assert controller.pending_requeues == 1
+    controller.close()
 
 
 def test_a_watcher_that_comes_late_is_told_of_what_all_namespaces_hold(make_world):
