@@ -54,7 +54,9 @@ def main() -> int:
             replicas[name] = Replica(name, kubeconfig, lease_duration=options.lease_duration)
             exits.callback(replicas[name].close)
             # One that still starts takes over nothing; how long that takes is not the question.
-            assert replicas[name].process.stdout.readline() == "takes part\n"
+            said = replicas[name].process.stdout.readline()
+            if said != "takes part\n":
+                raise RuntimeError(said + replicas[name].ends()[1])
 
         for _ in range(3):
             add()

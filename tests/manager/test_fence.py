@@ -186,3 +186,17 @@ def test_a_connection_on_which_nothing_was_sent_does_no_harm(client: Client) -> 
             fenced.create(draft())
     switch.at_look = lambda number: setattr(switch, "is_open", True)
     fenced.create(draft())
+
+
+def test_a_refused_retry_says_that_an_earlier_try_may_have_been_carried_out(
+    client: Client, server: APIServer
+) -> None:
+    obj = client.create(draft()).mutable_copy()
+    obj["data"]["x"] = "2"
+    switch = Switch()
+    switch.at_look = lambda number: setattr(switch, "is_open", number < 3)
+    server.fail(verb="update", times=1, after_write=True)
+    with pytest.raises(LeadershipLost) as caught:
+        FencedClient(client, switch).update(obj)
+    assert "may have been carried out" in caught.value.__notes__[0]
+    assert client.get(CONFIG_MAP, "a", namespace="default")["data"] == {"x": "2"}
