@@ -7,16 +7,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from appsdk_operator.cache import _options
-from appsdk_operator.cache._delivery import Delivery, EventSource, Overflow
+from appsdk_operator.cache._delivery import EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
 from appsdk_operator.cache._health import Contact, Health, health_of
 from appsdk_operator.cache._informer_metrics import InformerMetrics
 from appsdk_operator.cache._reflector import ListWatchClient, Reflector
 from appsdk_operator.cache._registration import (
     ErrorHandler,
-    HandlerCalls,
     Registration,
     report_problem,
+    sink_of,
 )
 from appsdk_operator.cache._store import IndexFunction, Lister, Store
 from appsdk_operator.cache._transforms import (
@@ -131,7 +131,8 @@ class Informer:
         )
         # Held while news is applied and handed over, so that a handler that is added meanwhile
         # gets each object exactly once. Readers of the store do not need it.
-        self._lock = threading.RLock()
+        self.lock = self._lock = threading.RLock()
+        """For the cache: held while what several informers told handlers is brought together."""
         self._store = Store(kind, indexes=indexes, write_lock=self._lock)
         self._condition = threading.Condition(self._lock)
         self._registrations: list[Registration] = []
@@ -140,15 +141,15 @@ class Informer:
         self._has_synced = False
         self._has_run = False
         self._has_stopped = False
-        self._is_frozen = False
+        self.is_frozen = False
+        """For the cache: whether :meth:`freeze` was called."""
         self._reached = ""
         self._merged = 0
-        self._version_waiters = 0
+        self._has_version_waiters = False
         self.rewinds = 0
         """How often a list showed an older state than the one before, as after an etcd restore."""
         self.on_synced: Callable[[], None] = lambda: None
-        """For the cache: called without a lock when the local copy is complete for the first time.
-        """
+        """For the cache: called without a lock once the first list is complete."""
         self._last_error: Exception | None = None
         self._contact = Contact(self._state)
         self._stop: StopSignal | None = None
@@ -229,19 +230,15 @@ class Informer:
             False when stopped, after ``timeout`` seconds, or when the informer has stopped.
         """
         rewinds = self.rewinds
-
-        def has_reached() -> bool:
-            if self.rewinds != rewinds:
-                return True
-            return self._has_synced and not is_older_version(self._reached, version)
-
-        with self._lock:
-            self._version_waiters += 1
-        try:
-            return self._wait(stop, timeout, has_reached)
-        finally:
-            with self._lock:
-                self._version_waiters -= 1
+        self._has_version_waiters = True
+        return self._wait(
+            stop,
+            timeout,
+            lambda: (
+                self.rewinds != rewinds
+                or (self._has_synced and not is_older_version(self._reached, version))
+            ),
+        )
 
     def _wait(self, stop: StopSignal, timeout: float | None, done: Callable[[], bool]) -> bool:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
@@ -308,34 +305,17 @@ class Informer:
         _options.check_overflow(overflow)
         wanted = resync
         resync = _options.checked_seconds("resync", self.resync if resync is None else resync)
-        own: Delivery | None = None
-        sink: BatchHandler
-        if isinstance(handler, BatchHandler):
-            sink = handler
-            if wanted and not isinstance(sink, EventSource):
-                raise ValueError(
-                    f"resync={wanted}: {type(handler).__name__} is called in the informer's thread "
-                    "and has no time of its own; call replay() of the registration instead"
-                )
-        elif isinstance(handler, EventHandler):
-            calls = HandlerCalls(handler, self._on_error)
-            own = Delivery(
-                f"informer/{self.kind}",
-                calls,
-                max_pending=max_pending,
-                overflow=overflow,
-                worker_context=calls.bound,
-                clock=self._clock,
+        if wanted and isinstance(handler, BatchHandler) and not isinstance(handler, EventSource):
+            raise ValueError(
+                f"resync={wanted}: {type(handler).__name__} is called in the informer's thread "
+                "and has no time of its own; call replay() of the registration instead"
             )
-            sink = own.source(str(self.kind))
-        else:
-            raise TypeError(
-                f"{type(handler).__name__} handles no events: give it on_add, on_update and "
-                "on_delete, or on_events and on_initial_list_end"
-            )
-        registration = Registration(self, sink, own, remove=self._remove, replay=self._replay)
+        sink, own = sink_of(
+            handler, self.kind, self._on_error, max_pending, overflow, clock=self._clock
+        )
+        registration = Registration(self, sink, own, replay=self._replay)
         with self._lock:
-            if self._has_stopped and not self._is_frozen:
+            if self._has_stopped and not self.is_frozen:
                 raise RuntimeError(
                     f"the informer of {self.kind} has stopped: add handlers before, or make a new "
                     "informer"
@@ -343,13 +323,13 @@ class Informer:
             # A new list each time, so that a handler may add and remove while it is called.
             self._registrations = [*self._registrations, registration]
             if self._has_run:
-                self._start(registration)
+                registration.start()
             present = self._store.list() if shows_present else []
             if present:
                 events = [Event(ResourceAction.CREATE, obj, None, True) for obj in present]
-                self._tell(registration, events)
+                self.tell(registration, events)
             if self._has_synced and shows_present:
-                self._tell(registration, None)
+                self.tell(registration, None)
         if resync and isinstance(sink, EventSource):
             registration.end_resync = sink.resync_every(resync, registration.replay)
         return registration
@@ -361,27 +341,20 @@ class Informer:
     def freeze(self) -> None:
         """For the cache: apply no more news, and keep what there is for those who read it."""
         with self._lock:
-            self._is_frozen = True
+            self.is_frozen = True
 
-    @property
-    def lock(self) -> threading.RLock:
-        """For the cache: held while what several informers told handlers is brought together."""
-        return self._lock
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether :meth:`freeze` was called."""
-        return self._is_frozen
-
-    def tell(self, registration: Registration, events: list[Event] | None) -> None:
-        """For the cache, which holds :attr:`lock`: hand over events, or None: the list's end."""
-        self._tell(registration, events)
+    def forget(self, registration: Registration) -> None:
+        """For the registration, which ends."""
+        with self._lock:
+            if registration in self._registrations:
+                self._merged += registration.pending_events[1]
+            self._registrations = [r for r in self._registrations if r is not registration]
 
     @property
     def pending_events(self) -> tuple[int, int]:
         """How many events wait for EventHandlers of its own, and how many were merged so far."""
-        own = [r.own_delivery for r in self._registrations if r.own_delivery is not None]
-        return sum(d.pending for d in own), self._merged + sum(d.merged for d in own)
+        counts = [registration.pending_events for registration in self._registrations]
+        return sum(c[0] for c in counts), self._merged + sum(c[1] for c in counts)
 
     def report_failures(self) -> None:
         """For the cache: report what handlers raised when they were handed news.
@@ -416,7 +389,7 @@ class Informer:
                 )
             self._has_run = True
             for registration in self._registrations:
-                self._start(registration)
+                registration.start()
         self._numbers.publish()
         # Waits are on the informer's clock, whichever clock the signal was made with.
         own = self._stop = StopSignal(clock=self._clock)
@@ -429,13 +402,12 @@ class Informer:
                 self._has_stopped = True
                 registrations = self._registrations
                 self._condition.notify_all()
-            deliveries = [r.own_delivery for r in registrations if r.own_delivery is not None]
-            for delivery in deliveries:
+            own_ones = [r.own_delivery for r in registrations if r.own_delivery is not None]
+            for delivery in own_ones:
                 delivery.stop()
             self._numbers.retire()
-            _options.join_all(
-                [d.join for d in deliveries], stop_timeout, f"the informer of {self.kind}"
-            )
+            joins = [delivery.join for delivery in own_ones]
+            _options.join_all(joins, stop_timeout, f"the informer of {self.kind}")
 
     def step(self, stop: StopSignal) -> float:
         """Do one request in the calling thread, a watch to its end.
@@ -449,28 +421,11 @@ class Informer:
         self._stop = stop
         return self._reflector.step(stop)
 
-    def _start(self, registration: Registration) -> None:
-        if registration.own_delivery is not None and not registration.is_started:
-            registration.is_started = True
-            registration.own_delivery.start()
-
-    def _remove(self, registration: Registration, timeout: float) -> None:
-        own = registration.own_delivery
-        if own is not None:
-            own.stop()
-        registration.end_resync()
-        with self._lock:
-            if own is not None and registration in self._registrations:
-                self._merged += own.merged
-            self._registrations = [r for r in self._registrations if r is not registration]
-        if own is not None:
-            _options.join_all([own.join], timeout, f"a handler of {self.kind}")
-
     def _replay(self, registration: Registration) -> None:
         with self._lock:
             if registration in self._registrations:
                 events = [Event(ResourceAction.RESYNC, obj) for obj in self._store.list()]
-                self._tell(registration, events)
+                self.tell(registration, events)
         self.report_failures()
 
     def _wake(self) -> None:
@@ -492,7 +447,7 @@ class Informer:
         problems = [step.error for step in steps if isinstance(step, Problem)]
         had_synced = self._has_synced
         with self._store.writing(objects_of(steps)):
-            if self._is_frozen:
+            if self.is_frozen:
                 return
             for step in steps:
                 if isinstance(step, Changes):
@@ -506,7 +461,7 @@ class Informer:
                     self._hand_over(self._store.finish_list())
                     self._finished()
             self._reached = self._state.resource_version
-            if self._version_waiters:
+            if self._has_version_waiters:
                 self._condition.notify_all()
             self._contact.note(self._clock.monotonic(), is_failing=bool(problems))
         for error in problems:
@@ -518,7 +473,7 @@ class Informer:
     def _hand_over(self, events: list[Event]) -> None:
         if events:
             for registration in self._registrations:
-                self._tell(registration, events)
+                self.tell(registration, events)
 
     def _finished(self) -> None:
         self._numbers.lists += 1
@@ -528,11 +483,11 @@ class Informer:
         if not self._has_synced:
             self._has_synced = True
             for registration in self._registrations:
-                self._tell(registration, None)
+                self.tell(registration, None)
             self._condition.notify_all()
 
-    def _tell(self, registration: Registration, events: list[Event] | None) -> None:
-        """Hand over events, or with None the end of the initial list; needs the lock."""
+    def tell(self, registration: Registration, events: list[Event] | None) -> None:
+        """For the cache, with :attr:`lock` held: hand over events, or with None the list's end."""
         try:
             if events is None:
                 registration.sink.on_initial_list_end()
@@ -545,7 +500,4 @@ class Informer:
     def _problem(self, error: Exception) -> None:
         self._numbers.problem(error)
         self._last_error = error
-        self._report(error)
-
-    def _report(self, error: Exception) -> None:
         report_problem(self._on_error, error, self.kind, self.namespace)

@@ -9,16 +9,24 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, final
 
-from appsdk_operator.cache._delivery import Delivery, DeliveryKey, EventSource
+from appsdk_operator.cache._delivery import Delivery, DeliveryKey, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Outcome, ResourceAction
+from appsdk_operator.cache._options import join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime import Clock, StopSignal
 
 if TYPE_CHECKING:
     from appsdk_operator.cache._informer import Informer
 
-__all__ = ["ErrorHandler", "HandlerCalls", "Registration", "report_failure", "report_problem"]
+__all__ = [
+    "ErrorHandler",
+    "HandlerCalls",
+    "Registration",
+    "report_failure",
+    "report_problem",
+    "sink_of",
+]
 
 _log = logging.getLogger("appsdk_operator.cache")
 
@@ -35,11 +43,9 @@ class Registration:
         sink: BatchHandler,
         own_delivery: Delivery | None,
         *,
-        remove: Callable[[Registration, float], None],
         replay: Callable[[Registration], None],
     ) -> None:
         self.informer = informer
-        self._do_remove = remove
         self._do_replay = replay
         self.sink = sink
         self.own_delivery = own_delivery
@@ -85,7 +91,25 @@ class Registration:
         Raises:
             TimeoutError: it still runs; the text names its thread.
         """
-        self._do_remove(self, timeout)
+        own = self.own_delivery
+        if own is not None:
+            own.stop()
+        self.end_resync()
+        self.informer.forget(self)
+        if own is not None:
+            join_all([own.join], timeout, f"a handler of {self.informer.kind}")
+
+    @property
+    def pending_events(self) -> tuple[int, int]:
+        """How many events wait for an EventHandler, and how many were merged so far."""
+        own = self.own_delivery
+        return (0, 0) if own is None else (own.pending, own.merged)
+
+    def start(self) -> None:
+        """For the informer: begin to call the handler."""
+        if self.own_delivery is not None and not self.is_started:
+            self.is_started = True
+            self.own_delivery.start()
 
     def replay(self) -> None:
         """Show the handler every object once more, as :attr:`ResourceAction.RESYNC`."""
@@ -133,6 +157,39 @@ class HandlerCalls:
                 event.object, is_final_state_unknown=event.is_final_state_unknown
             )
         return self._handler.on_update(event.old or event.object, event.object)
+
+
+def sink_of(
+    handler: EventHandler | BatchHandler,
+    kind: Kind,
+    on_error: ErrorHandler | None,
+    max_pending: int,
+    overflow: Overflow,
+    *,
+    clock: Clock,
+) -> tuple[BatchHandler, Delivery | None]:
+    """What to hand events to, and the delivery that was made for an :class:`EventHandler`.
+
+    Raises:
+        TypeError: ``handler`` has neither form.
+    """
+    if isinstance(handler, BatchHandler):
+        return handler, None
+    if not isinstance(handler, EventHandler):
+        raise TypeError(
+            f"{type(handler).__name__} handles no events: give it on_add, on_update and "
+            "on_delete, or on_events and on_initial_list_end"
+        )
+    calls = HandlerCalls(handler, on_error)
+    own = Delivery(
+        f"informer/{kind}",
+        calls,
+        max_pending=max_pending,
+        overflow=overflow,
+        worker_context=calls.bound,
+        clock=clock,
+    )
+    return own.source(str(kind)), own
 
 
 async def _wait_for(outcome: Awaitable[None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -17,6 +18,8 @@ from tests.cache.conftest import (
     Recorder,
     ScriptedClient,
     Stream,
+    error_line,
+    line,
     page,
     thing,
 )
@@ -172,3 +175,71 @@ def test_a_source_that_several_share_is_waited_for_as_one(make):
     assert registration.wait_for_sync(StopSignal(), 0.0) is True
     delivery.remove(source)
     delivery.stop()
+
+
+def test_a_handler_that_does_not_end_its_call_holds_its_removal_up_for_so_long_only(make):
+    running = make(page(thing("a")), Stream(then=None))
+    gate, entered = threading.Event(), threading.Event()
+    recorder = Recorder()
+    recorder.hook = lambda _: (entered.set(), gate.wait(PATIENCE))
+    registration = running.informer.add_event_handler(recorder)
+    running.start().sync()
+    assert entered.wait(PATIENCE)
+    with pytest.raises(TimeoutError, match=r"a handler of things.*still run: informer/things"):
+        registration.remove(timeout=0.05)
+    gate.set()
+    registration.remove()
+
+
+def test_a_kind_whose_handler_does_not_end_is_removed_after_the_time_all_the_same():
+    cache = Cache(ByNamespace(thing("a")), metrics=Metrics())
+    cache.add(THING)
+    gate, entered = threading.Event(), threading.Event()
+    recorder = Recorder()
+    recorder.hook = lambda _: (entered.set(), gate.wait(PATIENCE))
+    registration = cache.add_event_handler(THING, recorder)
+    stop = StopSignal()
+    thread = threading.Thread(target=cache.run, args=(stop,))
+    thread.start()
+    assert entered.wait(PATIENCE)
+    with pytest.raises(TimeoutError, match="still run: cache/things"):
+        cache.remove(THING, timeout=0.05)
+    assert list(cache.kinds) == []
+    gate.set()
+    registration.remove()
+    stop.set()
+    thread.join(PATIENCE)
+
+
+def test_async_handlers_have_one_loop_for_all_calls(make):
+    loops = []
+
+    class Handler(Recorder):
+        async def on_add(self, obj, *, is_initial):
+            loops.append(asyncio.get_running_loop())
+            super().on_add(obj, is_initial=is_initial)
+
+    running = make(page(thing("a"), thing("b")), Stream(then=None))
+    handler = Handler()
+    running.informer.add_event_handler(handler)
+    running.start()
+    handler.wait_for_count(2)
+    assert loops[0] is loops[1]
+
+
+def test_a_client_waits_for_a_version_but_not_for_one_that_never_comes(make):
+    stream = Stream(then=None)
+    running = make(page(thing("a"), version=10), stream)
+    running.start().sync()
+    assert running.informer.wait_for_version("10", StopSignal())
+    waiter = Waiter(lambda: running.informer.wait_for_version("12", StopSignal()))
+    stream.send(line("MODIFIED", thing("a", 12)))
+    assert waiter.end() is True
+    future = Waiter(lambda: running.informer.wait_for_version("99", StopSignal()))
+    running.client.then(page(version=5), Stream(then=None))
+    stream.send(error_line(410, "Expired"))
+    while future.thread.is_alive():
+        running.clock.advance(1.0)
+        future.thread.join(0.01)
+    assert future.end() is True
+    assert (running.informer.rewinds, running.informer.resource_version) == (1, "5")

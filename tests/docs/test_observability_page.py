@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from appsdk_operator import runtime
-from appsdk_operator.cache import _delivery, _informer_metrics
+from appsdk_operator.cache import _cache_metrics, _cached_client, _delivery, _informer_metrics
 from appsdk_operator.client import _metrics as client_metrics
 from appsdk_operator.controllers import (
     _event_feed,
@@ -40,6 +40,8 @@ def in_the_code() -> set[Row]:
         _workqueue,
         _delivery,
         _informer_metrics,
+        _cache_metrics,
+        _cached_client,
         _controller_metrics,
         _reconcile_metrics,
         _event_feed,
@@ -80,6 +82,8 @@ def test_no_module_publishes_families_that_this_test_does_not_know() -> None:
     assert makers == {
         "cache/_delivery.py",
         "cache/_informer_metrics.py",
+        "cache/_cache_metrics.py",
+        "cache/_cached_client.py",
         "manager/_certificates.py",
         "manager/_event_recorder.py",
         "controllers/_event_feed.py",
