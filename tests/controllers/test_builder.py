@@ -160,7 +160,7 @@ def test_an_empty_name_is_refused(host: Host) -> None:
 
 def test_a_host_that_lacks_something_is_refused() -> None:
     with pytest.raises(TypeError, match="has no cache, no clock"):
-        controller_for(object())  # type: ignore[arg-type]
+        controller_for(object())  # type: ignore[call-overload]
 
 
 def test_a_name_that_is_in_use_is_refused(host: Host) -> None:
