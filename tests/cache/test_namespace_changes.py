@@ -310,3 +310,31 @@ def test_whatever_namespaces_come_and_go_handlers_are_told_what_happened_and_no_
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_what_lags_behind_what_handlers_were_told_is_listed_again_before_it_takes_over():
+    """From all namespaces to two, of which one is listed before, the other after a deletion."""
+    machine = NamespaceChanges()
+    machine.begin([])
+    model, kept = machine.model, machine.kept
+    model.write("x", "a", deletes=False)
+    machine.step(0, 0)  # no streamed lists here, the fallback comes next
+    machine.step(0, 0)
+    machine.cache.set_namespaces(["x", "y"])
+    machine.names = {"x", "y"}
+    old, of_x, of_y = kept.all_followed
+    for _ in range(2):
+        of_x.informer.step(of_x.stop)
+    model.write("x", "a", deletes=True)
+    model.budget = 5
+    old.informer.step(old.stop)
+    for _ in range(2):
+        of_y.informer.step(of_y.stop)
+    assert of_x.informer.is_frozen
+    assert not machine.cache.has_synced
+    machine.teardown()
+    ((recorder, _),) = machine.handlers
+    assert [event.action for event in recorder.events] == [
+        ResourceAction.CREATE,
+        ResourceAction.DELETE,
+    ]
