@@ -103,7 +103,7 @@ class Elector:
         self._was_leading = False
         self._failure: BaseException | None = None
         self._keeps_lease = False
-        (metrics or default_metrics()).add_source(self._samples)
+        self._take_series_off = (metrics or default_metrics()).add_source(self._samples)
 
     def remember(self, seen: Seen, since: float) -> None:
         """Begin with what somebody else in this process has seen of the Lease, and since when."""
@@ -229,6 +229,13 @@ class Elector:
             The names of the threads that still run after ``timeout`` seconds; default: no limit.
         """
         return self._threads.join(timeout)
+
+    def retire(self) -> None:
+        """Take its series off the metrics; what it has counted stays in the totals.
+
+        For programs that make electors again and again.
+        """
+        self._take_series_off()
 
     def _step(self, stop: StopSignal, on_started: Callable[[], None]) -> bool:
         state = self._state

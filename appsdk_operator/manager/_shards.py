@@ -393,6 +393,7 @@ class Shards:
                 tenure.is_held = False
                 self._tenures.pop(tenure.shard, None)
                 self._changed.notify_all()
+            tenure.elector.retire()
             tenure.elector.join()
 
     def _gained(self, tenure: Tenure) -> None:
@@ -449,6 +450,7 @@ class Shards:
             except LeadershipLost as error:
                 _log.warning("%r was out of touch: %s", self, error)
             finally:
+                elector.retire()
                 elector.join()
         with contextlib.suppress(ClientError):
             self._client.delete(LEASE, self._member, namespace=self.namespace)

@@ -110,6 +110,16 @@ def test_all_series_are_there_at_0_before_it_runs(leases: FakeLeases) -> None:
     assert running.metrics.value("leader_election_master_status", name="lock") == 0.0
 
 
+def test_an_elector_that_retires_leaves_what_it_has_counted(leases: FakeLeases) -> None:
+    running = Running(leases).lead()
+    leases.touch("lock", team="red")
+    running.advance_until(lambda: leases.calls[-3:] == ["update", "get", "update"])
+    running.stop()
+    running.elector.retire()
+    assert running.metrics.value("leader_election_slowpath_total", name="lock") == 1.0
+    assert running.metrics.value("leader_election_master_status", name="lock") is None
+
+
 def test_a_second_candidate_waits_while_the_first_one_lives_and_follows_when_it_died(
     leases: FakeLeases,
 ) -> None:
