@@ -73,12 +73,18 @@ class _Calls:
 class _Series:
     """One kind and action."""
 
-    __slots__ = ("by_role", "enqueued", "executed", "requeued", "waited")
+    __slots__ = ("enqueued", "executed", "of_reconcilers", "of_watchers", "requeued", "waited")
 
     def __init__(self) -> None:
-        self.by_role: dict[Role, _Calls] = {}
+        # No dict by role: an enumeration's hash costs as much as all else here.
+        self.of_watchers = _Calls()
+        self.of_reconcilers = _Calls()
         self.waited = LocalHistogram(_BUCKETS)
         self.enqueued = self.executed = self.requeued = 0
+
+    def of(self, role: Role) -> _Calls:
+        """The calls of one role."""
+        return self.of_watchers if role is Role.WATCHER else self.of_reconcilers
 
 
 @final
@@ -90,6 +96,7 @@ class ControllerMetrics:
         self._pending = pending
         self._lock = threading.Lock()
         self._series: dict[str, dict[ResourceAction, _Series]] = {}
+        self._reconciled: set[str] = set()
         # By thread: a dict's own atomicity is enough, so that a call costs one lock and not two.
         self._running: dict[int, str] = {}
         self._retire: Callable[[], None] = lambda: None
@@ -103,12 +110,12 @@ class ControllerMetrics:
         self._retire()
 
     def add_kind(self, kind: str, role: Role = Role.WATCHER) -> None:
-        """Make every series of ``kind`` and ``role``, at 0."""
+        """Make every series of ``kind``, at 0; those of reconcilers only where there are any."""
         with self._lock:
             if kind not in self._series:
                 self._series[kind] = {action: _Series() for action in _ACTIONS}
-            for series in self._series[kind].values():
-                series.by_role.setdefault(role, _Calls())
+            if role is Role.RECONCILER:
+                self._reconciled.add(kind)
 
     def begin(self, kind: str) -> None:
         """A call begins in this thread."""
@@ -120,7 +127,7 @@ class ControllerMetrics:
         """The call has ended."""
         self._running.pop(threading.get_ident(), None)
         with self._lock:
-            calls = self._series[kind][action].by_role[role]
+            calls = self._series[kind][action].of(role)
             calls.duration.observe(seconds)
             calls.errors += has_failed
 
@@ -137,7 +144,7 @@ class ControllerMetrics:
     def gave_up(self, kind: str, role: Role, action: ResourceAction) -> None:
         """A failed call will not be tried again."""
         with self._lock:
-            self._series[kind][action].by_role[role].given_up += 1
+            self._series[kind][action].of(role).given_up += 1
 
     def retry_made(self, kind: str, action: ResourceAction, late: float) -> None:
         """A retry begins, ``late`` seconds after it was due."""
@@ -154,14 +161,9 @@ class ControllerMetrics:
             for kind, by_action in self._series.items():
                 for action, series in by_action.items():
                     labels = (action.value, kind)
-                    for role, calls in series.by_role.items():
-                        duration, errors, given_up = _OF_CALLS[role]
-                        samples += (
-                            Sample(duration, labels, calls.duration.copy()),
-                            Sample(errors, labels, calls.errors),
-                            Sample(given_up, labels, calls.given_up),
-                        )
-                    if Role.RECONCILER in series.by_role:
+                    samples += _of_calls(Role.WATCHER, labels, series)
+                    if kind in self._reconciled:
+                        samples += _of_calls(Role.RECONCILER, labels, series)
                         samples.append(Sample(_REQUEUED, labels, series.requeued))
                     samples += (
                         Sample(_ENQUEUED, labels, series.enqueued),
@@ -169,3 +171,13 @@ class ControllerMetrics:
                         Sample(_WAITED, labels, series.waited.copy()),
                     )
         return samples
+
+
+def _of_calls(role: Role, labels: tuple[str, ...], series: _Series) -> tuple[Sample, ...]:
+    duration, errors, given_up = _OF_CALLS[role]
+    calls = series.of(role)
+    return (
+        Sample(duration, labels, calls.duration.copy()),
+        Sample(errors, labels, calls.errors),
+        Sample(given_up, labels, calls.given_up),
+    )

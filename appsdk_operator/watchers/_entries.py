@@ -28,6 +28,13 @@ _log = logging.getLogger("appsdk_operator.watchers")
 __all__ = ["Entry", "ReconcilerEntry", "Role", "WatcherEntry"]
 
 
+# Looked up once: an enumeration's member costs as much as a call.
+_CREATE, _DELETE, _UPDATE, _RESYNC = (
+    ResourceAction.CREATE,
+    ResourceAction.DELETE,
+    ResourceAction.UPDATE,
+    ResourceAction.RESYNC,
+)
 _OPINIONATED = (OpinionatedWatcher, OpinionatedReconciler)
 
 
@@ -80,19 +87,15 @@ class Entry:
         version = obj.resource_version
         known = told.get(key) if first is None else (first.seen.uid, first.seen.resource_version)
         if known is None or known[0] != obj.uid:
-            if action is not ResourceAction.CREATE or (
-                known and is_older_version(version, known[1])
-            ):
+            if action is not _CREATE or (known and is_older_version(version, known[1])):
                 return False
-        elif first is None and action is not ResourceAction.DELETE:
-            is_shown = version == known[1] and action is not ResourceAction.RESYNC
+        elif first is None and action is not _DELETE:
+            is_shown = version == known[1] and action is not _RESYNC
             if is_shown or is_older_version(version, known[1]):
                 return False
-        if action is ResourceAction.DELETE:
+        if action is _DELETE:
             told.pop(key, None)
-        elif action is not ResourceAction.RESYNC and (
-            first is not None or action is ResourceAction.CREATE
-        ):
+        elif action is not _RESYNC and (first is not None or action is _CREATE):
             self.was_told(key, obj)
         return True
 
@@ -120,7 +123,7 @@ class Entry:
 
     def ignores(self, event: Event) -> bool:
         """Whether the watcher has nothing to do for ``event``."""
-        if self.selective is None or event.action is not ResourceAction.UPDATE or event.old is None:
+        if self.selective is None or event.action is not _UPDATE or event.old is None:
             return False
         try:
             return not self.selective.concerns(event.old, event.object)
@@ -144,9 +147,9 @@ class WatcherEntry(Entry):
     def call(self, request: ReconcileRequest) -> Outcome:
         """Call the method for the action."""
         action, obj = request.action, request.object
-        if action is ResourceAction.CREATE:
+        if action is _CREATE:
             settle(self.watcher.add(obj))
-        elif action is ResourceAction.DELETE:
+        elif action is _DELETE:
             settle(self.watcher.delete(obj))
         else:
             settle(self.watcher.update(request.old if request.old is not None else obj, obj))
