@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import appsdk_operator
-from appsdk_operator import cache, client, manager, resource, runtime, testing, watchers
+from appsdk_operator import (
+    cache,
+    client,
+    controllers,
+    manager,
+    resource,
+    runtime,
+    testing,
+    watchers,
+)
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {"python", "console", "text", "yaml", ""}
@@ -79,7 +88,8 @@ def test_the_names_of_the_package_that_a_page_mentions_exist(page: Path) -> None
 
 
 def test_the_names_in_the_changelog_exist() -> None:
-    rooms = [appsdk_operator, cache, client, manager, resource, runtime, testing, watchers]
+    rooms = [appsdk_operator, cache, client, controllers, manager]
+    rooms += [resource, runtime, testing, watchers]
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     for name in set(re.findall(r"`([A-Za-z_]+)`", text)) - {"async", "appsdk_operator"}:
         assert any(hasattr(room, name) for room in rooms), name
