@@ -14,6 +14,7 @@ from appsdk_operator.controllers._checks import check_name, check_source, checke
 from appsdk_operator.controllers._engine import Engine
 from appsdk_operator.controllers._options import ControllerOptions, Settings
 from appsdk_operator.controllers._protocols import Source
+from appsdk_operator.controllers._reasons import text
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
 from appsdk_operator.controllers._source_starts import SourceStart
 from appsdk_operator.resource import Kind
@@ -156,21 +157,23 @@ class Controller(Generic[R]):
     def health(self) -> Health:
         """Whether it can be relied on, and if not why.
 
-        One that was not started is ready: a stand-by replica must not look broken.
+        One that was not started is ready: a stand-by replica must not look broken. What sources
+        have to say that can be relied on, as that a handler fails, is part of the text.
         """
         with self._lock:
             engine, is_over = self._engine, self._is_over
-            failures = "; ".join(map(str, self._failures))
+            failures = list(self._failures)
         if failures:
-            return Health(False, f"controller {self.name} failed: {failures}")
+            texts = "; ".join(text(error) for error in failures)
+            return Health(False, f"controller {self.name} failed: {texts}")
         if is_over:
             return Health(False, f"controller {self.name} has ended")
         if engine is None:
             return Health(True, f"controller {self.name} is not started")
-        problems = engine.starts.problems()
-        if problems:
-            return Health(False, f"controller {self.name}: {'; '.join(problems)}")
-        return Health(True, f"controller {self.name} ok")
+        sources = engine.starts.health()
+        if not sources.is_ready:
+            return Health(False, f"controller {self.name}: {sources.text}")
+        return Health(True, f"controller {self.name} ok" + (sources.text and f"; {sources.text}"))
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until no request is ready and no reconcile runs; False after ``timeout`` seconds.
@@ -229,7 +232,8 @@ class Controller(Generic[R]):
     def run(self, stop: StopSignal) -> None:
         """Start the sources, and once all have synced reconcile until ``stop`` is set.
 
-        Returns once every reconcile has ended, at most ``stop_timeout`` seconds after the stop.
+        Returns once every reconcile and every source has ended, at the latest ``stop_timeout``
+        seconds after the stop, and a few more if coroutines have to be cancelled.
 
         Raises:
             RuntimeError: it was run before, or closed.
@@ -407,7 +411,9 @@ class Controller(Generic[R]):
             engine.deadlines.close()
             left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
             running += engine.starts.join(left)
-            running += self._helpers.join(_CANCEL_TIMEOUT)
+            # Among them may be one that ends a stand-by, and so does the same as we.
+            left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
+            running += self._helpers.join(left)
             engine.metrics.retire()
         running += self._loop.close(_CANCEL_TIMEOUT)
         with self._lock:

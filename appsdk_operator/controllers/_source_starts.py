@@ -16,6 +16,7 @@ from appsdk_operator.controllers._protocols import (
     Source,
     SyncingSource,
 )
+from appsdk_operator.controllers._reasons import text
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
 
 __all__ = ["SourceStart", "SourceStarts"]
@@ -62,6 +63,9 @@ class SourceStart:
         self.deadline = 0.0
         # Nobody waits for it: the workers run already.
         self.is_late = False
+        # Whether its start was called and has not returned yet, and whether it has returned.
+        self.is_starting = False
+        self.has_started = False
 
 
 @final
@@ -78,12 +82,16 @@ class SourceStarts(Generic[R]):
         self._stop = stop
         self._changed = threading.Condition(threading.Lock())
         self._starts: list[SourceStart] = []
+        self._is_closed = False
 
     def prepare(self, start: SourceStart, queue: RequestQueue[R]) -> Callable[[], object]:
         """Let :meth:`wait` wait for a source from now on.
 
         Returns:
             What starts it, in a thread of its own that waits until it has synced.
+
+        Raises:
+            RuntimeError: the sources are being joined.
         """
         source = self._enlist(start)
         run = functools.partial(self._run, start, source, queue)
@@ -93,6 +101,9 @@ class SourceStarts(Generic[R]):
         """Start a source in this thread; that it syncs is watched, but nobody waits for it.
 
         What its start raises goes to the caller, and the source is not part of the controller.
+
+        Raises:
+            RuntimeError: the sources are being joined.
         """
         start.is_late = True
         source = self._enlist(start)
@@ -141,13 +152,25 @@ class SourceStarts(Generic[R]):
         raise error
 
     def join(self, timeout: float) -> list[str]:
-        """Wait, after the stop, for the sources' own threads; the names of those that still run."""
+        """Wait, after the stop, for the sources' own threads; the names of those that still run.
+
+        From now on no source is started. One whose start failed is not joined: it has nothing to
+        wait for, or belongs to another controller.
+        """
         deadline = system_clock.monotonic() + timeout
         with self._changed:
-            joins = [start.join for start in self._starts if start.join is not None]
+            self._is_closed = True
+            # One that is starting may have no threads yet.
+            while any(start.is_starting for start in self._starts):
+                left = deadline - system_clock.monotonic()
+                if left <= 0:
+                    break
+                system_clock.wait(self._changed, left)
+            # The others' threads are named by whoever joins those.
+            running = [s.text for s in self._starts if s.is_starting and s.is_late]
+            joins = [s.join for s in self._starts if s.join is not None and s.has_started]
             for start in self._starts:
                 start.source = start.health = start.join = None
-        running: list[str] = []
         for join in joins:
             try:
                 running += join(max(0.0, deadline - system_clock.monotonic()))
@@ -167,11 +190,13 @@ class SourceStarts(Generic[R]):
         with self._changed:
             return any(s.phase is not _Phase.SYNCED and not s.is_late for s in self._starts)
 
-    def problems(self) -> list[str]:
-        """What keeps sources from having synced, or from being relied on."""
+    def health(self) -> Health:
+        """Whether all have synced and can be relied on, and what they have to say."""
         with self._changed:
             starts = list(self._starts)
-        return [problem for start in starts if (problem := _problem(start))]
+        found = [health for start in starts if (health := _health(start)) is not None]
+        problems = [health.text for health in found if not health.is_ready]
+        return Health(not problems, "; ".join(problems or [health.text for health in found]))
 
     def snapshot(self) -> list[dict[str, str]]:
         """Each source and how it stands, for debug pages."""
@@ -184,12 +209,36 @@ class SourceStarts(Generic[R]):
             raise RuntimeError(f"{start.text} was started before")
         start.deadline = self._clock.monotonic() + self._timeout
         with self._changed:
+            if self._is_closed:
+                raise self._ended()
             self._starts.append(start)
         return source
 
-    def _run(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
+    def _ended(self) -> RuntimeError:
+        return RuntimeError(
+            f"controller {self._name} has ended and starts no further sources: make a new one"
+        )
+
+    def _call_start(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> bool:
+        """Start the source; False when it is too late for that."""
+        with self._changed:
+            if self._is_closed:
+                return False
+            start.is_starting = True
         try:
             source.start(queue, self._stop)
+            start.has_started = True
+            return True
+        finally:
+            with self._changed:
+                start.is_starting = False
+                self._changed.notify_all()
+
+    def _run(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
+        try:
+            if not self._call_start(start, source, queue):
+                self._set(start, _Phase.STOPPED)
+                return
             self._set(start, _Phase.SYNCING)
             if isinstance(source, SyncingSource):
                 self._sync(start, source)
@@ -218,13 +267,14 @@ class SourceStarts(Generic[R]):
             "controller %s: %s, added while it runs, failed: %s",
             self._name,
             start.text,
-            error,
+            text(error),
             extra={"controller": self._name},
         )
 
     def _start_here(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
         try:
-            source.start(queue, self._stop)
+            if not self._call_start(start, source, queue):
+                raise self._ended()
         except BaseException:
             with self._changed:
                 self._starts.remove(start)
@@ -278,18 +328,23 @@ def _describe(source: object) -> str:
         return f"source {type(source).__name__}"
 
 
-def _problem(start: SourceStart) -> str:
+def _health(start: SourceStart) -> Health | None:
+    """What is to be said of a source; None: nothing, all is well."""
     if start.error is not None:
-        return f"{start.text} failed: {start.error}"
+        return Health(False, f"{start.text} failed: {text(start.error)}")
     if start.phase is not _Phase.SYNCED:
-        return f"{start.text} is {start.phase.value}{_own_words(start.source)}"
-    if start.health is None:
-        return ""
+        return Health(False, f"{start.text} is {start.phase.value}{_own_words(start.source)}")
+    health = start.health
+    if health is None:
+        return None
     try:
-        health = start.health()
+        own = health()
+        is_ready, words = own.is_ready, own.text
     except Exception as error:
-        return f"{start.text}: its health failed: {error!r}"
-    return "" if health.is_ready else f"{start.text}: {health.text}"
+        return Health(False, f"{start.text}: its health failed: {error!r}")
+    if is_ready and words.endswith("ok"):
+        return None
+    return Health(is_ready, f"{start.text}: {words.removeprefix(f'{start.text}: ')}")
 
 
 def _own_words(source: object) -> str:
