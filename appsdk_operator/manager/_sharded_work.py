@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, final
 
 import attrs
 
-from appsdk_operator.controllers import Outcome, RequestQueue
+from appsdk_operator.controllers import Outcome, RequestQueue, Result
 from appsdk_operator.manager._elector import Elector
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import StopSignal
@@ -31,6 +31,22 @@ class Tenure:
     is_held: bool = False
     is_leaving: bool = False
     """Whether it is handed over as soon as they have ended."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this replica takes on work for the shard.
+
+        It does in the fence margin, too, in which it must not write: the lease may still be
+        renewed, and nobody would ask again for what was dropped meanwhile.
+        """
+        return self.is_held and not self.is_leaving
+
+    @property
+    def not_yet(self) -> Result | None:
+        """What a reconcile returns that would begin in the fence margin; None: it may begin."""
+        if self.elector.may_write():
+            return None
+        return Result(requeue_after=self.elector.options.retry_period)
 
 
 acting: ContextVar[Tenure | None] = ContextVar("shard_tenure", default=None)
@@ -69,6 +85,8 @@ class ShardedReconciler(Generic[R]):
             return None
         token = acting.set(tenure)
         try:
+            if (not_yet := tenure.not_yet) is not None:
+                return not_yet
             outcome: Outcome = self._function(request)
             return outcome
         finally:
@@ -81,6 +99,8 @@ class ShardedReconciler(Generic[R]):
             return None
         token = acting.set(tenure)
         try:
+            if (not_yet := tenure.not_yet) is not None:
+                return not_yet
             outcome: Outcome = await self._function(request)
             return outcome
         finally:

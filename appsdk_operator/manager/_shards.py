@@ -139,8 +139,7 @@ class Shards:
     def held(self) -> frozenset[int]:
         """The shards that this replica works on."""
         with self._changed:
-            tenures = list(self._tenures.values())
-        return frozenset(t.shard for t in tenures if self._works(t))
+            return frozenset(t.shard for t in self._tenures.values() if t.is_ours)
 
     @property
     def members(self) -> frozenset[str]:
@@ -457,19 +456,16 @@ class Shards:
 
     # -- reconciles ------------------------------------------------------------------------------
 
-    def _works(self, tenure: Tenure) -> bool:
-        return tenure.is_held and not tenure.is_leaving and tenure.elector.may_write()
-
     def _tenure_of(self, key: ObjectKey) -> Tenure | None:
         with self._changed:
             tenure = self._tenures.get(self.shard_of(key))
-        return tenure if tenure is not None and self._works(tenure) else None
+        return tenure if tenure is not None and tenure.is_ours else None
 
     def enter(self, key: ObjectKey) -> Tenure | None:
         """Begin to work on an object, None when it is not ours; for :class:`ShardedReconciler`."""
         with self._changed:
             tenure = self._tenures.get(self.shard_of(key))
-            if tenure is None or not self._works(tenure):
+            if tenure is None or not tenure.is_ours:
                 return None
             tenure.running += 1
             return tenure
