@@ -324,6 +324,12 @@ def test_the_options_of_a_kind_that_is_kept_stay(world):
     assert str(world.cache.informers(CONFIG_MAP)[0].label_selector) == "app=web"
 
 
+def test_a_controller_that_is_over_leaves_no_handler_in_a_cache(world):
+    world.controller.close()
+    world.controller.add_cache(world.cache, CONFIG_MAP)
+    assert not world.cache.informers(CONFIG_MAP)[0]._registrations
+
+
 def test_a_cache_is_added_once_for_a_kind(world):
     world.controller.add_cache(world.cache, CONFIG_MAP)
     with pytest.raises(ValueError, match="was added already"):

@@ -234,6 +234,19 @@ def test_a_deletion_that_is_not_finished_holds_the_object(make_world, unfinished
     assert world.finalizers() is None
 
 
+def test_a_resync_of_an_object_that_is_being_deleted_cleans_it_up(make_world):
+    world = make_world()
+    world.server.create("a")
+    world.simulation.settle()
+    world.server.delete("a")
+    reconciler = OpinionatedReconciler(
+        SimpleReconciler(world.act), WIDGET, world.simulation.process
+    )
+    reconciler.reconcile(ReconcileRequest(action=RESYNC, object=world.server.find("a")))
+    assert world.seen == ["CREATE", "DELETE"]
+    assert world.finalizers() is None
+
+
 def test_state_passes_from_create_to_the_deletion_that_takes_its_place(make_world):
     world = make_world(SOON)
     world.server.create("a")
