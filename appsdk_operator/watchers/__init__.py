@@ -5,7 +5,11 @@ another, in the order in which they were added; one that raises is called again 
 :class:`RetryPolicy` says. An :class:`OpinionatedWatcher` adds a finalizer, so that deletions are
 not missed while nobody watches.
 
-Guarantees:
+A reconciler (:class:`ResourceReconciler`) takes its place among the watchers: it has one method for
+everything, and may ask to be called again. With :meth:`InformerController.add_cache` events come
+from the informers of a cache that others share.
+
+Guarantees, for watchers and reconcilers:
     1. Events of one object come in resourceVersion order; for one event the watchers run in add
        order, the next one after the previous has returned.
     2. Nothing runs twice at once for one object: not two events, not an event and a retry.
