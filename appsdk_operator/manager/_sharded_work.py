@@ -87,8 +87,14 @@ class ShardedReconciler(Generic[R]):
         try:
             if (not_yet := tenure.not_yet) is not None:
                 return not_yet
-            outcome: Outcome = self._function(request)
-            return outcome
+            outcome: Any = self._function(request)
+            if inspect.isawaitable(outcome):
+                raise TypeError(
+                    f"{self._function!r} returned something to await, but is no 'async def': make "
+                    "it one, so that its shard is kept until it has ended"
+                )
+            result: Outcome = outcome
+            return result
         finally:
             acting.reset(token)
             self._shards.leave(tenure)

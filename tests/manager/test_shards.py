@@ -226,6 +226,10 @@ def test_requests_that_are_no_keys_say_whose_they_are(replica: Callable[..., Rep
     by_name = first.shards.reconciler(done.append, key_of=lambda name: ObjectKey("default", name))
     by_name.reconcile("x")
     assert done == ["x"]
+    future: asyncio.Future[None] = asyncio.Future(loop=asyncio.new_event_loop())
+    with pytest.raises(TypeError, match="make it one"):
+        first.shards.reconciler(lambda key: future).reconcile(ObjectKey("default", "x"))
+    future.get_loop().close()
     with pytest.raises(TypeError, match="no reconciler"):
         first.shards.reconciler(object())  # type: ignore[arg-type]
 
