@@ -14,6 +14,7 @@ from appsdk_operator.manager._http_messages import (
     HTTPProblem,
     HTTPRequest,
     HTTPResponse,
+    parse_field,
     parse_head,
     text_response,
 )
@@ -32,8 +33,7 @@ _CHUNK_LINE: Final = 1024
 _HANDSHAKE_RECORD: Final = b"\x16"
 
 Phase = Literal["waiting", "reading", "handling", "writing"]
-"""``waiting``: nothing of a request has come, or not all of its headers. Only then may a
-connection be given up in favour of another."""
+"""``waiting``: nothing of a request has come, or not all of its headers."""
 
 
 def _positive(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
@@ -50,7 +50,8 @@ class HTTPLimits:
 
     max_connections: int = attrs.field(default=64, validator=_positive)
     """Connections at once, and threads. Beyond it the connection that has waited longest for a
-    request is closed for a new one; when all are at work, new ones wait. Default 64."""
+    request is closed for a new one, or else one whose client has been sending a body or reading an
+    answer for more than a second; when handlers are busy with all, new ones wait. Default 64."""
     max_header_bytes: int = attrs.field(default=1 << 20, validator=_positive)
     """Bytes of a request's line and headers together; more is answered with 431. Default 1 MiB."""
     max_body_bytes: int = attrs.field(default=1 << 20, validator=_positive)
@@ -117,15 +118,11 @@ class Connection:
         self._certificate: Mapping[str, Any] | None = None
 
     def expire(self) -> None:
-        """Its time is up: whoever blocks in it wakes; while reading, an answer may still go out."""
-        self.is_expired = True
-        how = socket.SHUT_RDWR if self.phase == "writing" else socket.SHUT_RD
-        self._shutdown(how)
+        """Its time is up, or its place is wanted: whoever blocks in it wakes.
 
-    def retire(self) -> None:
-        """Make room: what has arrived of a request is still answered, and nothing after it."""
+        What has arrived of a request is still answered, and nothing after it."""
         self.is_expired = True
-        self._shutdown(socket.SHUT_RD)
+        self._shutdown(socket.SHUT_RDWR if self.phase == "writing" else socket.SHUT_RD)
 
     def cut(self) -> None:
         """End it at once."""
@@ -157,7 +154,10 @@ class Connection:
         context = self._owner.server_context()
         if context is None:
             return True
-        if self._raw.recv(1, socket.MSG_PEEK) != _HANDSHAKE_RECORD:
+        first = self._raw.recv(1, socket.MSG_PEEK)
+        if not first:
+            return False
+        if first != _HANDSHAKE_RECORD:
             text = "this server speaks HTTPS: use https://"
             self._refuse(HTTPProblem(400, text))
             return False
@@ -179,7 +179,6 @@ class Connection:
             head = self._head()
             if head is None:
                 return False
-            self._owner.enter(self, "reading", self._owner.limits.body_timeout)
             body = self._body(head)
         except HTTPProblem as problem:
             self._refuse(problem)
@@ -233,8 +232,11 @@ class Connection:
             return b""
         if not head.is_chunked and head.content_length > limit:
             raise _too_long(limit)
+        limits = self._owner.limits
         if head.expects_continue:
+            self._owner.enter(self, "writing", limits.write_timeout)
             self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._owner.enter(self, "reading", limits.body_timeout)
         try:
             if head.is_chunked:
                 return self._chunks(limit)
@@ -246,7 +248,11 @@ class Connection:
     def _chunks(self, limit: int) -> bytes:
         body = bytearray()
         while True:
-            text = self._line().partition(b";")[0].strip(b" \t")
+            text, _, extension = self._line().partition(b";")
+            text = text.rstrip(b" \t")
+            # To lenient readers a bare line feed in an extension ends it, and begins another chunk.
+            if b"\r" in extension or b"\n" in extension:
+                raise HTTPProblem(400, "malformed chunk")
             if not text or len(text) > 15 or not set(text) <= set(b"0123456789abcdefABCDEF"):
                 raise HTTPProblem(400, "malformed chunk")
             size = int(text, 16)
@@ -259,6 +265,7 @@ class Connection:
                 raise HTTPProblem(400, "malformed chunk")
         trailer = 0
         while line := self._line():
+            parse_field(line)
             trailer += len(line)
             if trailer > _CHUNK_LINE:
                 raise HTTPProblem(431, "the trailer is too long")

@@ -19,6 +19,7 @@ __all__ = [
     "HTTPResponse",
     "Head",
     "Headers",
+    "parse_field",
     "parse_head",
     "text_response",
 ]
@@ -30,6 +31,8 @@ _TARGET: Final = re.compile(rb"[\x21-\x7e]+")
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _NO_LINE_BREAK: Final = re.compile(r"[^\r\n\0]*")
+_AUTHORITY: Final = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
+_OWN_FIELDS: Final = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
 
 class HTTPProblem(Exception):  # noqa: N818 - it is an answer, not a failure of the server
@@ -113,6 +116,10 @@ def _check_headers(_: object, __: object, value: Mapping[str, str]) -> None:
     for name, text in value.items():
         if not _TOKEN.fullmatch(name.encode("latin-1", "replace")):
             raise ValueError(f"{name!r} is no name of a header field")
+        if name.lower() in _OWN_FIELDS:
+            raise ValueError(f"header {name} is the server's own: leave it out")
+        if name.lower() == "content-type":
+            raise ValueError(f"header {name}: use content_type= instead")
         if not _NO_LINE_BREAK.fullmatch(text):
             raise ValueError(f"header {name} holds a line break, which would end it early")
 
@@ -123,8 +130,10 @@ class HTTPResponse:
 
     status: int = attrs.field(default=200, validator=_check_status)
     """The HTTP status; default 200."""
-    body: bytes = attrs.field(default=b"", repr=False)
-    """The body; default: none."""
+    body: bytes = attrs.field(
+        default=b"", validator=attrs.validators.instance_of(bytes), repr=False
+    )
+    """The body; default: none. It is not sent with the statuses 204 and 304, which have none."""
     content_type: str = attrs.field(default=TEXT, validator=_check_text)
     """The body's media type; default: plain text."""
     headers: Mapping[str, str] = attrs.field(factory=dict, validator=_check_headers)
@@ -136,20 +145,17 @@ class HTTPResponse:
             phrase = http.HTTPStatus(self.status).phrase
         except ValueError:
             phrase = ""
-        fields = {
-            "Content-Type": self.content_type,
-            "X-Content-Type-Options": "nosniff",
-            **self.headers,
-            "Date": date,
-            "Content-Length": str(len(self.body)),
-        }
+        fields = {"X-Content-Type-Options": "nosniff", **self.headers, "Date": date}
+        if self.status != 204:
+            fields["Content-Type"] = self.content_type
+            fields["Content-Length"] = str(len(self.body))
         if not keep:
             fields["Connection"] = "close"
         elif version == "HTTP/1.0":
             fields["Connection"] = "keep-alive"
         lines = [f"HTTP/1.1 {self.status} {phrase}", *(f"{k}: {v}" for k, v in fields.items())]
         head = "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
-        return head + self.body if has_body else head
+        return head + self.body if has_body and self.status not in (204, 304) else head
 
 
 HTTPHandler = Callable[[HTTPRequest], HTTPResponse]
@@ -220,14 +226,15 @@ def parse_head(data: bytes) -> Head:
         raise HTTPProblem(400, "malformed HTTP version")
     if len(lines) > _MAX_LINES:
         raise HTTPProblem(431, f"more than {_MAX_LINES} header fields")
-    fields = [_field(line) for line in lines]
+    fields = [parse_field(line) for line in lines]
     headers = Headers(fields)
     _check_framing(headers, [name.lower() for name, _ in fields], version)
     path, query_string = _split(target)
     return Head(method, path, query_string, version, headers)
 
 
-def _field(line: bytes) -> tuple[str, str]:
+def parse_field(line: bytes) -> tuple[str, str]:
+    """Name and value of a header field; :class:`HTTPProblem` if it is none."""
     name, colon, value = line.partition(b":")
     if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
         raise HTTPProblem(400, "malformed header field")
@@ -253,11 +260,10 @@ def _split(target: str) -> tuple[str, str]:
     if not target.startswith("/"):
         if target == "*":
             return target, ""
-        scheme, separator, rest = target.partition("://")
-        if not separator or scheme.lower() not in ("http", "https"):
+        authority = _AUTHORITY.match(target)
+        if authority is None:
             raise HTTPProblem(400, "malformed request target")
-        _, slash, rest = rest.partition("/")
-        target = slash + rest or "/"
+        target = target[authority.end() :]
     path, _, query_string = target.partition("?")
     try:
         path = urllib.parse.unquote(path, errors="strict")
@@ -265,4 +271,4 @@ def _split(target: str) -> tuple[str, str]:
         raise HTTPProblem(400, "the path is not UTF-8") from None
     if "\0" in path:
         raise HTTPProblem(400, "the path holds a zero byte")
-    return path, query_string.partition("#")[0]
+    return path or "/", query_string.partition("#")[0]

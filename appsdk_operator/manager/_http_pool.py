@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import final
+from typing import Final, final
 
 from appsdk_operator.manager._http_connection import Connection, HTTPLimits, Phase
 from appsdk_operator.runtime import Clock, StopSignal
 
 __all__ = ["ConnectionPool"]
+
+_PATIENCE: Final = 1.0
+"""Seconds for which a client may send a body, or read an answer, while others want its place; and
+to take the answer that its time is up."""
 
 
 @final
@@ -40,7 +44,7 @@ class ConnectionPool:
             connection.since = self._clock.monotonic()
             self._connections.add(connection)
             if self._is_draining:
-                connection.retire()
+                connection.expire()
 
     def remove(self, connection: Connection) -> None:
         """Close a connection, which nobody cuts off from now on."""
@@ -53,12 +57,15 @@ class ConnectionPool:
         """Note what a connection does now, and that it is cut off after ``seconds``."""
         with self._changed:
             now = self._clock.monotonic()
+            if connection.is_expired and seconds is not None:
+                # It is to take its last answer and go.
+                seconds = min(seconds, _PATIENCE)
             connection.phase = phase
             connection.since = now
             connection.deadline = None if seconds is None else now + seconds
             if phase == "waiting":
                 if self._is_draining:
-                    connection.retire()
+                    connection.expire()
                 self._changed.notify_all()
             elif connection.is_expired or (
                 connection.deadline is not None
@@ -69,7 +76,8 @@ class ConnectionPool:
     def make_room(self, stop: StopSignal) -> bool:
         """Wait until another connection may come; False at a stop.
 
-        The one that has waited longest for a request goes. Where all are at work, one has to end.
+        The one that has waited longest for a request goes; or else, after a moment, the one whose
+        client has kept us waiting longest. Where all are at work, one has to end.
         """
         victim: Connection | None = None
         with self._changed:
@@ -77,25 +85,29 @@ class ConnectionPool:
                 if len(self._connections) < self._limits.max_connections:
                     return True
                 # One that had a request after all may be at work for long: another goes, too.
+                left: float | None = None
                 if victim not in self._connections or victim.phase == "handling":
-                    waiting = [c for c in self._connections if c.phase == "waiting"]
-                    victim = min(waiting, key=lambda c: c.since, default=None)
+                    victim, left = self._slowest()
                     if victim is not None:
-                        victim.retire()
-                self._clock.wait(self._changed)
+                        victim.expire()
+                self._clock.wait(self._changed, left)
         return False
+
+    def _slowest(self) -> tuple[Connection | None, float | None]:
+        """Which connection is to make room; or, if none yet, in how many seconds one may be."""
+        idle = [c for c in self._connections if c.phase == "waiting"]
+        slow = [c for c in self._connections if c.phase in ("reading", "writing")]
+        found = min(idle or slow, key=lambda c: c.since, default=None)
+        if found is None or idle:
+            return found, None
+        left = found.since + _PATIENCE - self._clock.monotonic()
+        return (None, left) if left > 0 else (found, None)
 
     def watch(self, stop: StopSignal) -> None:
         """Cut off connections whose time is up, until the stop."""
         with self._changed:
             while not stop.is_set():
-                now = self._clock.monotonic()
-                self._expire(now)
-                deadlines = [c.deadline for c in self._connections if c.deadline is not None]
-                self._nearest = min(deadlines, default=None)
-                self._clock.wait(
-                    self._changed, None if self._nearest is None else self._nearest - now
-                )
+                self._wait()
 
     def close_waiting(self) -> None:
         """Cut off connections that have no request under way, from now on at once."""
@@ -103,18 +115,14 @@ class ConnectionPool:
             self._is_draining = True
             for connection in self._connections:
                 if connection.phase == "waiting":
-                    connection.retire()
+                    connection.expire()
 
     def drain(self, timeout: float) -> None:
         """Wait for all connections to end, and cut off those that are left after ``timeout``."""
         with self._changed:
             deadline = self._clock.monotonic() + timeout
-            while self._connections:
-                now = self._clock.monotonic()
-                if now >= deadline:
-                    break
-                self._expire(now)
-                self._clock.wait(self._changed, deadline - now)
+            while self._connections and self._clock.monotonic() < deadline:
+                self._wait(deadline)
             for connection in self._connections:
                 connection.cut()
 
@@ -123,11 +131,18 @@ class ConnectionPool:
         with self._changed:
             return sorted(c.path for c in self._connections if c.phase == "handling")
 
-    def _expire(self, now: float) -> None:
+    def _wait(self, until: float | None = None) -> None:
+        """Cut off connections whose time is up, and wait for a change or the next one's time."""
+        now = self._clock.monotonic()
         for connection in self._connections:
             if connection.deadline is not None and connection.deadline <= now:
                 connection.deadline = None
                 connection.expire()
+        deadlines = [c.deadline for c in self._connections if c.deadline is not None]
+        if until is not None:
+            deadlines.append(until)
+        self._nearest = min(deadlines, default=None)
+        self._clock.wait(self._changed, None if self._nearest is None else self._nearest - now)
 
 
 def peer_of(name: object) -> str:

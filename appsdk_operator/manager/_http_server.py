@@ -62,8 +62,8 @@ class HTTPServer:
     """Serves handlers by path, on a port that it holds from its construction on.
 
     A thread for each connection, of which there are no more than ``limits.max_connections``; none
-    is a daemon. A client that sends slowly or nothing cannot keep others out: when all places are
-    taken, the connection that has waited longest for a request makes room.
+    is a daemon. A client that sends or reads slowly, or does nothing, cannot keep others out: when
+    all places are taken, such a one makes room; see :class:`HTTPLimits`.
 
     Is a runnable: :meth:`run` serves until its stop signal is set. Thread-safe.
 
@@ -228,6 +228,7 @@ class HTTPServer:
         own = stop.child()
         failures: list[Exception] = []
         with contextlib.ExitStack() as exits:
+            exits.callback(self._drain)
             exits.callback(self._end)
             exits.callback(self._release)
             waker, woken = socket.socketpair()
@@ -249,7 +250,6 @@ class HTTPServer:
             self._accepting.start("accept", lambda: self._accept(own, woken, failures))
             _log.info("the %s server listens on %s", self.name, self._address)
             self._pool.watch(own)
-        self._drain()
         if failures:
             raise failures[0]
 

@@ -1,0 +1,206 @@
+"""Clients that want to be misread, or to keep others out, and handlers that answer nonsense."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
+from appsdk_operator.manager._http_connection import Connection
+from appsdk_operator.manager._http_messages import HTTPProblem, parse_head
+from appsdk_operator.runtime import ManualClock, StopSignal
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def echo(request: HTTPRequest) -> HTTPResponse:
+    return HTTPResponse(body=f"{request.method} {request.path} ".encode() + request.body)
+
+
+def make(**options: Any) -> HTTPServer:
+    server = HTTPServer("127.0.0.1:0", name="pages", **options)
+    server.add_handler("/", echo, is_prefix=True, methods=["GET", "HEAD", "POST"])
+    return server
+
+
+def clog(connection: Connection) -> None:
+    """Have its client read nothing any more: whoever writes to it blocks until it is cut off."""
+    cut, shutdown, sock = threading.Event(), connection._shutdown, connection._sock
+
+    def watched(how: int) -> None:
+        shutdown(how)
+        if how == socket.SHUT_RDWR:
+            cut.set()
+
+    class Clogged:
+        def sendall(self, data: bytes) -> None:
+            assert cut.wait(20)
+            raise BrokenPipeError
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sock, name)
+
+    connection._shutdown = watched  # type: ignore[method-assign]
+    connection._sock = Clogged()  # type: ignore[assignment]
+
+
+def phases(server: HTTPServer) -> list[str]:
+    return sorted(connection.phase for connection in server._pool._connections)
+
+
+# -- messages that two parties could read in two ways ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"2;a\nxx\r\nok\r\n0\r\n\r\n",  # to some, a bare line feed ends the extension
+        b"2;a\rb\r\nok\r\n0\r\n\r\n",
+        b" 2\r\nok\r\n0\r\n\r\n",
+        b"2\r\nok\r\n0\r\nA: b\nGET /x HTTP/1.1\r\n\r\n",
+        b"2\r\nok\r\n0\r\nno field\r\n\r\n",
+    ],
+)
+def test_chunks_and_trailers_are_read_in_one_way_only(serve: Any, rest: bytes) -> None:
+    assert serve(make()).talk(CHUNKED + rest).startswith(b"HTTP/1.1 400 ")
+
+
+def test_the_authority_of_a_target_ends_where_its_query_begins() -> None:
+    head = parse_head(b"GET http://a?/metrics HTTP/1.1\r\nHost: a")
+    assert (head.path, head.query_string) == ("/", "/metrics")
+    with pytest.raises(HTTPProblem):
+        parse_head(b"GET http:///metrics HTTP/1.1\r\nHost: a")
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_answers_that_have_no_body_do_not_carry_one(serve: Any, status: int) -> None:
+    server = make()
+    server.add_handler("/none", lambda request: HTTPResponse(status=status, body=b"smuggled"))
+    head = b" HTTP/1.1\r\nHost: a\r\nConnection: "
+    last = b"GET /next" + head + b"close\r\n\r\n"
+    data = serve(server).talk(b"GET /none" + head + b"keep-alive\r\n\r\n" + last)
+    first, _, rest = data.partition(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 %d " % status)
+    assert (b"Content-Length" in first) is (status == 304)
+    assert rest.startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("name", ["content-length", "Transfer-Encoding", "DATE", "connection"])
+def test_a_handler_cannot_give_the_servers_own_fields(name: str) -> None:
+    with pytest.raises(ValueError, match="the server's own"):
+        HTTPResponse(headers={name: "1"})
+    with pytest.raises(ValueError, match="use content_type="):
+        HTTPResponse(headers={"content-type": "text/html"})
+
+
+def test_a_body_that_is_no_bytes_is_refused_where_it_is_made(serve: Any) -> None:
+    server = make()
+    server.add_handler("/text", lambda request: HTTPResponse(body="text"))  # type: ignore[arg-type]
+    assert serve(server).get("/text").status == 500
+
+
+# -- clients that keep a place ---------------------------------------------------------------------
+
+
+def test_a_client_that_does_not_read_the_word_before_its_body_is_given_up(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(clock=clock)
+    served = serve(server)
+    with served.connect() as client:
+        eventually(lambda: len(server._pool) == 1)
+        (connection,) = server._pool._connections
+        clog(connection)
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"
+        client.sendall(head + b"Expect: 100-continue\r\n\r\n")
+        eventually(lambda: phases(server) != ["waiting"])
+        for _ in range(3):
+            clock.advance(60.0)
+        eventually(lambda: not len(server._pool))
+
+
+def test_who_makes_room_has_a_moment_to_take_the_answer(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(limits=HTTPLimits(max_connections=1), clock=clock)
+    served = serve(server)
+    with contextlib.ExitStack() as exits:
+        slow = exits.enter_context(served.connect())
+        slow.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+        eventually(lambda: phases(server) == ["reading"])
+        (connection,) = server._pool._connections
+        clog(connection)
+        client = exits.enter_context(served.connect())
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        clock.block_until_waiting(2)
+        clock.advance(1.0)
+        eventually(lambda: phases(server) == ["writing"])
+        clock.block_until_waiting(1)
+        clock.advance(1.0)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("sends_slowly", [True, False])
+def test_slow_bodies_and_slow_readers_make_room_for_others(
+    serve: Any, eventually: Callable[..., None], sends_slowly: bool
+) -> None:
+    clock = ManualClock()
+    server = make(limits=HTTPLimits(max_connections=2), clock=clock)
+    server.add_handler("/big", lambda request: HTTPResponse(body=bytes(64 << 20)))
+    served = serve(server)
+    slow = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"
+    data, phase = (
+        (slow, "reading") if sends_slowly else (b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n", "writing")
+    )
+    with contextlib.ExitStack() as exits:
+        for _ in range(2):
+            exits.enter_context(served.connect()).sendall(data)
+        eventually(lambda: phases(server) == [phase, phase])
+        client = exits.enter_context(served.connect())
+        client.sendall(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        # Not at once: they may be as fast as anybody.
+        clock.block_until_waiting(2)
+        assert phases(server) == [phase, phase]
+        clock.advance(1.0)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_limits_hold_also_while_the_server_stops(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    server = make(clock=clock, shutdown_timeout=60.0)
+    served = serve(server)
+    with served.connect() as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+        eventually(lambda: phases(server) == ["reading"])
+        served.signal.set()
+        eventually(lambda: server._pool._is_draining)
+        clock.block_until_waiting(1)
+        clock.advance(32.0)
+        assert client.recv(65536).startswith(b"HTTP/1.1 408 ")
+        served.stop()
+
+
+def test_ctrl_c_in_the_servers_thread_leaves_no_thread_behind(
+    eventually: Callable[..., None],
+) -> None:
+    server = make()
+    before = threading.active_count()
+
+    def interrupted(stop: StopSignal) -> None:
+        eventually(lambda: len(server._pool) == 1)
+        raise KeyboardInterrupt
+
+    server._pool.watch = interrupted  # type: ignore[method-assign]
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10):
+        with pytest.raises(KeyboardInterrupt):
+            server.run(StopSignal())
+        assert threading.active_count() == before
