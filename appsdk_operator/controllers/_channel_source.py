@@ -33,7 +33,8 @@ class ChannelSource(Generic[R]):
 
     Guarantees:
         * What is pushed before the controller starts is kept.
-        * At most ``buffer_size`` events wait; who pushes more waits too.
+        * At most ``buffer_size`` events wait, for their turn or for a handler that failed; who
+          pushes more waits too, except for the handler itself.
         * Nothing is lost but what waits when the controller stops. :meth:`close` lets all that was
           pushed be handled first.
 
@@ -131,7 +132,8 @@ class ChannelSource(Generic[R]):
                         why = "was closed" if self._is_closed else "has stopped with its controller"
                         raise ChannelClosed(f"channel {self} {why}: push nothing after that")
                     # The handler itself never waits, or it would wait for itself.
-                    if self._used < self._buffer_size or self._feed.is_own_thread:
+                    used = self._used + self._feed.pipeline.retrying
+                    if used < self._buffer_size or self._feed.is_handling:
                         self._used += 1
                         return True
                     left = None if deadline is None else deadline - self._clock.monotonic()
@@ -178,10 +180,10 @@ class ChannelSource(Generic[R]):
         return self._feed.join(timeout)
 
     def _handled(self, event: Event | None) -> None:
-        if event is not None:
-            with self._condition:
+        with self._condition:
+            if event is not None:
                 self._used -= 1
-                self._condition.notify_all()
+            self._condition.notify_all()
         self._end_if_drained()
 
     def _end_if_drained(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import random
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -30,6 +31,12 @@ _PENDING = Family(
     "source_pending_events", "gauge", "Events that wait for a source's handler.", ("source",)
 )
 _CANCEL_TIMEOUT = 2.0
+
+# Whose handler the code is called by. Not a matter of threads: coroutines, their tasks and what
+# they have done in other threads belong to the handler too.
+_handling: contextvars.ContextVar[object] = contextvars.ContextVar(
+    "appsdk_operator.source", default=None
+)
 
 
 @final
@@ -68,7 +75,6 @@ class EventFeed(Generic[R]):
         self.events: EventSource = self._delivery.source(name)
         """Where the events go in."""
         self._lock = threading.Lock()
-        self._thread_id: int | None = None
         self._detach: Callable[[], None] = lambda: None
         self._retire: Callable[[], None] = lambda: None
         self.is_started = False
@@ -122,9 +128,9 @@ class EventFeed(Generic[R]):
         return self._delivery.pending
 
     @property
-    def is_own_thread(self) -> bool:
-        """Whether the calling thread is the one that handles the events."""
-        return self._thread_id == threading.get_ident()
+    def is_handling(self) -> bool:
+        """Whether the caller is the handler, or works for it."""
+        return _handling.get() is self
 
     def step(self) -> bool:
         """Handle one event in the calling thread, for tests; False when there is nothing to do."""
@@ -138,9 +144,12 @@ class EventFeed(Generic[R]):
 
     @contextlib.contextmanager
     def _work_context(self) -> Iterator[None]:
-        self._thread_id = threading.get_ident()
-        with self._loop.bound():
-            yield
+        token = _handling.set(self)
+        try:
+            with self._loop.bound():
+                yield
+        finally:
+            _handling.reset(token)
 
     def _samples(self) -> list[Sample]:
         return [*self.pipeline.samples(), Sample(_PENDING, (self.name,), self.pending)]

@@ -9,14 +9,17 @@ import threading
 from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar, final
 
+import msgspec
+
 from appsdk_operator.cache import DeliveryKey, Event, ResourceAction
 from appsdk_operator.controllers._handlers import OWN_HANDLERS, EventQueue, check_handler
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
+from appsdk_operator.controllers._reasons import text
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, Family, Sample, settle
 
-__all__ = ["EventPipeline", "as_exception", "backoff"]
+__all__ = ["EventPipeline", "as_exception", "backoff", "shown"]
 
 _log = logging.getLogger("appsdk_operator.controllers")
 
@@ -73,9 +76,17 @@ def as_exception(what: str, error: BaseException) -> Exception:
         return error
     if threading.current_thread() is threading.main_thread():
         raise error
-    failure = RuntimeError(f"{what} raised {error!r}")
+    failure = RuntimeError(f"{what} raised {shown(error)}")
     failure.__cause__ = error
     return failure
+
+
+def shown(error: BaseException) -> str:
+    """``error`` for a log, whatever its own code does: what fails here would lose an event."""
+    try:
+        return repr(error)
+    except Exception:
+        return f"{type(error).__name__}: {text(error)}"
 
 
 class _Owed:
@@ -101,8 +112,8 @@ class EventPipeline(Generic[R]):
         * An event that passes the predicates is handled until the handler does not raise.
         * The events of one object are handled in order. One that has failed five times stands
           aside: it is still tried, but those after it wait no longer.
-        * At most 16 events of one object are kept; beyond that its updates are merged, so that the
-          newest state is never lost.
+        * When 16 events of one object are kept, its further updates are merged into the last one,
+          so that the newest state is never lost. Creations and deletions never are.
 
     :meth:`handle` is called by one thread; everything else is thread-safe.
     """
@@ -120,6 +131,7 @@ class EventPipeline(Generic[R]):
         check_handler(handler)
         self._name = name
         self._handler = handler
+        self._handler_name = text(handler)
         self._is_own_handler = isinstance(handler, OWN_HANDLERS)
         self._predicates = as_predicates(predicates)
         self._kind = kind
@@ -129,6 +141,7 @@ class EventPipeline(Generic[R]):
         # Re-entrant: a signal handler may ask for the health in the very thread that is inside.
         self._lock = threading.RLock()
         self._owed: dict[DeliveryKey, list[_Owed]] = {}
+        self._retrying = 0
         self._counts: collections.Counter[Family] = collections.Counter()
         self._newest_error = ""
         self.is_stopped = False
@@ -141,16 +154,18 @@ class EventPipeline(Generic[R]):
     @property
     def retrying(self) -> int:
         """How many events the handler failed for, with those that wait behind them."""
-        with self._lock:
-            return sum(map(len, self._owed.values()))
+        return self._retrying
 
     def text(self) -> str:
         """How it stands: ``"ok"``, or what the handler fails for."""
         with self._lock:
-            count, error = self.retrying, self._newest_error
+            count, error = self._retrying, self._newest_error
         if not count:
             return "ok"
-        return f"its handler {self._handler} fails, {count} events are tried again; newest: {error}"
+        return (
+            f"its handler {self._handler_name} fails, {count} events are tried again; "
+            f"newest: {error}"
+        )
 
     def samples(self) -> list[Sample]:
         """Its numbers."""
@@ -159,7 +174,7 @@ class EventPipeline(Generic[R]):
         with self._lock:
             return [
                 *(Sample(family, labels, self._counts[family]) for family in families),
-                Sample(_RETRYING, labels, self.retrying),
+                Sample(_RETRYING, labels, self._retrying),
             ]
 
     def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
@@ -179,12 +194,10 @@ class EventPipeline(Generic[R]):
         kind = self._kind
         if kind is None or event.object.kind is kind:
             return event
-        return Event(
-            event.action,
-            event.object.viewed_as(kind),
-            event.old and event.old.viewed_as(kind),
-            event.is_initial,
-            event.is_final_state_unknown,
+        return msgspec.structs.replace(
+            event,
+            object=event.object.viewed_as(kind),
+            old=event.old and event.old.viewed_as(kind),
         )
 
     def _passes(self, event: Event) -> bool:
@@ -198,11 +211,11 @@ class EventPipeline(Generic[R]):
             count = self._count(_PREDICATE_ERRORS)
             # One traceback says it all; there may be thousands of events.
             _log.error(
-                "source %s: predicate %s failed for %r, which passes therefore: %r",
+                "source %s: predicate %s failed for %r, which passes therefore: %s",
                 self._name,
                 predicate,
                 event,
-                error,
+                shown(error),
                 exc_info=error if count == 1 else None,
                 extra=self._fields(event),
             )
@@ -217,29 +230,31 @@ class EventPipeline(Generic[R]):
         try:
             settle(self._handler.handle(event, queue))
         except BaseException as raised:
-            self._failed(key, event, failures, as_exception(f"handler {self._handler}", raised))
+            self._failed(
+                key, event, failures, as_exception(f"handler {self._handler_name}", raised)
+            )
             return False
         return True
 
     def _failed(self, key: DeliveryKey, event: Event, failures: int, error: Exception) -> None:
         if self.is_stopped:
             # As when an async handler is cancelled.
-            _log.debug("source %s: %r was not handled: %r", self._name, event, error)
+            _log.debug("source %s: %r was not handled: %s", self._name, event, shown(error))
             return
         self._count(_HANDLER_ERRORS)
         with self._lock:
             # As text: an exception holds the frames of the failed call and all that is in them.
-            self._newest_error = f"{key}: {type(error).__name__}: {error}"[:300]
+            self._newest_error = f"{key}: {type(error).__name__}: {text(error)}"[:300]
         hint = (
             "; later events of the object go first from now on" if failures + 1 == _PATIENCE else ""
         )
         _log.error(
-            "source %s: handler %s failed for %r, and will be called again%s: %r",
+            "source %s: handler %s failed for %r, and will be called again%s: %s",
             self._name,
-            self._handler,
+            self._handler_name,
             event,
             hint,
-            error,
+            shown(error),
             exc_info=None if failures else error,
             extra={**self._fields(event), "attempt": failures},
         )
@@ -248,13 +263,16 @@ class EventPipeline(Generic[R]):
         now = self._clock.monotonic()
         with self._lock:
             owed = self._owed.setdefault(key, [])
+            if len(owed) >= _MOST_OWED and (both := _merged(owed[-1].event, event)) is not None:
+                # As new, so that the newest state is tried at once.
+                owed[-1] = _Owed(both, now)
+                return
+            newest = _Owed(event, now)
             if not owed:
                 # It was tried just now.
-                first = _Owed(event, now)
-                self._postpone(first)
-                owed.append(first)
-            elif len(owed) < _MOST_OWED or not _merge(owed[-1], event):
-                owed.append(_Owed(event, now))
+                self._postpone(newest)
+            owed.append(newest)
+            self._retrying += 1
 
     def _postpone(self, owed: _Owed) -> None:
         owed.failures += 1
@@ -279,6 +297,7 @@ class EventPipeline(Generic[R]):
 
     def _settle(self, key: DeliveryKey, owed: _Owed) -> None:
         with self._lock:
+            self._retrying -= 1
             left = [other for other in self._owed[key] if other is not owed]
             if left:
                 self._owed[key] = left
@@ -301,14 +320,16 @@ class EventPipeline(Generic[R]):
         }
 
 
-_MERGEABLE = (ResourceAction.UPDATE, ResourceAction.RESYNC, ResourceAction.GENERIC)
+_UPDATES = (ResourceAction.UPDATE, ResourceAction.RESYNC)
 
 
-def _merge(last: _Owed, event: Event) -> bool:
-    """Make one of the last event that is owed and a new one, if both are updates."""
-    before = last.event
-    if last.failures or before.action not in _MERGEABLE or event.action not in _MERGEABLE:
-        return False
-    old = before.old if before.action is ResourceAction.UPDATE else before.object
-    last.event = Event(ResourceAction.UPDATE, event.object, old or before.object)
-    return True
+def _merged(before: Event, event: Event) -> Event | None:
+    """Two events in a row as one; None when one of them is a creation or a deletion."""
+    if before.action is event.action and event.action in (
+        ResourceAction.GENERIC,
+        ResourceAction.RESYNC,
+    ):
+        return event
+    if before.action in _UPDATES and event.action in _UPDATES:
+        return Event(ResourceAction.UPDATE, event.object, before.old or before.object)
+    return None

@@ -66,7 +66,12 @@ class FunctionSource(Generic[R]):
         self._function = function
         self._queue: RequestQueue[R] | None = None
         self._thread = SourceThread(
-            name or name_of(function), self._turn, clock=clock, metrics=metrics, rng=rng
+            name or name_of(function),
+            self._turn,
+            is_lasting=True,
+            clock=clock,
+            metrics=metrics,
+            rng=rng,
         )
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
@@ -79,7 +84,7 @@ class FunctionSource(Generic[R]):
         self._thread.start(stop)
 
     def health(self) -> Health:
-        """Whether the function works."""
+        """Whether the function works: it has returned, or runs for 10 s since it last failed."""
         return self._thread.health()
 
     def join(self, timeout: float | None = None, /) -> list[str]:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers._event_pipeline import as_exception, backoff
+from appsdk_operator.controllers._event_pipeline import as_exception, backoff, shown
+from appsdk_operator.controllers._reasons import text
 from appsdk_operator.runtime import (
     Clock,
     Family,
@@ -71,6 +72,7 @@ class SourceThread:
         turn: Callable[[StopSignal], float | None],
         *,
         longest_delay: float = _LONGEST_DELAY,
+        is_lasting: bool = False,
         clock: Clock,
         metrics: Metrics | None,
         rng: random.Random | None,
@@ -81,6 +83,8 @@ class SourceThread:
             name: for logs, threads and metrics.
             turn: returns in how many seconds to be called again, None: never.
             longest_delay: the cap of the delays after failures in seconds, 60 at most.
+            is_lasting: whether a call that has lasted a while is one that works; default: only
+                one that has returned is.
             clock: what it waits on.
             metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter.
@@ -88,6 +92,8 @@ class SourceThread:
         self.name = name
         self._turn = turn
         self._longest_delay = min(longest_delay, _LONGEST_DELAY)
+        self._is_lasting = is_lasting
+        self._called_at: float | None = None
         self._clock = clock
         self._metrics = metrics or default_metrics()
         self.random = rng or random.Random()
@@ -138,34 +144,38 @@ class SourceThread:
     def health(self, is_synced: bool = True) -> Health:
         """Whether the function works."""
         with self._lock:
-            since, error = self._failing_since, self._newest_error
+            now, since, error = self._clock.monotonic(), self._failing_since, self._newest_error
+            called_at = self._called_at
+        if self._is_lasting and called_at is not None and now - called_at >= _GRACE:
+            since = None
         if not self._is_started:
             return Health(False, f"source {self.name}: not started")
         if self._stop.is_set():
             return Health(False, f"source {self.name}: stopped")
         if since is None:
             is_ready = is_synced
-            text = "ok" if is_synced else "the first call has not ended yet"
+            words = "ok" if is_synced else "the first call has not ended yet"
         else:
-            seconds = self._clock.monotonic() - since
-            is_ready = is_synced and seconds <= _GRACE
-            text = f"has failed for {seconds:.0f} s, and is tried again; newest: {error}"
-        return Health(is_ready, f"source {self.name}: {text}")
+            is_ready = is_synced and now - since <= _GRACE
+            words = f"has failed for {now - since:.0f} s, and is tried again; newest: {error}"
+        return Health(is_ready, f"source {self.name}: {words}")
 
     def _run(self) -> None:
         with self._loop.bound():
             while not self._stop.is_set():
-                began = self._clock.monotonic()
+                began = self._called_at = self._clock.monotonic()
                 try:
                     delay = self._turn(self._stop)
                 except BaseException as raised:
                     if self._stop.is_set():
-                        _log.debug("source %s ended with its stop: %r", self.name, raised)
+                        _log.debug("source %s ended with its stop: %s", self.name, shown(raised))
                         return
+                    self._called_at = None
                     delay = self._failed(as_exception(f"source {self.name}", raised), began)
                 else:
                     with self._lock:
-                        self._failures, self._failing_since = 0, None
+                        self._called_at = self._failing_since = None
+                        self._failures = 0
                 if delay is None or self._stop.wait(delay):
                     return
 
@@ -179,14 +189,14 @@ class SourceThread:
             self._errors += 1
             if self._failing_since is None:
                 self._failing_since = now
-            self._newest_error = f"{type(error).__name__}: {error}"[:300]
+            self._newest_error = f"{type(error).__name__}: {text(error)}"[:300]
             failures = self._failures
         delay = backoff(failures, self.random, first=_FIRST_DELAY, longest=self._longest_delay)
         _log.error(
-            "source %s failed, and is tried again in %.3g s: %r",
+            "source %s failed, and is tried again in %.3g s: %s",
             self.name,
             delay,
-            error,
+            shown(error),
             exc_info=error if failures == 1 else None,
             extra={"source": self.name, "attempt": failures - 1},
         )
