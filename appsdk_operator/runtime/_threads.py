@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import inspect
 import logging
@@ -111,7 +112,12 @@ class LoopThread:
                 loop = self._loop = asyncio.new_event_loop()
                 self._thread = self._group.start("loop", lambda: _run_loop(loop))
             future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
-        return future.result()
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            # If it was cancelled before it began, nobody has awaited it.
+            coroutine.close()
+            raise
 
     @contextlib.contextmanager
     def bound(self) -> Iterator[None]:

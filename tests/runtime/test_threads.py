@@ -312,3 +312,39 @@ def test_a_coroutine_that_would_end_the_program_ends_neither_the_loop_nor_who_wa
         assert loop.run(work()) == 1
     finally:
         loop.close()
+
+
+def test_a_coroutine_that_is_handed_over_while_the_loop_closes_leaves_no_warning() -> None:
+    loop = LoopThread("busy")
+    is_busy, go_on = threading.Event(), threading.Event()
+    outcomes: list[BaseException] = []
+
+    async def hold() -> None:
+        is_busy.set()
+        assert go_on.wait(10)
+
+    async def never_begun() -> None:
+        raise AssertionError
+
+    def run(coroutine: Any) -> None:
+        try:
+            loop.run(coroutine)
+        except concurrent.futures.CancelledError as error:
+            outcomes.append(error)
+
+    first = threading.Thread(target=run, args=(hold(),))
+    first.start()
+    assert is_busy.wait(10)
+    coroutine = never_begun()
+    second = threading.Thread(target=run, args=(coroutine,))
+    second.start()
+    assert loop._loop is not None
+    while not loop._loop._ready:  # type: ignore[attr-defined]
+        pass  # until it lines up behind the first one
+    loop.close(0.0)
+    go_on.set()
+    assert loop.close(10.0) == []
+    first.join(10)
+    second.join(10)
+    assert len(outcomes) == 1
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
