@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 from collections.abc import Callable, Sequence
@@ -10,7 +11,8 @@ from typing import Any, final
 
 import attrs
 
-from appsdk_operator.client import RequestStopped
+from appsdk_operator.cache import Health
+from appsdk_operator.manager._cut_short import is_cut_short
 from appsdk_operator.manager._runnable import (
     Placement,
     Runnable,
@@ -95,14 +97,19 @@ class Group:
         self._entries: list[_Entry] = []
         self._threads = ThreadGroup(f"manager/{name}")
 
-    def add(self, runnable: Runnable, placement: Placement) -> None:
+    def add(self, runnable: Runnable, placement: Placement, name: str = "") -> None:
         """Take ``runnable`` in, and start it if the group has started.
 
+        Args:
+            runnable: whose work it is.
+            placement: what to run for it.
+            name: what it is called; default: what it calls itself.
+
         Raises:
-            RuntimeError: the stop has begun.
+            RuntimeError: the stop has begun, or there are no threads left.
             ValueError: it is in the group already.
         """
-        name = name_of(runnable)
+        name = name or name_of(runnable)
         with self._changed:
             if self._is_closed:
                 raise RuntimeError(f"{name}: {STOP_ENGAGED}")
@@ -110,9 +117,15 @@ class Group:
                 raise ValueError(f"{name} was added already: a runnable runs once")
             entry = _Entry(runnable, placement, name)
             self._entries.append(entry)
-            if self._state is _State.STARTED:
-                self._launch(entry)
-            self._changed.notify_all()
+            try:
+                if self._state is _State.STARTED:
+                    self._launch(entry)
+            except BaseException:
+                if not entry.threads:
+                    self._entries.remove(entry)
+                raise
+            finally:
+                self._changed.notify_all()
 
     def start(self, halt: StopSignal) -> bool:
         """Start what was added, and wait until all of it is ready.
@@ -127,7 +140,8 @@ class Group:
             was started.
         """
         with self._changed:
-            if self._state is not _State.NEW or halt.is_set():
+            # The base's stop is known here before it is known to the run.
+            if self._state is not _State.NEW or halt.is_set() or self._stop.is_set():
                 return False
             self._state = _State.STARTED
             self._has_started = True
@@ -141,15 +155,15 @@ class Group:
 
     def close(self) -> Sequence[Runnable]:
         """Take nothing in any more; what has not started by now never will, and is returned."""
-        left: list[Runnable] = []
         with self._changed:
             self._is_closed = True
             if self._state is _State.NEW:
                 self._state = _State.STOPPED
-                left = [entry.runnable for entry in self._entries]
-                self._entries.clear()
+            left = [entry for entry in self._entries if entry.step is _Step.QUEUED]
+            for entry in left:
+                self._entries.remove(entry)
             self._changed.notify_all()
-        return left
+        return [entry.runnable for entry in left]
 
     def stop(self) -> None:
         """Tell all to stop; returns at once. A group that never started never will."""
@@ -206,6 +220,12 @@ class Group:
         with self._changed:
             return [entry.runnable for entry in self._entries if entry.step is _Step.RUNNING]
 
+    @property
+    def members(self) -> Sequence[Runnable]:
+        """What was added and has not ended, started or not."""
+        with self._changed:
+            return [entry.runnable for entry in self._entries]
+
     def snapshot(self) -> dict[str, Any]:
         """What is in it and how it stands, for a debug page."""
         with self._changed:
@@ -220,7 +240,10 @@ class Group:
             }
             details = getattr(entry.runnable, "debug_snapshot", None)
             if callable(details):
-                row["details"] = details()
+                try:
+                    row["details"] = details()
+                except Exception as error:
+                    row["details"] = f"could not be told: {error}"
             rows.append(row)
         return {"state": state, "runnables": rows}
 
@@ -228,7 +251,11 @@ class Group:
         placement = entry.placement
         entry.step = _Step.RUNNING
         entry.is_ready = placement.wait_until_ready is None and not placement.is_ready_when_ended
-        self._threads.start(entry.name, lambda: self._run(entry))
+        try:
+            self._threads.start(entry.name, lambda: self._run(entry))
+        except BaseException:
+            entry.step = _Step.QUEUED
+            raise
         entry.threads += 1
         if placement.wait_until_ready is not None:
             self._threads.start(f"{entry.name}/ready", lambda: self._watch_readiness(entry))
@@ -255,7 +282,7 @@ class Group:
         assert check is not None
         try:
             while entry.step is not _Step.FAILED and not self._stop.is_set():
-                if check(self._stop, None):
+                if settle(check(self._stop, None)):
                     with self._changed:
                         entry.is_ready = True
                         self._changed.notify_all()
@@ -267,14 +294,15 @@ class Group:
             self._end(entry)
 
     def _fail(self, entry: _Entry, error: BaseException) -> None:
-        if self._stop.is_set() and isinstance(error, RequestStopped):
-            return  # the stop cut a request short, as it should
+        if self._stop.is_set() and is_cut_short(error):
+            return  # as it should be
         if not isinstance(error, Exception):
             # SystemExit and its like would end the thread without a word.
             failure = RuntimeError(f"{entry.name} raised {error!r}")
             failure.__cause__ = error
             error = failure
-        error.add_note(f"raised by runnable {entry.name} (group {self.name})")
+        with contextlib.suppress(Exception):  # a frozen error takes no notes
+            error.add_note(f"raised by runnable {entry.name} (group {self.name})")
         self._on_failure(entry.name, error)
 
     def _end(self, entry: _Entry) -> None:
@@ -294,7 +322,7 @@ class Group:
         report_at = began + _REPORT_EVERY
         while True:
             with self._changed:
-                if halt.is_set() or self._state is _State.STOPPED:
+                if halt.is_set() or self._state is _State.STOPPED or self._stop.is_set():
                     return False
                 waiting = [entry for entry in self._entries if not entry.is_ready]
                 if not waiting:
@@ -316,9 +344,12 @@ class Group:
 def _unready(entry: _Entry) -> str:
     if entry.step is _Step.ENDED and not entry.placement.is_ready_when_ended:
         return f"{entry.name} (its run has returned)"
-    health: Any = getattr(entry.runnable, "health", None)
-    if entry.placement.group is RunnableGroup.CACHES and health is not None:
-        return f"{entry.name} ({health().text})"
+    if entry.placement.group is RunnableGroup.CACHES:
+        with contextlib.suppress(Exception):
+            health: Any = getattr(entry.runnable, "health", None)
+            said = health()
+            if isinstance(said, Health):
+                return f"{entry.name} ({said.text})"
     return entry.name
 
 
@@ -360,7 +391,7 @@ class Groups:
                 raise RuntimeError(f"{name}: {STOP_ENGAGED}")
             # The warm-up last: only the run's own group still knows what was added before.
             for placement in reversed(found):
-                self._groups[placement.group].add(runnable, placement)
+                self._groups[placement.group].add(runnable, placement, name)
 
     def close(self) -> Sequence[Runnable]:
         """Take nothing in any more: the stop has begun. Returns what was never started."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, final
 
 from appsdk_operator.cache import Health
+from appsdk_operator.manager._cluster import Cluster
 from appsdk_operator.manager._groups import Groups
 from appsdk_operator.manager._lease_options import LeadershipLost
 from appsdk_operator.manager._runnable import Runnable, RunnableGroup, name_of
@@ -126,6 +127,7 @@ class Lifecycle:
         self._halt = StopSignal(clock=clock)
         self._lost = StopSignal(clock=clock)
         self._errors: list[tuple[str, Exception]] = []
+        self._runs = False
         self._lock = threading.Lock()
         self._threads = ThreadGroup("manager")
         self._elector_stop = StopSignal(clock=clock)
@@ -141,8 +143,11 @@ class Lifecycle:
         return self._halt.is_set()
 
     def close(self) -> None:
-        """Stop what runs; what does not never will."""
+        """End the run, without waiting for it; where there is none, there never will be one."""
         self._halt.set()
+        with self._lock:
+            if self._runs:
+                return  # it closes what is left when all else has ended
         left = self.groups.close()
         for name in RunnableGroup:
             if not self.groups[name].has_started:
@@ -151,6 +156,8 @@ class Lifecycle:
 
     def run(self, stop: StopSignal | None = None) -> None:
         """Start all, wait for the stop or a failure, stop all; see :meth:`Manager.run`."""
+        with self._lock:
+            self._runs = True
         signals = [signal for signal in (stop, self._base_stop) if signal is not None]
         forget = [signal.on_set(self._halt.set) for signal in signals]
         stuck: Sequence[str] = ()
@@ -202,17 +209,32 @@ class Lifecycle:
     def _fail(self, name: str, error: Exception) -> None:
         with self._lock:
             self._errors.append((name, error))
-        if self._halt.is_set():
-            _log.error("runnable %s failed while the manager stops: %s", name, error)
+            is_late = self._halt.is_set()
+        self._halt.set()
+        if is_late:  # perhaps nobody raises it
+            text = "runnable %s failed while the manager stops: %s"
+            _log.error(text, name, error, exc_info=error)
         else:
             _log.error("runnable %s failed, the manager stops: %s", name, error)
-        self._halt.set()
 
     # Stop.
 
     def _end(self) -> Sequence[str]:
         """Stop everything; the names of those that were given their time and still run."""
         left = self.groups.close()
+        try:
+            return self._stop_in_order(left)
+        except BaseException:
+            # An interrupt while it stops: nobody is waited for any more, and nobody is left untold.
+            self.has_time = False
+            for name in RunnableGroup:
+                self.groups[name].stop()
+            if self._elector is not None:
+                self._elector.keep_lease()
+            self._elector_stop.set()
+            raise
+
+    def _stop_in_order(self, left: Sequence[Runnable]) -> Sequence[str]:
         grace = self._grace
         deadline = None if grace is None or grace < 0 else self._clock.monotonic() + grace
         stuck: list[str] = []
@@ -249,7 +271,8 @@ class Lifecycle:
         if errors:
             _, first = errors[0]
             for name, error in errors[1:]:
-                first.add_note(f"after that, runnable {name} failed too: {error!r}")
+                with contextlib.suppress(Exception):  # it takes no notes, or cannot be shown
+                    first.add_note(f"after that, runnable {name} failed too: {error!r}")
             failures.append(first)
         if stuck:
             failures.append(
@@ -260,17 +283,24 @@ class Lifecycle:
             )
         if len(failures) > 1:
             raise ExceptionGroup("a runnable failed, and not all of them ended", failures)
-        with contextlib.suppress(IndexError):
+        if failures:
             raise failures[0]
 
 
 def _close_all(left: Sequence[Runnable]) -> None:
-    """Let what was never started go of what it holds: ports, or what its warm-up began."""
-    for runnable in left:
+    """Let what was never started go of what it holds: ports, or what its warm-up began.
+
+    Last first, each once. Clusters are not among them: their clients write the last events.
+    """
+    for runnable in {id(one): one for one in reversed(left)}.values():
+        if isinstance(runnable, Cluster):
+            continue
         close = getattr(runnable, "close", None)
         if not callable(close):
             continue
         try:
             close()
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _log.exception("%s was never started, and could not be closed", name_of(runnable))

@@ -8,6 +8,7 @@ import logging
 import threading
 from typing import Protocol, final, runtime_checkable
 
+from appsdk_operator.manager._cut_short import is_cut_short
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
 
@@ -114,9 +115,12 @@ class Operator:
                 controller.run(own)
                 if not own.is_set():
                     _log.warning("controller %r ended although nobody stopped it", controller)
-            except Exception as error:
-                fail(controller, error)
             except BaseException as error:
+                if own.is_set() and is_cut_short(error):
+                    return  # as it should be
+                if isinstance(error, Exception):
+                    fail(controller, error)
+                    return
                 # SystemExit and its like would end the thread without a word.
                 failure = RuntimeError(f"controller {controller!r} raised {error!r}")
                 failure.__cause__ = error

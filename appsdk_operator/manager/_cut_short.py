@@ -1,0 +1,19 @@
+"""What is no failure when it comes after the stop."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+
+__all__ = ["is_cut_short"]
+
+
+def is_cut_short(error: BaseException) -> bool:
+    """Whether ``error`` says no more than that a stop ended what was under way."""
+    # Loaded when it is needed: an operator alone has no use for a client.
+    from appsdk_operator.client import RequestStopped  # noqa: PLC0415
+
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_cut_short(one) for one in error.exceptions)
+    cancelled = (asyncio.CancelledError, concurrent.futures.CancelledError)
+    return isinstance(error, (RequestStopped, *cancelled))
