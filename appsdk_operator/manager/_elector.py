@@ -35,15 +35,13 @@ _log = logging.getLogger("appsdk_operator.manager")
 _STATUS = Family(
     "leader_election_master_status",
     "gauge",
-    "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 "
-    "indicates master. 'name' is the string used to identify the lease.",
+    "Whether this replica leads, by the name of the Lease: 1, or 0 while it stands by.",
     ("name",),
 )
 _SLOW_PATHS = Family(
     "leader_election_slowpath_total",
     "counter",
-    "Total number of slow path exercised in renewing leader leases. 'name' is the string used to "
-    "identify the lease.",
+    "Renewals for which the Lease had to be read first, by its name.",
     ("name",),
 )
 

@@ -15,7 +15,7 @@ from appsdk_operator.controllers import (
     _reconcile_metrics,
     _source_thread,
 )
-from appsdk_operator.manager import _certificates, _event_recorder
+from appsdk_operator.manager import _certificates, _elector, _event_recorder
 from appsdk_operator.runtime import Family, _workqueue
 from appsdk_operator.watchers import _controller_metrics
 
@@ -36,6 +36,7 @@ def on_the_page() -> set[Row]:
 def in_the_code() -> set[Row]:
     modules = (
         _certificates,
+        _elector,
         _event_recorder,
         _workqueue,
         _delivery,
@@ -85,6 +86,7 @@ def test_no_module_publishes_families_that_this_test_does_not_know() -> None:
         "cache/_cache_metrics.py",
         "cache/_cached_client.py",
         "manager/_certificates.py",
+        "manager/_elector.py",
         "manager/_event_recorder.py",
         "controllers/_event_feed.py",
         "controllers/_event_pipeline.py",
