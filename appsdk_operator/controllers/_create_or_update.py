@@ -114,15 +114,15 @@ def create_or_patch(client: ClientLike, obj: Object | MutableObject, mutate: Cha
         nonlocal has_patched
         draft = _mutated(present, mutate)
         fields = create_merge_patch(present.to_dict(), draft.data)
-        status = fields.pop("status", None)
+        status = {name: fields.pop(name) for name in ("status",) if name in fields}
         now = present
         if fields:
             now = client.patch(obj.kind, obj.name, _locked(fields, now), namespace=now.namespace)
             # Remembered, in case the status comes too late and all of it is done anew.
             has_patched = has_patched or now.resource_version != present.resource_version
         before = now.resource_version
-        if status is not None:
-            patch = _locked({"status": status}, now)
+        if status:
+            patch = _locked(status, now)
             now = client.status.patch(obj.kind, obj.name, patch, namespace=now.namespace)
         if now.resource_version != before:
             both = OperationResult.UPDATED_STATUS

@@ -38,13 +38,18 @@ class FieldPath:
 
     def value(self, obj: Object) -> Any:
         """What stands there, None when nothing does."""
-        value: Any = obj.get(str(self._steps[0]))
+        value: Any = obj.get(self.root)
         for step in self._steps[1:]:
             if isinstance(step, str):
                 value = value.get(step) if isinstance(value, Mapping) else None
             else:
                 value = value[step] if isinstance(value, list) and step < len(value) else None
         return value
+
+    @property
+    def root(self) -> str:
+        """The field of the object that the path begins with."""
+        return str(self._steps[0])
 
     def __str__(self) -> str:
         return self._text

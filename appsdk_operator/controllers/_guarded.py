@@ -11,6 +11,7 @@ from appsdk_operator.client import (
     Conflict,
     Invalid,
     JsonPatch,
+    NamespacedClient,
     NotFound,
     Patch,
 )
@@ -110,13 +111,17 @@ class Getter(Protocol):
 def live_reader(client: Getter) -> Getter:
     """What reads from the server itself where ``client`` reads from a cache, else ``client``.
 
-    A client with a cache says so by an attribute ``live``; wrappers have theirs as ``inner``.
+    A client with a cache says so by an attribute ``live``; wrappers have theirs as ``inner``. The
+    namespace of a :class:`~appsdk_operator.client.NamespacedClient` around it goes on to be meant.
     """
     layer: Any = client
+    namespace = ""
     while layer is not None:
-        live: Getter | None = getattr(layer, "live", None)
+        live: Any = getattr(layer, "live", None)
         if live is not None:
-            return live
+            return NamespacedClient(live, namespace) if namespace else live
+        if isinstance(layer, NamespacedClient):
+            namespace = namespace or layer.namespace
         layer = getattr(layer, "inner", None)
     return client
 

@@ -65,7 +65,7 @@ def set_controller_reference(
     """
     reference = _reference(owner, mutable(obj))
     controller = controller_of(obj)
-    if controller is not None and not _is_same(controller.api_version, controller, owner):
+    if controller is not None and not _is_same(controller, owner):
         raise AlreadyOwnedError(obj, controller)
     return _put(
         obj, owner, {**reference, "controller": True, "blockOwnerDeletion": block_owner_deletion}
@@ -103,7 +103,7 @@ def remove_controller_reference(owner: Object | MutableObject, obj: MutableObjec
 
 def has_owner_reference(owner: Object | MutableObject, obj: Object | MutableObject) -> bool:
     """Whether ``owner`` is among the owners: group, kind and name count, not version and uid."""
-    return any(_is_same(entry.api_version, entry, owner) for entry in _entries(obj))
+    return any(_is_same(entry, owner) for entry in _entries(obj))
 
 
 def has_controller_reference(obj: Object | MutableObject) -> bool:
@@ -197,9 +197,9 @@ def _is_entry_of(entry: dict[str, Any], owner: Object | MutableObject) -> bool:
     )
 
 
-def _is_same(api_version: str, entry: OwnerReference, owner: Object | MutableObject) -> bool:
+def _is_same(entry: OwnerReference, owner: Object | MutableObject) -> bool:
     return (
-        _group(api_version) == owner.kind.group
+        _group(entry.api_version) == owner.kind.group
         and entry.kind == owner.kind.kind
         and entry.name == owner.name
     )

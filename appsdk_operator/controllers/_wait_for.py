@@ -67,7 +67,8 @@ def wait_for(
         condition: one of :mod:`~appsdk_operator.controllers.until`, or a function of the object
             that says whether.
         namespace: where; empty for cluster-scoped kinds.
-        timeout: the longest wait in seconds; default 60; None: no limit.
+        timeout: the longest wait in seconds; default 60; None: no limit, so nothing but ``stop``
+            ends it, also when the cache or informer does not run any more.
         stop: ends the wait.
         clock: what it waits on.
 
@@ -75,12 +76,13 @@ def wait_for(
         The object in the state for which the condition holds; None when that is its absence.
 
     Raises:
-        TimeoutError: it did not hold in time; the text says what was seen last.
+        TimeoutError: it did not hold in time, or the cache or informer ended before its copy was
+            complete; the text says what was seen last.
         WaitStopped: ``stop`` was set.
         ApiError: the server refuses to list or watch, or does not know the kind.
         RequestStopped: the client was closed.
         NotCachedError: the cache does not hold the kind or the namespace.
-        ValueError: no name, or a namespace is missing or too much.
+        ValueError: no name, a namespace is missing or too much, or the informer's kind is another.
 
     What the condition raises comes through. Not for reconciles: these return and are called again.
     """
@@ -101,7 +103,12 @@ def wait_for(
             states = _watched(reader, kind, key, limit)
         with contextlib.closing(states):
             for state in states:
+                before = last[0] if last else None
                 last[:] = [state]
+                is_new = before is not None and state is not None and before.uid != state.uid
+                # Another object of its name: in between there was none, whoever saw that.
+                if is_new and until(None):
+                    return None
                 if until(state):
                     return state
     if stop is not None and stop.is_set():
@@ -109,9 +116,10 @@ def wait_for(
     seen = until.describe(last[0]) if last else "it could not be read yet"
     what = f", which was {last[0]!r}" if last and last[0] is not None else ""
     why = f": {limit.trouble}" if limit.trouble is not None else ""
+    waited = "gave up waiting" if timeout is None else f"waited {timeout:g} s"
     raise TimeoutError(
-        f"waited {timeout:g} s for {kind.kind} {key} until {until.text}; last seen: "
-        f"{seen or 'no such state'}{what}{why}"
+        f"{waited} for {kind.kind} {key} until {until.text}; last seen: {seen or 'no such state'}"
+        f"{what}{why}"
     )
 
 
@@ -249,12 +257,16 @@ def _cached(
     follower = _Follower(kind, key)
     # First followed, then read: whatever happens in between is in the queue.
     registration: CacheRegistration | Registration
+    read: Callable[[], Object | None]
     if isinstance(reader, Cache):
         registration = reader.add_event_handler(kind, follower)
         read = partial(reader.get, kind, key.name, namespace=key.namespace)
     else:
+        if reader.kind != kind:
+            raise ValueError(f"this is an informer of {reader.kind}: wait with one of {kind}")
         registration = reader.add_event_handler(follower)
-        read = partial(reader.store.get, key.name, key.namespace)
+        read = partial(_stored, reader, kind, key)
+
     forget = limit.signal.on_set(follower.wake)
     try:
         limit.start()
@@ -270,3 +282,8 @@ def _cached(
     finally:
         forget()
         registration.remove()
+
+
+def _stored(informer: Informer, kind: Kind, key: ObjectKey) -> Object | None:
+    found = informer.store.get(key.name, key.namespace)
+    return None if found is None else found.viewed_as(kind)

@@ -117,7 +117,7 @@ def field_equals(path: str, value: Any) -> Until:
         ValueError: ``path`` is no path.
     """
     field = FieldPath(path)
-    is_hidden = path.startswith(_HIDDEN)
+    is_hidden = field.root in _HIDDEN
     return Until(
         f"{path} has the value wanted" if is_hidden else f"{path} is {value!r}",
         lambda obj: obj is not None and is_same_json(field.value(obj), value),

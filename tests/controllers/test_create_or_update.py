@@ -337,6 +337,13 @@ def test_the_status_of_a_new_object_is_written_too(client):
     assert obj.labels == {"app": "web"}
 
 
+def test_a_status_that_is_taken_away_is_written(client):
+    create_or_patch(client, pod(), report)
+    result, obj = create_or_patch(client, pod(), lambda draft: draft.data.pop("status"))
+    assert result is OperationResult.UPDATED_STATUS_ONLY
+    assert not obj.get("status")
+
+
 def test_a_status_that_comes_too_late_is_written_anew_and_the_result_is_for_all_of_it(client):
     client.create(pod())
     late = [lambda: create_or_update(client, pod(), lambda d: d.labels.update(theirs="yes"))]

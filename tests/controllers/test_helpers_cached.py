@@ -14,6 +14,7 @@ from appsdk_operator.client import (
     Hooks,
     InterceptedClient,
     Invalid,
+    NamespacedClient,
 )
 from appsdk_operator.controllers import (
     Condition,
@@ -105,6 +106,14 @@ def test_the_second_attempt_reads_live(behind, function):
     assert obj.labels == {"ours": "yes"}
     # The own write is read back, though the cache has not heard of it.
     assert function(behind.client, pod(), label).result is OperationResult.UNCHANGED
+
+
+def test_live_reads_stay_in_the_namespace_of_the_client(behind):
+    client = NamespacedClient(behind.client, "default")
+    draft = pod("unseen")
+    del draft.metadata["namespace"]
+    result, obj = create_or_update(client, draft, label)
+    assert (result, obj.labels) == (OperationResult.UPDATED, {"ours": "yes"})
 
 
 def test_finalizers_and_conditions_are_built_on_the_live_state(behind):

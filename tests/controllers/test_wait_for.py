@@ -349,7 +349,73 @@ def test_a_cache_without_the_kind_or_that_does_not_run_says_so(client):
         wait(cache, until.exists(), timeout=0.05)
 
 
+def test_another_object_of_the_name_means_that_the_first_was_gone(client):
+    client.create(settings())
+    watches = []
+
+    def watch(inner, kind, **options):
+        watches.append(kind)
+        if len(watches) == 1:
+            client.delete(CONFIG_MAP, "a", namespace="x")
+            client.create(settings())
+            raise Expired("too old", status=410)
+        return inner.watch(kind, **options)
+
+    reader = InterceptedClient(client, Hooks(watch=watch))
+    assert wait(reader, until.deleted()) is None
+
+
+def test_a_cache_that_ends_before_it_is_complete_ends_the_wait(client):
+    listing, leave = threading.Event(), threading.Event()
+
+    def list_page(inner, kind, **options):
+        listing.set()
+        leave.wait(FOREVER)
+        return inner.list_page(kind, **options)
+
+    def watch(inner, kind, **options):
+        listing.set()
+        leave.wait(FOREVER)
+        return inner.watch(kind, **options)
+
+    hooked = InterceptedClient(client, Hooks(list_page=list_page, watch=watch))
+    informer = Informer(CONFIG_MAP, hooked, metrics=Metrics())
+    stop = StopSignal()
+    running = threading.Thread(target=informer.run, args=(stop,))
+    running.start()
+    assert listing.wait(FOREVER)
+    caught = []
+
+    def waiting():
+        try:
+            wait(informer, until.exists(), timeout=None)
+        except TimeoutError as error:
+            caught.append(str(error))
+
+    waiter = threading.Thread(target=waiting)
+    waiter.start()
+    stop.set()
+    leave.set()
+    waiter.join(FOREVER)
+    running.join(FOREVER)
+    assert "gave up waiting for ConfigMap x/a until it exists" in caught[0]
+
+
+def test_an_informer_of_another_kind_is_refused(client):
+    informer = Informer(POD, client, metrics=Metrics())
+    with pytest.raises(ValueError, match=r"informer of pods\.v1: wait with one of configmaps\.v1"):
+        wait(informer, until.exists())
+
+
 # Conditions as values.
+
+
+@pytest.mark.parametrize("path", ["data.password", "['data']['password']", "stringData.password"])
+def test_values_that_may_be_secret_are_in_no_text(path):
+    condition = until.field_equals(path, "hunter2")
+    assert "hunter2" not in condition.text
+    secret = settings(data={"password": "hunter3"}, stringData={"password": "hunter3"}).freeze()
+    assert "hunter" not in condition.describe(secret)
 
 
 def test_conditions_are_combined():
