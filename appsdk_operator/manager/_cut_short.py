@@ -11,7 +11,7 @@ __all__ = ["is_cut_short"]
 def is_cut_short(error: BaseException) -> bool:
     """Whether ``error`` says no more than that a stop ended what was under way."""
     # Loaded when it is needed: an operator alone has no use for a client.
-    from appsdk_operator.client import RequestStopped  # noqa: PLC0415
+    from appsdk_operator.client import RequestStopped
 
     if isinstance(error, BaseExceptionGroup):
         return all(is_cut_short(one) for one in error.exceptions)

@@ -22,7 +22,8 @@ from appsdk_operator.manager._http_messages import HTTPHandler
 from appsdk_operator.manager._lifecycle import Elected, ElectorLike, Lifecycle
 from appsdk_operator.manager._manager_election import make_elector
 from appsdk_operator.manager._manager_options import ManagerOptions, ManagerOptionsDict
-from appsdk_operator.manager._manager_servers import Servers, runnables_health
+from appsdk_operator.manager._manager_servers import Servers, caches_health, runnables_health
+from appsdk_operator.manager._once import Once
 from appsdk_operator.manager._runnable import Runnable, RunnableGroup, as_runnable
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.resource import Object
@@ -74,11 +75,10 @@ class Manager:
         self._options = options = _merged(options, changes)
         self._metrics = options.metrics or default_metrics()
         self._lock = threading.Lock()
-        # Held while a webhook server is made, by user code: nothing else takes it.
-        self._making_webhooks = threading.RLock()
         self._has_run = False
+        self._is_closed = False
         self._is_running = False
-        self._webhooks: Runnable | None = None
+        self._webhooks = Once(self._make_webhooks)
         self._events: EventBroadcaster | None = None
         self._clusters: list[Cluster] = []
         self._elector: ElectorLike | None = None
@@ -122,8 +122,7 @@ class Manager:
             self._closing.callback(self._servers.close)
             self._add_default_checks()
             if isinstance(options.webhook_server, Runnable):
-                self._webhooks = options.webhook_server
-                self._lifecycle.groups.add(self._webhooks, group=RunnableGroup.WEBHOOKS)
+                self._webhooks.get()
             on_failure.pop_all()
 
     def __repr__(self) -> str:
@@ -192,6 +191,8 @@ class Manager:
                     clock=self._options.clock,
                     metrics=self._metrics,
                 )
+                if self._is_closed:
+                    self._events.close(0.0)  # nobody else would: events are dropped from now on
             return self._events.recorder(name)
 
     # What runs.
@@ -213,7 +214,11 @@ class Manager:
         if isinstance(runnable, Cluster):
             with self._lock:
                 self._clusters.append(runnable)
-                self._closing.callback(runnable.close)
+                is_closed = self._is_closed
+                if not is_closed:
+                    self._closing.callback(runnable.close)
+            if is_closed:  # just now
+                runnable.close()
 
     @property
     def webhook_server(self) -> Runnable:
@@ -221,17 +226,9 @@ class Manager:
 
         Raises:
             LookupError: the manager has none.
+            RuntimeError: the manager stops already, or the function asks for the webhook server.
         """
-        with self._making_webhooks:
-            if self._webhooks is None:
-                make = self._options.webhook_server
-                if make is None:
-                    raise LookupError("the manager has no webhook server: give webhook_server=")
-                assert not isinstance(make, Runnable)
-                server = as_runnable(make())
-                self._lifecycle.groups.add(server, group=RunnableGroup.WEBHOOKS)
-                self._webhooks = server
-            return self._webhooks
+        return self._webhooks.get()
 
     def add_ready_check(self, name: str, check: HealthCheck) -> None:
         """Have the pod sent work only while ``check`` passes; served at ``/readyz/<name>``.
@@ -363,11 +360,11 @@ class Manager:
         with self._lock:
             if self._is_running:
                 return
-            self._has_run = True
-            events = self._events
-        if events is not None:
-            events.close(_LAST_EVENTS if self._lifecycle.has_time else 0.0)
-        self._closing.close()
+            self._has_run = self._is_closed = True
+            events, closing = self._events, self._closing.pop_all()
+        with closing:
+            if events is not None:
+                events.close(_LAST_EVENTS if self._lifecycle.has_time else 0.0)
 
     def __enter__(self) -> Manager:
         return self
@@ -408,6 +405,23 @@ class Manager:
 
     # Parts.
 
+    def _make_webhooks(self) -> Runnable:
+        given = self._options.webhook_server
+        if given is None:
+            raise LookupError("the manager has no webhook server: give webhook_server=")
+        if isinstance(given, Runnable):
+            self._lifecycle.groups.add(given, group=RunnableGroup.WEBHOOKS)
+            return given
+        made = given()
+        try:
+            server = as_runnable(made)
+            self._lifecycle.groups.add(server, group=RunnableGroup.WEBHOOKS)
+        except BaseException:
+            # Nobody else has it, and it may have bound its port.
+            getattr(made, "close", _nothing)()
+            raise
+        return server
+
     def _record_election(self, lease: Object, text: str) -> None:
         # Different actions: what is alike but for its note becomes one event.
         action = "StopLeading" if text.endswith("stopped leading") else "StartLeading"
@@ -441,9 +455,7 @@ class Manager:
     def _caches_health(self) -> Health:
         with self._lock:
             clusters = list(self._clusters)
-        healths = [cluster.health() for cluster in clusters]
-        bad = [health.text for health in healths if not health.is_ready]
-        return Health(not bad, "; ".join(bad or [health.text for health in healths]))
+        return caches_health(clusters, self._lifecycle.groups[RunnableGroup.CACHES])
 
     def _controllers_health(self) -> Health:
         return runnables_health(self._lifecycle.groups)
@@ -460,6 +472,10 @@ def _merged(options: ManagerOptions | None, changes: ManagerOptionsDict) -> Mana
             f"options={options!r}: give ManagerOptions(…), or single options by their names"
         )
     return attrs.evolve(options, **changes)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _fits(manager: Manager) -> ControllerHost:

@@ -60,6 +60,7 @@ def make_elector(
                 on_event=on_event,
             )
             # Below the client's close, so after it: with that its last request ends.
+            closing.callback(own.retire)
             closing.callback(own.join, _LAST_REQUEST)
         closing.callback(close)
         on_failure.pop_all()

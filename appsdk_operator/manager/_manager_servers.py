@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from appsdk_operator.cache import Health
 from appsdk_operator.client import ClientLike
-from appsdk_operator.manager._groups import Groups
+from appsdk_operator.manager._cluster import Cluster
+from appsdk_operator.manager._groups import Group, Groups
 from appsdk_operator.manager._health_checks import HealthCheck, HealthChecks
 from appsdk_operator.manager._health_server import HealthServer
 from appsdk_operator.manager._http_messages import HTTPHandler
@@ -17,7 +18,7 @@ from appsdk_operator.manager._profile_server import ProfileServer
 from appsdk_operator.manager._runnable import RunnableGroup, placements
 from appsdk_operator.runtime import Metrics
 
-__all__ = ["Servers", "runnables_health"]
+__all__ = ["Servers", "caches_health", "runnables_health"]
 
 
 @final
@@ -96,6 +97,16 @@ class Servers:
             [placement] = placements(server)
             if not self._groups[placement.group].has_started:
                 server.close()
+
+
+def caches_health(clusters: Sequence[Cluster], group: Group) -> Health:
+    """Whether the caches of ``clusters``, and what else is in their group, follow their servers."""
+    others = [r for r in group.members if not any(r is cluster for cluster in clusters)]
+    asked = [getattr(one, "health", None) for one in (*clusters, *others)]
+    outcomes = [health() for health in asked if callable(health)]
+    healths = [outcome for outcome in outcomes if isinstance(outcome, Health)]
+    bad = [health.text for health in healths if not health.is_ready]
+    return Health(not bad, "; ".join(bad or [health.text for health in healths]))
 
 
 def runnables_health(groups: Groups) -> Health:

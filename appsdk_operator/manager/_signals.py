@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from appsdk_operator.runtime import StopSignal
 
@@ -40,32 +41,43 @@ def stop_on_signals(stop: StopSignal) -> Iterator[None]:
     What handled the signals before does so again afterwards. In the main thread only, which must
     not wait longer than :data:`SLICE` at a time.
     """
-    is_first = True
-    setters: list[threading.Thread] = []
+    numbers: list[int] = []
+    # A bare lock, because its release is one step. This handler interrupts the main thread
+    # anywhere, also where it holds a lock that a callback of the signal or a log needs: all that
+    # is left to a thread that waits already.
+    gate = threading.Lock()
+    gate.acquire()
+
+    def work() -> None:
+        gate.acquire()
+        if numbers:
+            _log.info("signal %s: stopping", signal.Signals(numbers[0]).name)
+            stop.set()
 
     def handle(number: int, _: object) -> None:
-        nonlocal is_first
-        if not is_first:
-            _log.warning("second signal %s: ending at once", signal.Signals(number).name)
+        if numbers:
+            with contextlib.suppress(OSError):
+                text = f"second signal {signal.Signals(number).name}: ending at once\n"
+                os.write(2, text.encode())
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
             # The first process of a container is spared by signals without a handler.
             os._exit(128 + number)
-        is_first = False
-        _log.info("signal %s: stopping", signal.Signals(number).name)
-        # In a thread of its own: this handler interrupts the main thread anywhere, also where it
-        # holds a lock that a callback of the signal needs.
-        setter = threading.Thread(target=stop.set, name="operator/signal")
-        setters.append(setter)
-        setter.start()
+        numbers.append(number)
+        gate.release()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    setter = threading.Thread(target=work, name="operator/signal")
+    setter.start()
+    before: dict[int, Any] = {}
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, handle)
         yield
     finally:
-        for setter in setters:
-            setter.join()
         for number, handler in before.items():
             # None: a handler that was not set from Python, and cannot be set again from it.
             if handler is not None:
                 signal.signal(number, handler)
+        with contextlib.suppress(RuntimeError):  # one has come
+            gate.release()
+        setter.join()

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator.cache import Cache, Informer
+from appsdk_operator.cache import Cache, Health, Informer
 from appsdk_operator.client import RequestStopped
 from appsdk_operator.manager._groups import Group, Groups
 from appsdk_operator.manager._runnable import (
@@ -342,7 +342,7 @@ class TestStart:
         bench.add(ended)
         cache = Gated("the cache")
         bench.add(cache, group=RunnableGroup.CACHES)
-        cache.health = lambda: attrs.make_class("H", ["text"])("not synced")  # type: ignore[attr-defined]
+        cache.health = lambda: Health(False, "not synced")  # type: ignore[attr-defined]
         with caplog.at_level(logging.INFO, "appsdk_operator.manager"):
             thread, _ = bench.start_aside()
             with bench.group._changed:

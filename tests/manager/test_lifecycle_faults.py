@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -143,7 +142,7 @@ class TestStart:
         gate = threading.Event()
         part = Part("webhooks", run.journal, RunnableGroup.WEBHOOKS)
 
-        async def wait_until_ready(stop: StopSignal, timeout: float | None = None) -> bool:
+        async def wait_until_ready(stop: StopSignal, limit: float | None = None) -> bool:
             run.journal.note("asked")
             return await asyncio.to_thread(gate.wait, TIMEOUT)
 
