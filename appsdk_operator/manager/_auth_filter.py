@@ -188,11 +188,11 @@ class AuthFilter:
             is_allowed = self._authorize(user, verb, request.path)
         except _Undecided as problem:
             text = str(problem).replace(token, "…")
-            _log.error("cannot decide who may %s %s: %s", verb, request.path, text)
+            _log.error("cannot decide who may %s %r: %s", verb, request.path, text)
             return text_response(500, "Authentication or authorization failed")
         if is_allowed:
             return None
-        _log.info("user %s may not %s %s", user.name, verb, request.path)
+        _log.info("user %s may not %s %r", user.name, verb, request.path)
         return text_response(403, "Forbidden")
 
     def close(self, timeout: float | None = 1.0) -> list[str]:

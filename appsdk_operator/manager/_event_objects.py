@@ -111,14 +111,14 @@ def check_recorder_name(name: str) -> str:
 
 
 def check_instance(instance: str) -> str:
-    """``instance``, cut to what the server takes.
+    """``instance``, cut to what the server takes, which counts bytes.
 
     Raises:
         ValueError: it is empty.
     """
     if not instance:
         raise ValueError("the reporting instance is empty: give the name of the pod or the host")
-    return instance[:_MAX_WORD]
+    return instance.encode("utf-8", "replace")[:_MAX_WORD].decode("utf-8", "ignore")
 
 
 def draft(

@@ -168,7 +168,7 @@ class EventBroadcaster:
         Args:
             client: writes the events; the account needs ``create`` and ``patch`` on ``events``.
             options: see :class:`EventOptions`.
-            instance: the reporting instance, cut to 128 characters; default: the host's name,
+            instance: the reporting instance, cut to 128 bytes; default: the host's name,
                 which in a pod is the pod's.
             clock: what it waits on and takes time stamps from.
             metrics: where it counts; default: the kit's own.
@@ -220,7 +220,8 @@ class EventBroadcaster:
             self._flushes += 1
             try:
                 self._series.hurry(retries=True)
-                self._condition.notify_all()
+                if not self._series.is_clean:
+                    self._ensure_writer()
                 while not self._series.is_clean:
                     left = deadline - self._clock.monotonic()
                     if left <= 0:
@@ -241,6 +242,7 @@ class EventBroadcaster:
 
         Harmless when done twice.
         """
+        deadline = self._clock.monotonic() + timeout
         with self._condition:
             self._is_closing = True
             failed_before = self._series.failed
@@ -250,7 +252,7 @@ class EventBroadcaster:
             self._series.give_up()
             lost = self._series.failed - failed_before
             self._condition.notify_all()
-        running = self._threads.join(timeout)
+        running = self._threads.join(max(0.0, deadline - self._clock.monotonic()))
         self._end_metrics()
         if lost:
             _log.warning("%d events were not written before the end", lost)
@@ -293,15 +295,24 @@ class EventBroadcaster:
                 verdict = "closed"
             else:
                 verdict = self._series.observe(made, now).value
-                self._condition.notify_all()
-                if not self._is_running:
-                    self._is_running = True
-                    self._threads.start("writer", self._write_all)
+                self._ensure_writer()
             is_news = verdict != Verdict.RECORDED.value and verdict not in self._said
             if is_news:
                 self._said.add(verdict)
         if is_news:
             _log.warning(_REASONS[verdict], made.fields.regarding.name)
+
+    def _ensure_writer(self) -> None:
+        """Have somebody write, with the lock held."""
+        self._condition.notify_all()
+        if not self._is_running:
+            try:
+                self._threads.start("writer", self._write_all)
+            except RuntimeError as error:
+                # Events wait then; the next one, or a flush, tries again.
+                _log.warning("cannot start the thread that writes events: %s", error)
+            else:
+                self._is_running = True
 
     def _write_all(self) -> None:
         while (write := self._next()) is not None:

@@ -188,7 +188,8 @@ class HealthChecks:
         failures = self.failures(*asked) if asked else {}
         if not failures and "verbose" not in query:
             return HTTPResponse(body=b"ok")
-        lines = [self._line(name, excluded, failures) for name in names or ["ping"]]
+        left_out = excluded.intersection(names)
+        lines = [self._line(name, left_out, failures) for name in names or ["ping"]]
         if unknown := sorted(excluded.difference(names)):
             quoted = ", ".join(json.dumps(name) for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")

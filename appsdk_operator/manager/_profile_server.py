@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Final, final
 
@@ -150,7 +150,7 @@ class ProfileServer:
         self._server.close()
 
     def _queues(self, _: HTTPRequest) -> HTTPResponse:
-        text = json.dumps(self._snapshot(), indent=2, default=str)
+        text = json.dumps(_plain(self._snapshot()), indent=2, default=str)
         return HTTPResponse(body=f"{text}\n".encode(), content_type="application/json")
 
     def _profile(self, request: HTTPRequest) -> HTTPResponse:
@@ -189,6 +189,13 @@ class ProfileServer:
                     return stacks
         finally:
             detach()
+
+
+def _plain(value: Any) -> Any:
+    """The value with text for the keys of all mappings, as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _collapsed(name: str, frame: FrameType | None) -> str:

@@ -254,6 +254,41 @@ def test_a_long_instance_is_cut(make, store):
     assert store.only["reportingInstance"] == "i" * 128
 
 
+def test_the_server_counts_the_bytes_of_an_instance(make, store):
+    record(make(instance="é" * 128).recorder("widgets"))
+    store.wait(lambda s: s.events)
+    assert store.only["reportingInstance"] == "é" * 64
+
+
+class NoThreads:
+    """A group of threads that cannot start any at first."""
+
+    def __init__(self, group):
+        self.group = group
+        self.failures = [RuntimeError("can't start new thread")]
+
+    def start(self, name, target):
+        if self.failures:
+            raise self.failures.pop()
+        return self.group.start(name, target)
+
+    def join(self, timeout=None):
+        return self.group.join(timeout)
+
+
+@pytest.mark.parametrize("then", ["another event", "nothing"])
+def test_a_thread_that_cannot_be_started_loses_nothing(make, store, caplog, then):
+    broadcaster = make()
+    broadcaster._threads = NoThreads(broadcaster._threads)
+    record(broadcaster.recorder("widgets"))
+    assert "cannot start the thread that writes events" in caplog.text
+    if then == "another event":
+        record(broadcaster.recorder("widgets"), reason="Other")
+        store.wait(lambda s: len(s.events) == 2)
+    assert broadcaster.close() is True
+    assert store.events
+
+
 def test_what_no_server_takes_is_refused_at_once(make, store):
     broadcaster = make()
     for name in ("", "two words", "a/b/c", "x" * 64, "Upper.Case/x", "d" * 126 + ".e/x"):
@@ -468,6 +503,24 @@ def test_a_server_that_hangs_does_not_hold_up_the_end(make, store, caplog):
     assert broadcaster.close(timeout=0) is False
     assert [r for r in caplog.records if "waits for the server" in r.message]
     gate.set()
+
+
+def test_the_time_to_close_is_for_all_of_it(make, store, clock):
+    gate = threading.Event()
+    store.fail = lambda verb: gate.wait(PATIENCE)
+    broadcaster = make()
+    joins = []
+    join, broadcaster._threads.join = broadcaster._threads.join, joins.append  # type: ignore[method-assign]
+    record(broadcaster.recorder("widgets"))
+    store.wait(lambda s: s.writes)
+    closing = threading.Thread(target=broadcaster.close, kwargs={"timeout": 5.0})
+    closing.start()
+    clock.block_until_waiting(1)
+    clock.advance(5.0)
+    closing.join(PATIENCE)
+    gate.set()
+    assert joins == [0.0]
+    broadcaster._threads.join = join
 
 
 def test_as_a_runnable_it_ends_with_the_stop(make, store):

@@ -51,6 +51,10 @@ def test_without_checks_there_is_a_ping_that_passes(serve: Any) -> None:
             assert (answer.status, answer.text) == (200, "ok")
         verbose = served.get(f"{root}?verbose").text
         assert verbose == "[+]ping ok\nhealthz check passed\n"
+        assert served.get(f"{root}?verbose&exclude=ping").text == (
+            '[+]ping ok\nwarn: some health checks cannot be excluded: no matches for "ping"\n'
+            "healthz check passed\n"
+        )
     answer = served.get("/readyz")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["x-content-type-options"] == "nosniff"

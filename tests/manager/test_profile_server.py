@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.manager import ProfileServer, ProfileServerOptions
+from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import ManualClock, StopSignal
 
 
@@ -51,6 +52,8 @@ def test_queues_are_what_the_callable_says(serve: Any) -> None:
     assert answer.headers["content-type"] == "application/json"
     assert json.loads(answer.text) == {"web": {"depth": 2, "oldest": "{3}"}}
     assert json.loads(serve(make()).get("/debug/queues").text) == {}
+    served = serve(make(snapshot=lambda: [{ObjectKey("x", "a"): {None: 1}}]))
+    assert json.loads(served.get("/debug/queues").text) == [{"x/a": {"None": 1}}]
 
 
 def test_memory_shows_allocations_when_they_are_traced(serve: Any) -> None:
