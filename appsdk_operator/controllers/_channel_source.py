@@ -114,7 +114,8 @@ class ChannelSource(Generic[R]):
         """
         event = Event(ResourceAction.GENERIC, item) if isinstance(item, Object) else item
         if not isinstance(event, Event):
-            raise TypeError(f"{item!r} cannot be pushed: give an Object or an Event")
+            # Not the value: it may be a Secret's content.
+            raise TypeError(f"a {type(item).__name__} cannot be pushed: give an Object or an Event")
         if not event.object.name:
             raise ValueError(f"{event!r} cannot be pushed: its object has no name")
         if not self._take_room(timeout, stop):

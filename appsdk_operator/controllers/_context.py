@@ -197,7 +197,7 @@ def log_fields(context: ReconcileContext) -> dict[str, Any]:
         # "name" is the logger's own.
         fields.update(namespace=request.namespace, object=request.name)
     else:
-        fields["request"] = str(request)
+        fields["request"] = text(request)
     return fields
 
 

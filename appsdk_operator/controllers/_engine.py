@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.controllers._deadlines import Deadlines
 from appsdk_operator.controllers._options import Settings
+from appsdk_operator.controllers._reasons import text
 from appsdk_operator.controllers._reconcile_metrics import ReconcileMetrics
 from appsdk_operator.controllers._reconciling import Inbox, Reconciling
 from appsdk_operator.controllers._source_starts import SourceStarts
@@ -64,7 +65,7 @@ class Engine(Generic[R]):
             "results": self.metrics.results(),
             "running": [
                 {
-                    "request": str(context.request),
+                    "request": text(context.request),
                     "reconcile_id": context.id,
                     "attempt": context.attempt,
                     "seconds": now - context.started,
@@ -74,7 +75,7 @@ class Engine(Generic[R]):
             ],
             "queued": [
                 {
-                    "request": str(entry["key"]),
+                    "request": text(entry["key"]),
                     "place": entry["place"],
                     "priority": entry["priority"],
                     "due_in": entry["due_in"],
@@ -83,7 +84,7 @@ class Engine(Generic[R]):
                 for entry in self.queue.snapshot()
             ],
             "failing": {
-                str(request): count for request, count in self.reconciling.failing().items()
+                text(request): count for request, count in self.reconciling.failing().items()
             },
         }
 

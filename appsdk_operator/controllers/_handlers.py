@@ -245,8 +245,8 @@ class _MapObjects(Generic[R]):
         if isinstance(found, (str, bytes, ObjectKey)):
             # All of them can be iterated over, but into parts that are no requests.
             raise TypeError(
-                f"map function {name_of(self._function)} returned {found!r}: return a list of "
-                "requests"
+                f"map function {name_of(self._function)} returned {type(found).__name__}: "
+                "return a list of requests"
             )
         no_awaitable(f"map function {name_of(self._function)}", found)
         return found

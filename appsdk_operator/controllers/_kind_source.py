@@ -9,7 +9,14 @@ from typing import Generic, TypeVar, final
 
 import attrs
 
-from appsdk_operator.cache import Cache, CacheRegistration, Health, Informer, Registration
+from appsdk_operator.cache import (
+    Cache,
+    CacheRegistration,
+    Health,
+    Informer,
+    NotCachedError,
+    Registration,
+)
 from appsdk_operator.client import NotFound
 from appsdk_operator.controllers._event_feed import EventFeed
 from appsdk_operator.controllers._protocols import (
@@ -141,13 +148,15 @@ class KindSource(Generic[R]):
         registration = self._registration
         if registration is None:
             raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        # The cache's, by which the registration waits; ours may be another one.
+        clock = next((informer.clock for informer in self._informers()), self._clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
         while True:
-            now = self._clock.monotonic()
+            now = clock.monotonic()
             wait = _HINT_EVERY if deadline is None else max(0.0, min(_HINT_EVERY, deadline - now))
             if registration.wait_for_sync(stop, wait):
                 return True
-            later = self._clock.monotonic()
+            later = clock.monotonic()
             # Earlier than it was told to wait: the handler's place is gone.
             has_ended = stop.is_set() or self._feed.is_stopped or later < now + wait
             if has_ended or (deadline is not None and later >= deadline):
@@ -172,7 +181,10 @@ class KindSource(Generic[R]):
         return running
 
     def _informers(self) -> list[Informer]:
-        return list(self._cache.informers(self.kind)) if self.kind in self._cache.kinds else []
+        try:
+            return list(self._cache.informers(self.kind))
+        except NotCachedError:
+            return []
 
     def __str__(self) -> str:
         return str(self.kind)

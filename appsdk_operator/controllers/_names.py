@@ -8,7 +8,8 @@ import weakref
 
 __all__ = ["claim", "release"]
 
-_lock = threading.Lock()
+# Re-entrant: a collection while it is held may run code that makes or ends a controller.
+_lock = threading.RLock()
 # Weak: a controller that never ran, and so never ends, gives its name back when it is collected.
 _owners: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
 

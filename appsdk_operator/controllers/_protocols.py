@@ -46,7 +46,9 @@ class RequestQueue(Protocol[R_contra]):
             request: what to reconcile.
             priority: higher goes first; default: 0, or what the source finds right for the event.
             after: seconds before which it must not run.
-            reason: why, for logs, debug pages and the reconcile context; default: the event.
+            reason: why, for logs, debug pages and the reconcile context; default: the event. Of
+                an event, an object or an error a few words are kept; anything else is kept as it
+                is, and turned into text when somebody looks, so text is best.
         """
         ...
 

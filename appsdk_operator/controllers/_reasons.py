@@ -1,6 +1,6 @@
 """Why a request is to be reconciled: light values that turn into text when somebody looks.
 
-They are kept beside each queued request, so none of them holds an object or a traceback.
+They are kept beside each queued request, so none of ours holds an object or a traceback.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ def first_cause(reasons: tuple[Any, ...]) -> Any:
 def light(reason: Any) -> Any:
     """``reason`` without what would keep an object or a traceback alive.
 
+    What is none of an event, an object and an error is the caller's own, and kept as it is.
+
     >>> light(ValueError("too big"))
     'ValueError: too big'
     """
@@ -92,5 +94,5 @@ def light(reason: Any) -> Any:
     if isinstance(reason, Object):
         return EventReason(ResourceAction.GENERIC, reason.kind, reason.namespace, reason.name)
     if isinstance(reason, BaseException):
-        return f"{type(reason).__name__}: {reason}"[:_LONGEST]
+        return f"{type(reason).__name__}: {text(reason)}"[:_LONGEST]
     return reason

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import math
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, final
@@ -176,8 +177,10 @@ class Reconciling(Generic[R]):
         if returned is None or isinstance(returned, Result):
             return returned
         raise TypeError(
-            f"the reconciler of controller {self._name} returned {returned!r}: return None when "
-            "all is done, Result(requeue_after=seconds) to be called again, and raise what failed"
+            # Not the value: it may be a Secret's content.
+            f"the reconciler of controller {self._name} returned {type(returned).__name__}: return "
+            "None when all is done, Result(requeue_after=seconds) to be called again, and raise "
+            "what failed"
         )
 
     def _has_timed_out(self, context: ReconcileContext, ended: float) -> bool:
@@ -257,16 +260,16 @@ class Reconciling(Generic[R]):
     def _backoff(self, request: R) -> float:
         try:
             delay = self._queue.rate_limiter.when(request)
-            if delay >= 0:
+            if 0 <= delay < math.inf:
                 return delay
             problem = f"it returned {delay}"
         except Exception as error:
-            problem = f"it raised {error!r}"
+            problem = f"it raised {type(error).__name__}: {text(error)}"
         _log.error(
             "controller %s: the rate limiter failed, %s: %s is tried again in %g s",
             self._name,
             problem,
-            request,
+            text(request),
             _FALLBACK_DELAY,
             extra={"controller": self._name},
         )
@@ -279,7 +282,7 @@ class Reconciling(Generic[R]):
             _log.exception(
                 "controller %s: the rate limiter failed to forget %s",
                 self._name,
-                request,
+                text(request),
                 extra={"controller": self._name},
             )
 
@@ -287,7 +290,7 @@ class Reconciling(Generic[R]):
         _log.debug(
             "controller %s: reconcile of %s begins: %s",
             self._name,
-            context.request,
+            text(context.request),
             "; ".join(context.reasons) or "no reason given",
             extra=log_fields(context),
         )
@@ -300,7 +303,7 @@ class Reconciling(Generic[R]):
             logging.INFO if is_asked_for else logging.ERROR,
             "controller %s: reconcile of %s failed after %.3g s, %s: %s",
             self._name,
-            context.request,
+            text(context.request),
             seconds,
             "not tried again" if delay is None else f"next try in {delay:.3g} s",
             text(error) or type(error).__name__,

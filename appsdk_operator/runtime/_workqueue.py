@@ -301,7 +301,7 @@ class WorkQueue(Generic[K]):
                 "place": place,
                 "priority": priority,
                 "due_in": max(0.0, due - now) if place == "waiting" else 0.0,
-                "reasons": [str(reason) for reason in reasons],
+                "reasons": [_text(reason) for reason in reasons],
             }
             for key, place, priority, due, reasons in entries
         ]
@@ -367,6 +367,13 @@ class WorkQueue(Generic[K]):
                 Sample(_UNFINISHED, labels, sum(running)),
                 Sample(_LONGEST, labels, max(running, default=0.0)),
             ]
+
+
+def _text(reason: Any) -> str:
+    try:
+        return str(reason)
+    except Exception as error:
+        return f"<{type(reason).__name__} whose text failed: {type(error).__name__}>"
 
 
 _TOO_MANY = "exceeded_cardinality_limit"

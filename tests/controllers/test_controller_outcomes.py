@@ -367,7 +367,7 @@ def test_an_awaitable_that_gives_no_result_is_the_same_error(
     rig = Rig(reconciler=reconcile).begin()
     rig.add("a")
     rig.controller.process_next()
-    assert "returned 5: return None" in caplog.text
+    assert "returned int: return None" in caplog.text
     rig.close()
 
 

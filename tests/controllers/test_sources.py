@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.cache import Cache, CacheOptions, Informer
+from appsdk_operator.cache import Cache, CacheOptions, Informer, NotCachedError
 from appsdk_operator.controllers import LOW_PRIORITY
 from appsdk_operator.controllers._handlers import HandlerFunctions, for_object, map_objects
 from appsdk_operator.controllers._kind_source import InformerSource, KindSource
@@ -285,6 +285,43 @@ def test_a_kind_that_does_not_exist_yet_is_waited_for_with_a_hint_in_the_log(mak
     assert outcome == [True]
     assert running.queue.names == ["x/a"]
     assert "install its CustomResourceDefinition, or correct the kind" in caplog.text
+
+
+def test_the_wait_for_the_sync_counts_on_the_cache_s_clock_whatever_the_source_s_own_is(
+    make, caplog
+):
+    running = make(Hang)
+    source = running.source(clock=ManualClock())
+    running.run()
+    running.client.wait_for_requests(2)
+    outcome = []
+    waiter = threading.Thread(
+        target=lambda: outcome.append(source.wait_for_sync(running.stop, 30.0))
+    )
+    waiter.start()
+    for _ in range(3):
+        assert outcome == []
+        running.clock.block_until_waiting(1)
+        running.clock.advance(10.0)
+    waiter.join(PATIENCE)
+    assert outcome == [False]
+    assert "waits for its first objects" in caplog.text
+
+
+def test_a_kind_that_is_removed_while_its_source_is_asked_how_it_stands_breaks_nothing(make):
+    running = make(page(), Stream(then=None))
+    source = running.source()
+
+    class Fading:
+        """A cache whose kind goes between two questions."""
+
+        kinds = (THING,)
+
+        def informers(self, kind):
+            raise NotCachedError(THING, "removed")
+
+    source._cache = Fading()
+    assert "the kind was removed from the cache" in source.health().text
 
 
 def test_a_source_that_was_not_started_is_not_waited_for(make):
