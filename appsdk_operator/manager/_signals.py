@@ -70,8 +70,8 @@ def stop_on_signals(stop: StopSignal) -> Iterator[None]:
     setter.start()
     before: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, handle)
+        for caught in (signal.SIGINT, signal.SIGTERM):
+            before[caught] = signal.signal(caught, handle)
         yield
     finally:
         for number, handler in before.items():
