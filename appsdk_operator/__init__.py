@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from appsdk_operator.manager import ManagerOptions as ManagerOptions
     from appsdk_operator.manager import MetricsServerOptions as MetricsServerOptions
     from appsdk_operator.manager import Operator as Operator
+    from appsdk_operator.manager import Shards as Shards
     from appsdk_operator.resource import DecodeError as DecodeError
     from appsdk_operator.resource import EncodeError as EncodeError
     from appsdk_operator.resource import FieldSelector as FieldSelector
@@ -174,6 +175,7 @@ _ROOMS = {
         "ManagerOptions",
         "MetricsServerOptions",
         "Operator",
+        "Shards",
     ),
     "resource": (
         "DecodeError",

@@ -77,6 +77,7 @@ NAMES = [
     "RetryDequeuePolicy",
     "RetryPolicy",
     "Scope",
+    "Shards",
     "SimpleReconciler",
     "SimpleWatcher",
     "StopSignal",
