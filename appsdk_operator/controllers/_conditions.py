@@ -147,12 +147,14 @@ def get_condition(obj: Object | MutableObject, type: str) -> Condition | None:  
 
 def is_condition_true(obj: Object | MutableObject, type: str) -> bool:  # noqa: A002
     """Whether there is the condition, and it says True."""
-    return any(e.get("type") == type and e.get("status") == "True" for e in _conditions(obj))
+    condition = get_condition(obj, type)
+    return condition is not None and condition.status == "True"
 
 
 def is_condition_false(obj: Object | MutableObject, type: str) -> bool:  # noqa: A002
     """Whether there is the condition, and it says False; Unknown is neither."""
-    return any(e.get("type") == type and e.get("status") == "False" for e in _conditions(obj))
+    condition = get_condition(obj, type)
+    return condition is not None and condition.status == "False"
 
 
 class StatusClient(Protocol):

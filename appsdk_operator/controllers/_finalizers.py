@@ -33,6 +33,7 @@ _Change: TypeAlias = Callable[[Object], list[dict[str, Any]]]
 
 MAX_FINALIZER_NAME = 63
 """Characters of a finalizer's name after its domain."""
+_MAX_PREFIX = 253
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -48,7 +49,8 @@ def check_finalizer(name: str) -> str:
         ValueError: no API server would accept it.
     """
     prefix, slash, rest = name.rpartition("/")
-    if not _NAME.fullmatch(rest) or (slash and not _PREFIX.fullmatch(prefix)):
+    is_prefix = _PREFIX.fullmatch(prefix) and len(prefix) <= _MAX_PREFIX
+    if not _NAME.fullmatch(rest) or (slash and not is_prefix):
         raise ValueError(
             f"finalizer {name!r} is not a qualified name: use for example 'example.com/cleanup'"
         )

@@ -53,7 +53,7 @@ class TLSOptions:
     """The PEM file with the certificate's key, without a password."""
     client_ca_file: str | None = attrs.field(default=None, converter=_path)
     """The PEM file with the authorities whose certificates clients must show; default: clients
-    need none. A new file is picked up like a new certificate."""
+    need none. A new file is picked up like a new certificate, but not beside a self-made one."""
     minimum_version: Literal["TLSv1.2", "TLSv1.3"] = attrs.field(
         default="TLSv1.2", validator=attrs.validators.in_(("TLSv1.2", "TLSv1.3"))
     )
@@ -314,6 +314,11 @@ def new_context(options: TLSOptions) -> ssl.SSLContext:
     with contextlib.suppress(NotImplementedError):
         context.set_alpn_protocols(["http/1.1"])
     if options.client_ca_file is not None:
-        context.load_verify_locations(options.client_ca_file)
+        try:
+            context.load_verify_locations(options.client_ca_file)
+        except OSError as error:  # it names no file
+            raise ValueError(
+                f"client_ca_file={options.client_ca_file}: {error}: name a PEM file of authorities"
+            ) from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context

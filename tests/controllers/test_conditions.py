@@ -68,6 +68,10 @@ def test_a_new_condition_gets_everything_and_comes_at_the_end():
     assert is_condition_true(obj.freeze(), "Synced")
     assert not is_condition_true(obj, "Other")
     assert not is_condition_false(obj, "Other")
+    # Of doubles the first counts, for all who ask.
+    obj["status"]["conditions"] += [{"type": "Ready", "status": "True"}]
+    assert is_condition_false(obj, "Ready")
+    assert not is_condition_true(obj, "Ready")
 
 
 def test_the_time_changes_with_the_status_and_with_nothing_else():

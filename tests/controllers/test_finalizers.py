@@ -62,7 +62,10 @@ def test_asking_adds_nothing():
     assert obj.data == {}
 
 
-@pytest.mark.parametrize("name", ["", "/x", "two words", "Upper.Case/x", "example.com/" + "x" * 64])
+@pytest.mark.parametrize(
+    "name",
+    ["", "/x", "two words", "Upper.Case/x", "example.com/" + "x" * 64, "d" * 254 + "/x"],
+)
 def test_a_name_that_no_server_takes_is_refused_everywhere(name):
     server = ModelServer(WIDGET)
     obj = server.create("a")

@@ -213,6 +213,8 @@ def test_a_silent_client_in_the_handshake_is_given_up(
 def test_options_that_do_not_go_together_are_refused(files: Files) -> None:
     with pytest.raises(ValueError, match="together, or neither"):
         TLSOptions(cert_file=files.cert)
+    with pytest.raises(ValueError, match=r"nowhere: \[Errno 2\].*: name a PEM file"):
+        HTTPServer("127.0.0.1:0", tls=TLSOptions(client_ca_file=files.folder / "nowhere"))
     with pytest.raises(ValueError, match="poll_interval=0"):
         files.tls(poll_interval=0)
     with pytest.raises(ValueError, match="minimum_version"):
