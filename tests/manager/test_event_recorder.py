@@ -8,72 +8,28 @@ import threading
 import pytest
 
 from appsdk_operator.client import (
-    AlreadyExists,
     Client,
     ClientConfig,
     Conflict,
     ConnectionLost,
     Forbidden,
-    NotFound,
     ServiceUnavailable,
 )
 from appsdk_operator.manager import EventBroadcaster, EventOptions, ObjectReference
-from appsdk_operator.resource import MutableObject, Object, apply_merge_patch, kinds
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.testing import APIServer
-
-POD, NODE = kinds.core.v1.Pod, kinds.core.v1.Node
-PATIENCE = 20.0
-
-
-def pod(name="web", uid="u1", version="7", **more) -> Object:
-    metadata = {"name": name, "namespace": "x", "uid": uid, "resourceVersion": version, **more}
-    return Object.from_dict(POD, {"metadata": metadata, "spec": {"secret": "hunter2"}})
-
-
-class Store:
-    """A client that keeps events; ``fail`` is asked before each write, and may wait or raise."""
-
-    def __init__(self):
-        self.events: dict[str, dict] = {}
-        self.writes: list[str] = []
-        self.changed = threading.Condition()
-        self.fail = lambda verb: None
-
-    def create(self, obj):
-        with self.changed:
-            self.writes.append("create")
-            self.changed.notify_all()
-        self.fail("create")
-        with self.changed:
-            if obj.name in self.events:
-                raise AlreadyExists("there", status=409)
-            self.events[obj.name] = obj.to_dict()
-            self.changed.notify_all()
-        return obj
-
-    def patch(self, kind, name, patch, *, namespace=""):
-        with self.changed:
-            self.writes.append("patch")
-            self.changed.notify_all()
-        self.fail("patch")
-        with self.changed:
-            if name not in self.events:
-                raise NotFound("gone", status=404)
-            assert self.events[name]["apiVersion"] == kind.api_version
-            assert self.events[name]["metadata"]["namespace"] == namespace
-            self.events[name] = apply_merge_patch(self.events[name], patch.fields)
-            self.changed.notify_all()
-        return
-
-    def wait(self, condition):
-        with self.changed:
-            assert self.changed.wait_for(lambda: condition(self), PATIENCE), self.writes
-
-    @property
-    def only(self) -> dict:
-        (event,) = self.events.values()
-        return event
+from tests.manager.event_fakes import (
+    NODE,
+    PATIENCE,
+    POD,
+    Store,
+    broadcasters,
+    eventually,
+    numbers,
+    pod,
+    record,
+)
 
 
 @pytest.fixture
@@ -93,25 +49,8 @@ def metrics():
 
 @pytest.fixture
 def make(store, clock, metrics):
-    made = []
-
-    def broadcaster(**options):
-        chosen = {"clock": clock, "metrics": metrics, "instance": "pod-1", **options}
-        made.append(EventBroadcaster(store, **chosen))
-        return made[-1]
-
-    yield broadcaster
-    for one in made:
-        one.close(timeout=0.0)
-
-
-def numbers(metrics):
-    names = ("recorded_total", "dropped_total", "failed_total", "pending")
-    return [metrics.value(f"event_recorder_{name}") for name in names]
-
-
-def record(recorder, obj=None, reason="Made", **options):
-    recorder.event(obj or pod(), "Normal", reason, "Make", "made it", **options)
+    with broadcasters(store, clock, metrics) as made:
+        yield made
 
 
 def test_an_event_has_everything_that_the_server_asks_for(make, store):
@@ -260,35 +199,6 @@ def test_the_server_counts_the_bytes_of_an_instance(make, store):
     assert store.only["reportingInstance"] == "é" * 64
 
 
-class NoThreads:
-    """A group of threads that cannot start any at first."""
-
-    def __init__(self, group):
-        self.group = group
-        self.failures = [RuntimeError("can't start new thread")]
-
-    def start(self, name, target):
-        if self.failures:
-            raise self.failures.pop()
-        return self.group.start(name, target)
-
-    def join(self, timeout=None):
-        return self.group.join(timeout)
-
-
-@pytest.mark.parametrize("then", ["another event", "nothing"])
-def test_a_thread_that_cannot_be_started_loses_nothing(make, store, caplog, then):
-    broadcaster = make()
-    broadcaster._threads = NoThreads(broadcaster._threads)
-    record(broadcaster.recorder("widgets"))
-    assert "cannot start the thread that writes events" in caplog.text
-    if then == "another event":
-        record(broadcaster.recorder("widgets"), reason="Other")
-        store.wait(lambda s: len(s.events) == 2)
-    assert broadcaster.close() is True
-    assert store.events
-
-
 def test_what_no_server_takes_is_refused_at_once(make, store):
     broadcaster = make()
     for name in ("", "two words", "a/b/c", "x" * 64, "Upper.Case/x", "d" * 126 + ".e/x"):
@@ -384,11 +294,6 @@ def test_after_enough_attempts_it_is_given_up_and_said_once(make, store, clock, 
     assert len([r for r in caplog.records if "could not be written" in r.message]) == 1
 
 
-def eventually(condition):
-    pause = StopSignal()
-    return any(condition() or pause.wait(0.01) for _ in range(1000))
-
-
 def test_a_refusal_is_not_tried_again_and_the_thread_lives_on(make, store, metrics, caplog):
     errors = [RuntimeError("what"), Forbidden("namespace is being terminated", status=403)]
 
@@ -439,100 +344,6 @@ def test_a_series_whose_event_was_deleted_begins_anew_with_its_count(make, store
     store.wait(lambda s: s.events)
     assert store.only["series"]["count"] == 2
     assert store.writes == ["create", "patch", "create"]
-
-
-def test_there_is_no_thread_while_there_is_nothing_to_write(make, store):
-    broadcaster = make()
-    record(broadcaster.recorder("widgets"))
-    store.wait(lambda s: s.events)
-    assert eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("events")])
-    assert broadcaster.flush() is True
-
-
-def test_flush_waits_until_all_is_written_or_says_that_it_is_not(make, store, clock):
-    gate = threading.Event()
-    store.fail = lambda verb: gate.wait(PATIENCE)
-    broadcaster = make()
-    for _ in range(3):
-        record(broadcaster.recorder("widgets"))
-    assert broadcaster.flush(timeout=0) is False
-    gate.set()
-    store.wait(lambda s: s.events)
-    assert broadcaster.flush() is True
-    assert store.only["series"]["count"] == 3
-
-
-def test_the_end_writes_the_counts_that_wait_and_drops_what_comes_later(
-    make, store, clock, metrics, caplog
-):
-    broadcaster = make()
-    recorder = broadcaster.recorder("widgets")
-    for _ in range(3):
-        record(recorder)
-        store.wait(lambda s: s.events)
-    assert broadcaster.close() is True
-    assert store.only["series"]["count"] == 3
-    record(recorder)
-    record(recorder)
-    assert broadcaster.close() is True
-    assert len([r for r in caplog.records if "after the end" in r.message]) == 1
-    assert store.only["series"]["count"] == 3
-
-
-def test_the_end_tries_each_once_and_counts_what_it_could_not_write(make, store, metrics, caplog):
-    def fail(verb):
-        raise ConnectionLost("no network")
-
-    broadcaster = make()
-    record(broadcaster.recorder("widgets"))
-    store.wait(lambda s: s.events)
-    store.fail = fail
-    record(broadcaster.recorder("widgets"), reason="Other")
-    record(broadcaster.recorder("widgets"))
-    assert broadcaster.close() is False
-    assert numbers(metrics)[:3] == [3, 0, 2]
-    assert [r for r in caplog.records if "2 events were not written" in r.message]
-
-
-def test_a_server_that_hangs_does_not_hold_up_the_end(make, store, caplog):
-    gate = threading.Event()
-    store.fail = lambda verb: gate.wait(PATIENCE)
-    broadcaster = make()
-    record(broadcaster.recorder("widgets"))
-    store.wait(lambda s: s.writes)
-    assert broadcaster.close(timeout=0) is False
-    assert [r for r in caplog.records if "waits for the server" in r.message]
-    gate.set()
-
-
-def test_the_time_to_close_is_for_all_of_it(make, store, clock):
-    gate = threading.Event()
-    store.fail = lambda verb: gate.wait(PATIENCE)
-    broadcaster = make()
-    joins = []
-    join, broadcaster._threads.join = broadcaster._threads.join, joins.append  # type: ignore[method-assign]
-    record(broadcaster.recorder("widgets"))
-    store.wait(lambda s: s.writes)
-    closing = threading.Thread(target=broadcaster.close, kwargs={"timeout": 5.0})
-    closing.start()
-    clock.block_until_waiting(1)
-    clock.advance(5.0)
-    closing.join(PATIENCE)
-    gate.set()
-    assert joins == [0.0]
-    broadcaster._threads.join = join
-
-
-def test_as_a_runnable_it_ends_with_the_stop(make, store):
-    broadcaster = make()
-    assert broadcaster.needs_leader_election is False
-    stop = StopSignal()
-    thread = threading.Thread(target=broadcaster.run, args=(stop,))
-    thread.start()
-    record(broadcaster.recorder("widgets"))
-    stop.set()
-    thread.join(PATIENCE)
-    assert len(store.events) == 1
 
 
 def test_series_exist_at_zero(make, metrics):
