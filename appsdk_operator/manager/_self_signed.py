@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import ipaddress
+import os
 import socket
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -34,11 +37,7 @@ class SelfSigned:
         self.pem: Final = certificate
         """The certificate in PEM: a client that is given it as its authority can verify it."""
         self._context = new_context(options)
-        # ssl reads files only, so there is one for a moment, in a folder that is ours alone.
-        with tempfile.TemporaryDirectory(prefix="appsdk-operator-") as folder:
-            path = Path(folder) / "serving.pem"
-            path.touch(mode=0o600)
-            path.write_bytes(certificate + key)
+        with _file(certificate + key) as path:
             self._context.load_cert_chain(path)
 
     def context(self) -> ssl.SSLContext:
@@ -50,6 +49,23 @@ class SelfSigned:
 
     def close(self) -> None:
         """Nothing is left."""
+
+
+@contextlib.contextmanager
+def _file(data: bytes) -> Iterator[Path]:
+    """A file for a moment, for ssl reads nothing else: in memory, or in a folder of our own."""
+    # Also where the file system is read-only, as it is in many pods.
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("serving.pem"), "wb") as file:
+            file.write(data)
+            file.flush()
+            yield Path(f"/proc/self/fd/{file.fileno()}")
+        return
+    with tempfile.TemporaryDirectory(prefix="appsdk-operator-") as folder:
+        path = Path(folder) / "serving.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(data)
+        yield path
 
 
 def _make(host: str, now: float) -> tuple[bytes, bytes]:

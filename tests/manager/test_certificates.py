@@ -142,9 +142,23 @@ def test_without_cryptography_the_error_names_the_extra(monkeypatch: pytest.Monk
         make(TLSOptions())
 
 
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="files in memory are Linux' own")
+def test_a_certificate_is_made_where_no_file_can_be_written(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(**options: Any) -> Any:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", read_only)
+    server = make(TLSOptions())
+    context = ssl.create_default_context(cadata=server.certificates.pem.decode())  # type: ignore[union-attr]
+    assert serve(server).get(context=context).status == 200
+
+
 def test_the_key_of_a_self_made_certificate_is_on_disk_for_a_moment_and_private(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
     modes: list[int] = []
     real = ssl.SSLContext.load_cert_chain
 
