@@ -118,6 +118,10 @@ class Controller(Generic[R]):
     def watch(self, source: Source[R]) -> None:
         """Let ``source`` ask for reconciles; starts it at once if the controller has started.
 
+        One that is added while the controller reconciles holds up nothing, and does not end it when
+        it cannot sync: until it does, :meth:`health` is not ready and says why, and so does the
+        log.
+
         Raises:
             TypeError: it is no source.
             RuntimeError: the controller has ended.

@@ -113,7 +113,7 @@ class EventPipeline(Generic[R]):
         * The events of one object are handled in order. One that has failed five times stands
           aside: it is still tried, but those after it wait no longer.
         * When 16 events of one object are kept, its further updates are merged into the last one,
-          so that the newest state is never lost. Creations and deletions never are.
+          so that the newest state is never lost. Creations and deletions are never merged.
 
     :meth:`handle` is called by one thread; everything else is thread-safe.
     """

@@ -50,7 +50,9 @@ class KindSource(Generic[R]):
 
     When more than ``max_pending`` events wait for a slow handler, the informer, and with it all who
     share it, wait: no state of an object is left out. So a handler should only look at what is in
-    memory; what takes time belongs into the reconciler.
+    memory; what takes time belongs into the reconciler. What a handler fails for does not make the
+    informer wait: it is kept until it works, of each object at most 16 events and its creations and
+    deletions. The gauge ``source_retrying_events`` counts it, and :meth:`health` tells.
 
     A kind that the server does not know (yet) is waited for, with a hint in the log. Thread-safe.
     """
@@ -78,7 +80,8 @@ class KindSource(Generic[R]):
             metadata_only: whether the objects' metadata is enough; False: the start fails where the
                 cache keeps no more; default: whatever the cache keeps.
             max_pending: how many events may wait before the informer does; default 10,000.
-            clock: what it waits on.
+            clock: what it waits on before it calls a failed handler again; for its cache it waits
+                on the cache's.
             metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 

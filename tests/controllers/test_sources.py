@@ -19,6 +19,7 @@ from tests.cache.conftest import (
     ScriptedClient,
     Stream,
     error_line,
+    eventually,
     line,
     page,
     thing,
@@ -230,6 +231,9 @@ def test_a_slow_handler_is_shown_every_state_and_makes_the_informer_wait(make):
     assert entered.wait(PATIENCE)
     for version in range(2, 9):
         stream.send(line("MODIFIED", thing("a", version + 10, spec={"target": f"t{version}"})))
+    # Each comes alone, so that no more are taken over than there is room for, and one.
+    eventually(lambda: source._feed._delivery._blocked == 1)
+    assert source._feed.pending <= 3
     opened.set()
     running.queue.wait_for(15)
     assert source.wait_for_sync(running.stop, None)
