@@ -113,8 +113,8 @@ class AuthFilter:
     Args:
         client: asks the API server; not one that reads or writes in a namespace only.
         audiences: whom tokens have to be meant for; default: the API server.
-        token_ttl: seconds for which a token's user is remembered, also that it has none; default
-            60.
+        token_ttl: seconds for which a token's user is remembered, also that it has none, unless
+            the API server gives an error as the reason; default 60.
         allow_ttl: seconds for which a permission is remembered; default 300.
         deny_ttl: seconds for which a refusal is remembered; default 30.
         timeout: seconds for each of the two reviews, retries included; default 10.
@@ -224,7 +224,8 @@ class AuthFilter:
         with self._lock:
             if user is not None:
                 self._users.put(key, user, expiry)
-            else:
+            elif not status.get("error"):
+                # With an error it may be the API server's trouble, and pass.
                 self._strangers.put(key, True, expiry)
         return user
 

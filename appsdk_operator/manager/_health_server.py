@@ -153,10 +153,11 @@ class HealthServer:
         finally:
             for forget in detach:
                 forget()
+            end = system_clock.monotonic() + self._options.shutdown_timeout
             hanging = [
                 name
                 for checks in (self.ready_checks, self.health_checks)
-                for name in checks.close(self._options.shutdown_timeout)
+                for name in checks.close(max(0.0, end - system_clock.monotonic()))
             ]
         if hanging:
             raise TimeoutError(

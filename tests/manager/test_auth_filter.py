@@ -51,6 +51,7 @@ class Reviewer:
     specs: list[dict[str, Any]] = attrs.field(factory=list)
     before: Callable[[], None] = lambda: None
     audiences: list[str] | None = None
+    error: str = ""
 
     def create(self, obj: MutableObject) -> Object:
         spec = obj.data["spec"]
@@ -61,7 +62,7 @@ class Reviewer:
         status: dict[str, Any] = {"allowed": self.allowed}
         if obj.kind.kind == "TokenReview":
             user = self.users.get(spec["token"])
-            status = {"authenticated": user is not None, "user": user or {}}
+            status = {"authenticated": user is not None, "user": user or {}, "error": self.error}
             if self.audiences is not None:
                 status["audiences"] = self.audiences
         return Object.from_dict(obj.kind, {**obj.data, "status": status})
@@ -184,6 +185,15 @@ def test_unknown_tokens_are_kept_apart_and_no_more_than_allowed(reviewer: Review
     for number in range(20):
         auth.check(request(path=f"/{number}"))
     assert len(auth._rights) == 3
+    auth.close()
+
+
+def test_a_token_that_could_not_be_looked_at_is_asked_about_again(reviewer: Reviewer) -> None:
+    auth = make(reviewer)
+    users, reviewer.users, reviewer.error = reviewer.users, {}, "oidc: the verifier is not ready"
+    assert status(auth.check(request())) == 401
+    reviewer.users, reviewer.error = users, ""
+    assert auth.check(request()) is None
     auth.close()
 
 
