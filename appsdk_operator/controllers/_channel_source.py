@@ -22,6 +22,9 @@ __all__ = ["ChannelClosed", "ChannelSource"]
 
 R = TypeVar("R", bound=Hashable)
 
+_MOST_FAILING = 1024
+"""Events that a failing handler may owe, if the buffer is not larger."""
+
 
 class ChannelClosed(RuntimeError):  # noqa: N818 - named as queue.Full and its like are
     """An event was pushed that nobody would handle any more."""
@@ -33,8 +36,8 @@ class ChannelSource(Generic[R]):
 
     Guarantees:
         * What is pushed before the controller starts is kept.
-        * At most ``buffer_size`` events wait, for their turn or for a handler that failed; who
-          pushes more waits too, except for the handler itself.
+        * At most ``buffer_size`` events wait for their turn, and as many, but 1024 at least, for a
+          handler that failed; who pushes more waits too, except for the handler itself.
         * Nothing is lost but what waits when the controller stops. :meth:`close` lets all that was
           pushed be handled first.
 
@@ -76,6 +79,7 @@ class ChannelSource(Generic[R]):
         if buffer_size < 1:
             raise ValueError(f"buffer_size={buffer_size}: use at least 1")
         self._buffer_size = buffer_size
+        self._most_failing = max(buffer_size, _MOST_FAILING)
         self._clock = clock
         self._condition = threading.Condition(threading.RLock())
         self._used = 0
@@ -133,8 +137,10 @@ class ChannelSource(Generic[R]):
                         why = "was closed" if self._is_closed else "has stopped with its controller"
                         raise ChannelClosed(f"channel {self} {why}: push nothing after that")
                     # The handler itself never waits, or it would wait for itself.
-                    used = self._used + self._feed.pipeline.retrying
-                    if used < self._buffer_size or self._feed.is_handling:
+                    has_room = self._used < self._buffer_size and (
+                        self._feed.pipeline.retrying < self._most_failing
+                    )
+                    if has_room or self._feed.is_handling:
                         self._used += 1
                         return True
                     left = None if deadline is None else deadline - self._clock.monotonic()

@@ -8,6 +8,7 @@ import threading
 import attrs
 
 from appsdk_operator.cache import Event
+from appsdk_operator.controllers import _channel_source
 from appsdk_operator.controllers._channel_source import ChannelSource
 from appsdk_operator.controllers._function_sources import FunctionSource
 from appsdk_operator.controllers._handlers import HandlerFunctions, map_objects
@@ -84,7 +85,24 @@ def test_generic_events_that_are_merged_stay_generic():
     assert {action for action, _ in seen} == {GENERIC}
 
 
-def test_a_channel_whose_handler_fails_makes_who_pushes_wait():
+def test_one_event_that_always_fails_takes_no_room_of_a_channel_from_others():
+    def generic(event, queue):
+        if event.object.name == "poison":
+            raise ValueError("no")
+        queue.add(event.key)
+
+    stop, queue = StopSignal(), RecordingQueue()
+    source = ChannelSource(HandlerFunctions(generic=generic), buffer_size=1, metrics=Metrics())
+    source.start(queue, stop)
+    for name in ("poison", "a", "b"):
+        assert source.push(thing(name), timeout=PATIENCE)
+    assert queue.wait_for(2) == ["x/a", "x/b"]
+    stop.set()
+    assert source.join(PATIENCE) == []
+
+
+def test_a_channel_whose_handler_fails_makes_who_pushes_wait(monkeypatch):
+    monkeypatch.setattr(_channel_source, "_MOST_FAILING", 3)
     broken = [True]
 
     def generic(event, queue):
