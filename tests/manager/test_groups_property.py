@@ -38,9 +38,11 @@ class Plan:
     adder: int | None
     """Which thread adds it; None: it is there before the start."""
     fails: str
-    """"start", "ready", "stop" or ""."""
+    """"start", "ready", "warm-up", "stop" or ""."""
     has_check: bool
     warms_up: bool
+    is_slow: bool
+    """Whether it takes a moment to get ready, to warm up and to end."""
 
 
 @attrs.define
@@ -82,6 +84,7 @@ class Part:
             self._fail_if("start")
             stop.wait()
             self.history.note("told", self)
+            self._linger()
             self._fail_if("stop")
         finally:
             self.history.note("end", self)
@@ -90,6 +93,7 @@ class Part:
         while not self.is_running.wait(0.01):
             if stop.is_set():
                 return False
+        self._linger()
         self._fail_if("ready")
         self.history.note("ready", self)
         return True
@@ -99,7 +103,12 @@ class Part:
             self.history.note("fail", self)
             raise ValueError(when)
 
+    def _linger(self) -> None:
+        StopSignal().wait(0.003 if self.plan.is_slow else 0.0)
+
     def _warm_up(self, stop: StopSignal) -> None:
+        self._linger()
+        self._fail_if("warm-up")
         self.history.note("warm", self)
 
 
@@ -139,9 +148,10 @@ plans = st.builds(
     Plan,
     group=st.sampled_from(GROUPS),
     adder=st.sampled_from([None, None, 0, 1]),
-    fails=st.sampled_from(["", "", "", "", "", "", "start", "ready", "stop"]),
+    fails=st.sampled_from(["", "", "", "", "", "", "", "start", "ready", "warm-up", "stop"]),
     has_check=st.booleans(),
     warms_up=st.booleans(),
+    is_slow=st.booleans(),
 )
 
 
@@ -170,6 +180,8 @@ def test_whatever_happens_the_groups_keep_their_promises(
         if part.plan.adder is None:
             lifecycle.groups.add(part)
             part.is_accepted = True
+    elected_at: list[int] = []
+    lifecycle.elected.on_set(lambda: elected_at.append(len(history.events)))
     stop = StopSignal()
     raised: list[BaseException] = []
     returned_at: list[int] = []
@@ -233,6 +245,11 @@ def test_whatever_happens_the_groups_keep_their_promises(
     if lifecycle.elected.is_set():
         assert election != "standby"
         for part in parts:
+            ready = history.at("ready", part)
+            if part.plan.adder is None and part.plan.has_check:
+                assert ready is not None
+                assert ready < elected_at[0], "elected when all are ready"
+        for part in parts:
             assert not part.is_accepted or history.at("start", part) is not None, "forgotten"
 
 
@@ -248,12 +265,13 @@ def _end(
     for name in RunnableGroup:
         lifecycle.groups[name].stop()
         lifecycle.groups[name]._stop.set()
-    if elector is not None:
-        lifecycle._elector_stop.set()
-        elector.win.set()
-        elector.lose.set()
     lifecycle._halt.set()
     for thread in threads:
+        if elector is not None and thread.is_alive():
+            elector.win.set()  # as long as it may take part
+            thread.join(0.5)
+            lifecycle._elector_stop.set()
+            elector.lose.set()
         if thread.ident is not None:
             thread.join(TIMEOUT)
 
