@@ -55,9 +55,10 @@ def wait_for(
     """Wait until a condition holds for an object, be it for a moment.
 
     Nothing is missed between the first read and what comes after it. With a client the object is
-    listed and then watched from that version on; a watch that ends is resumed, and a version that
-    is too old (410), a lost connection and a server in trouble only mean another round. With a
-    cache or an informer its events are followed; that costs no request.
+    listed and then watched from that version on; a watch that ends is resumed, and a lost
+    connection and a server in trouble only mean another round. A version that is too old (410)
+    means another list: what was so only meanwhile is missed, but not that another object took its
+    place. With a cache or an informer its events are followed; that costs no request.
 
     Args:
         reader: a client, or a :class:`Cache` or :class:`Informer` that runs. The account needs

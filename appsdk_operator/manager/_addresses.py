@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["format_address", "is_off", "listen", "parse_address"]
+import attrs
+
+__all__ = ["check_address", "format_address", "is_off", "listen", "parse_address"]
 
 _BACKLOG: Final = 128
 _REMEDIES: Final = {
@@ -42,6 +44,12 @@ def parse_address(address: str, option: str = "address") -> tuple[str, int]:
             "of this machine's addresses; port 0 is any free one"
         )
     return plain, int(port)
+
+
+def check_address(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
+    """Validate the address of an option, which may be off."""
+    if not is_off(value):
+        parse_address(value, attribute.name)
 
 
 def listen(address: str, purpose: str, option: str = "address") -> socket.socket:

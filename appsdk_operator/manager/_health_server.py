@@ -6,7 +6,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.manager._addresses import is_off, parse_address
+from appsdk_operator.manager._addresses import check_address, is_off
 from appsdk_operator.manager._health_checks import HealthCheck, HealthChecks
 from appsdk_operator.manager._http_connection import HTTPLimits
 from appsdk_operator.manager._http_server import HTTPServer
@@ -15,11 +15,6 @@ from appsdk_operator.runtime import Clock, StopSignal, system_clock
 __all__ = ["HealthServer", "HealthServerOptions"]
 
 _LIVEZ: Final = "/livez"
-
-
-def _check_address(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
-    if not is_off(value):
-        parse_address(value, attribute.name)
 
 
 def _check_path(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
@@ -31,7 +26,7 @@ def _check_path(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
 class HealthServerOptions:
     """Where and how health is served."""
 
-    address: str = attrs.field(default="127.0.0.1:8081", validator=_check_address)
+    address: str = attrs.field(default="127.0.0.1:8081", validator=check_address)
     """``host:port``; default ``127.0.0.1:8081``, which nobody but this machine reaches. kubelet
     asks at the pod's address: name ``":8081"`` to listen on all. ``""`` or ``"0"``: no server."""
     readiness_path: str = attrs.field(default="/readyz", validator=_check_path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from appsdk_operator.client import ClientLike
-from appsdk_operator.manager._addresses import is_off, parse_address
+from appsdk_operator.manager._addresses import check_address, is_off
 from appsdk_operator.manager._certificates import Certificates, TLSOptions
 from appsdk_operator.manager._http_connection import HTTPLimits
 from appsdk_operator.manager._http_messages import HTTPHandler, HTTPRequest, HTTPResponse
@@ -27,11 +27,6 @@ _GZIP_FROM: Final = 1024
 
 HTTPFilter = Callable[[HTTPHandler], HTTPHandler]
 """Puts something before a handler, for example the question who asks."""
-
-
-def _check_address(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
-    if not is_off(value):
-        parse_address(value, attribute.name)
 
 
 def _check_handlers(_: object, __: object, value: Mapping[str, HTTPHandler]) -> None:
@@ -55,7 +50,7 @@ def check_extra_path(path: str) -> None:
 class MetricsServerOptions:
     """Where and how metrics are served."""
 
-    address: str = attrs.field(default="127.0.0.1:8080", validator=_check_address)
+    address: str = attrs.field(default="127.0.0.1:8080", validator=check_address)
     """``host:port``; default ``127.0.0.1:8080``, which nobody but this machine reaches. Prometheus
     scrapes at the pod's address: name ``":8443"`` to listen on all, best with ``tls`` and
     ``filter_provider``. ``""`` or ``"0"``: no server."""

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.manager._addresses import is_off, parse_address
+from appsdk_operator.manager._addresses import check_address, is_off
 from appsdk_operator.manager._http_connection import HTTPLimits
 from appsdk_operator.manager._http_messages import HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.manager._http_server import HTTPServer
@@ -34,11 +34,6 @@ _PAGES: Final = """\
 """
 
 
-def _check_address(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
-    if not is_off(value):
-        parse_address(value, attribute.name)
-
-
 @attrs.frozen(kw_only=True)
 class ProfileServerOptions:
     """Where and how a process shows what it is doing.
@@ -47,7 +42,7 @@ class ProfileServerOptions:
     profiling costs time: keep it on loopback, and reach it with ``kubectl port-forward``.
     """
 
-    address: str = attrs.field(default="127.0.0.1:6060", validator=_check_address)
+    address: str = attrs.field(default="127.0.0.1:6060", validator=check_address)
     """``host:port``; default ``127.0.0.1:6060``, which nobody but this machine reaches. ``""`` or
     ``"0"``: no server."""
     max_seconds: float = 60.0
