@@ -143,6 +143,13 @@ class CacheReads:
             scopes = [] if kept is None else list(kept.target)
         return any(scope.covers(obj.namespace) and scope.selects(obj) for scope in scopes)
 
+    def selects_all(self, kind: Kind, namespace: str) -> bool:
+        """Whether all objects of ``namespace`` are followed: none comes or goes by its labels."""
+        with self._lock:
+            kept = self._kept.get(kind)
+            scopes = [] if kept is None else [*kept.target, *(f.scope for f in kept.followed)]
+        return all(scope.selects_all for scope in scopes if scope.covers(namespace))
+
     def query(
         self,
         kind: Kind,

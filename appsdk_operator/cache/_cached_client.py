@@ -137,11 +137,16 @@ class CachedClient(ClientWrapper):
         """
         if kind in self._uncached:
             return self.inner.get(kind, name, namespace=namespace)
-        try:
-            places = self.cache.places_of(kind, namespace)
-        except NotCachedError as error:
-            raise _with_remedies(error) from None
-        obj = self._resolved(kind, ObjectKey(namespace, name), places[0].informer)
+        key = ObjectKey(namespace, name)
+        while True:
+            try:
+                (place,) = self.cache.places_of(kind, namespace)
+            except NotCachedError as error:
+                raise _with_remedies(error) from None
+            obj = self._resolved(kind, key, place.informer)
+            # One that was relieved meanwhile is behind, and what is laid over is not for it.
+            if not place.informer.is_frozen or [place] == self.cache.places_of(kind, namespace):
+                break
         if obj is None:
             raise _not_found(kind, name)
         return obj.viewed_as(kind)
@@ -160,11 +165,11 @@ class CachedClient(ClientWrapper):
         namespace: str = options.get("namespace", "")
         labels: Any = options.get("label_selector")
         fields: Any = options.get("field_selector")
-        places = self._places(kind, namespace)
+        self._places(kind, namespace)
         query = self.cache.query(
             kind, namespace=namespace, label_selector=labels, field_selector=fields
         )
-        return iter(self._found(kind, query, places) if query else [])
+        return iter(self._found(kind, query, namespace) if query else [])
 
     def by_index(self, kind: Kind, index: str, value: str) -> Objects:
         """The objects that ``index`` of the cache has under ``value``, by namespace and name.
@@ -173,7 +178,7 @@ class CachedClient(ClientWrapper):
             NotCachedError: the cache does not keep ``kind``, or not yet.
             KeyError: there is no such index.
         """
-        return self._found(kind, Query(indexes=[(index, value)]), self._places(kind, ""))
+        return self._found(kind, Query(indexes=[(index, value)]), "")
 
     def wait_until_seen(self, obj: Object, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the informer has come as far as ``obj``, for those who want events too.
@@ -204,17 +209,24 @@ class CachedClient(ClientWrapper):
 
     def _resolved(self, kind: Kind, key: ObjectKey, informer: Informer) -> Object | None:
         entry = self._overlay.get(kind, key)
-        while entry is not None:
-            if entry.is_over(key, informer):
-                self._overlay.drop(kind, key, entry)
-                break
-            # In this order: what the informer applies in between is seen by the next look.
-            stored = informer.store.get(key.name, key.namespace)
-            if stored is not None or not entry.is_over(key, informer):
-                return entry.over(stored)
-        return informer.store.get(key.name, key.namespace)
+        if entry is None:
+            return informer.store.get(key.name, key.namespace)
+        if entry.is_over(key, informer):
+            self._overlay.drop(kind, key, entry)
+            return informer.store.get(key.name, key.namespace)
+        return entry.resolved(key, informer)
 
-    def _found(self, kind: Kind, query: Query, places: Places) -> Objects:
+    def _found(self, kind: Kind, query: Query, namespace: str) -> Objects:
+        while True:
+            places = self._places(kind, namespace)
+            found = self._found_at(kind, query, places)
+            # One that was relieved meanwhile is behind, and what is laid over is not for it.
+            if not any(place.informer.is_frozen for place in places):
+                return found
+            if places == self._places(kind, namespace):
+                return found
+
+    def _found_at(self, kind: Kind, query: Query, places: Places) -> Objects:
         informers = {place.informer for place in places}
         written: dict[ObjectKey, tuple[Entry, Informer]] = {}
         for key, entry in self._overlay.of_kind(kind).items():
@@ -228,7 +240,7 @@ class CachedClient(ClientWrapper):
         found: Objects = []
         for place in places:
             for obj in query.found_at(place):
-                if obj.key not in written or written[obj.key][0].over(obj) is obj:
+                if obj.key not in written or not written[obj.key][0].hides(obj):
                     found.append(obj)
                     written.pop(obj.key, None)
         for key, (_, informer) in written.items():
@@ -241,7 +253,9 @@ class CachedClient(ClientWrapper):
 
     def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
         """As :meth:`Client.create`."""
-        return self.note(obj.kind, self.inner.create(obj, **options), options, is_new=True)
+        mark = self._overlay.mark()
+        answer = self.inner.create(obj, **options)
+        return self.note(obj.kind, answer, options, created_after=mark)
 
     def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
         """As :meth:`Client.update`."""
@@ -266,10 +280,12 @@ class CachedClient(ClientWrapper):
                 self._lay(kind, answer)
             elif answer is not None:
                 self._lay_gone(kind, answer.key, answer.uid, answer.resource_version)
-            elif known is not None and uid in ("", known.uid):
-                self._lay_gone(kind, key, known.uid, known.resource_version)
-            elif uid:
-                self._lay_gone(kind, key, uid, version)
+            else:
+                if known is not None:
+                    # If it is not the one that was deleted, then it was gone before.
+                    self._lay_gone(kind, key, known.uid, self._last_version(known))
+                if uid and (known is None or uid != known.uid):
+                    self._lay_gone(kind, key, uid, version)
         return answer
 
     def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
@@ -300,13 +316,15 @@ class CachedClient(ClientWrapper):
 
     # What was written.
 
-    def note(self, kind: Kind, answer: Object, options: Any, *, is_new: bool = False) -> Object:
+    def note(
+        self, kind: Kind, answer: Object, options: Any, *, created_after: int | None = None
+    ) -> Object:
         """For subresources: remember what a write made; returns it."""
         if answer.kind == kind and self._is_noted(kind, options):
             if _is_gone(answer):
                 self._lay_gone(kind, answer.key, answer.uid, answer.resource_version)
             else:
-                self._lay(kind, answer, is_new=is_new)
+                self._lay(kind, answer, created_after)
         return answer
 
     def _note_rest(self, kind: Kind, namespace: str, known: Objects) -> None:
@@ -333,7 +351,13 @@ class CachedClient(ClientWrapper):
         informer = None if kind in self._uncached else self._informer_of(kind, key.namespace)
         return None if informer is None else self._resolved(kind, key, informer)
 
-    def _lay(self, kind: Kind, obj: Object, *, is_new: bool = False) -> None:
+    def _last_version(self, deleted: Object) -> str:
+        """The last version that the informer may bring of it; ``""`` when that is not known."""
+        # One that left the selection and came back, meanwhile, would show once more.
+        is_known = self.cache.selects_all(deleted.kind, deleted.namespace)
+        return deleted.resource_version if is_known else ""
+
+    def _lay(self, kind: Kind, obj: Object, created_after: int | None = None) -> None:
         informer = self._informer_of(kind, obj.namespace)
         if informer is None or not obj.resource_version.isdigit():
             return
@@ -343,7 +367,7 @@ class CachedClient(ClientWrapper):
         entry = Entry(
             informer=informer, rewinds=informer.rewinds, version=obj.resource_version, object=kept
         )
-        self._overlay.lay(kind, obj.key, entry, is_new=is_new)
+        self._overlay.lay(kind, obj.key, entry, created_after=created_after)
 
     def _lay_gone(self, kind: Kind, key: ObjectKey, uid: str, version: str) -> None:
         informer = self._informer_of(kind, key.namespace)
@@ -353,8 +377,8 @@ class CachedClient(ClientWrapper):
             informer=informer,
             rewinds=informer.rewinds,
             version=version,
-            object=None,
-            gone_uid=uid,
+            gone=(uid,),
+            gone_version=version,
         )
         self._overlay.lay(kind, key, entry)
 

@@ -16,42 +16,65 @@ __all__ = ["Entry", "Overlay"]
 
 _log = logging.getLogger("appsdk_operator.cache")
 _FEWEST_TO_SWEEP = 64
+# Objects of one name that were deleted one after the other while the informer slept.
+_MOST_GONE = 16
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class Entry:
-    """What a write made of one object. It counts until the informer has seen the write."""
+    """What writes made of one object. It counts until the informer has seen them."""
 
     informer: Informer
     rewinds: int
-    version: str
-    """The server's version after the write; for an object that is gone, one that it had: then
-    nothing is known of it from that version on but that it ends."""
-    object: Object | None
+    version: str = ""
+    """The server's version after the write of :attr:`object`, or one that a deleted one had."""
+    object: Object | None = None
     """The object; None when there is none, or none that the cache would hold."""
-    gone_uid: str = ""
-    """The uid of the object that was deleted."""
+    gone: tuple[str, ...] = ()
+    """The uids of objects that were deleted, the newest last."""
+    gone_version: str = ""
+    """From this version of the server on nothing is known of what is :attr:`gone` but that it ends;
+    ``""`` when no such version is known."""
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether there are deleted objects of which the informer may learn at any time."""
+        return bool(self.gone) and not self.gone_version
 
     def is_over(self, key: ObjectKey, informer: Informer) -> bool:
-        """Whether the local copy has come as far as the write."""
+        """Whether the local copy has come as far as the writes."""
         if informer is self.informer and informer.rewinds != self.rewinds:
             return True  # the history that the write belongs to is no more
-        if not informer.has_synced or is_older_version(informer.resource_version, self.version):
+        if self.is_floating or not _has_reached(informer, self.version):
             return False
-        if not self.gone_uid:
+        if not self.gone:
             return True
-        if not self.version:
-            return False  # it may still be to come
+        if not _has_reached(informer, self.gone_version):
+            return False
         stored = informer.store.get(key.name, key.namespace)
-        return stored is None or stored.uid != self.gone_uid
+        return stored is None or stored.uid not in self.gone
 
-    def over(self, stored: Object | None) -> Object | None:
+    def resolved(self, key: ObjectKey, informer: Informer) -> Object | None:
         """What there is: the newer one of what was written and what the local copy has."""
-        if stored is None or (self.gone_uid and stored.uid == self.gone_uid):
-            return self.object
-        if is_older_version(stored.resource_version, self.version):
-            return self.object
-        return stored
+        while True:
+            # In this order: what the informer applies in between is seen by the next look.
+            counts = not _has_reached(informer, self.version)
+            stored = informer.store.get(key.name, key.namespace)
+            if stored is None and counts and _has_reached(informer, self.version):
+                continue
+            if self.hides(stored, counts=counts):
+                return self.object if counts else None
+            return stored
+
+    def hides(self, stored: Object | None, *, counts: bool = True) -> bool:
+        """Whether ``stored`` is not what there is; ``counts``: the informer is behind the write."""
+        if stored is None or stored.uid in self.gone:
+            return True
+        return counts and is_older_version(stored.resource_version, self.version)
+
+
+def _has_reached(informer: Informer, version: str) -> bool:
+    return informer.has_synced and not is_older_version(informer.resource_version, version)
 
 
 def _later(first: str, second: str) -> str:
@@ -75,9 +98,10 @@ class Overlay:
         self._entries: dict[Kind, dict[ObjectKey, Entry]] = {}
         self._count = 0
         self._sweep_at = _FEWEST_TO_SWEEP
-        # Deleted objects of which no version is known, by kind: that of the next new object is
-        # later than whatever becomes of them.
-        self._floating: dict[Kind, set[ObjectKey]] = {}
+        # Deleted objects of which no version is known, by kind, and when each was laid: the version
+        # of the next object that somebody begins to create is later than whatever becomes of them.
+        self._floating: dict[Kind, dict[ObjectKey, int]] = {}
+        self._laid = 0
         self.dropped = 0
         """How many entries were given up because there were too many."""
 
@@ -94,30 +118,41 @@ class Overlay:
             return dict(self._entries.get(kind, {}))
 
     def counts(self) -> dict[Kind, int]:
-        """How many there are of each kind."""
+        """How many there are of each kind that the informers have yet to bring."""
         self.sweep()
         with self._lock:
-            return {kind: len(entries) for kind, entries in self._entries.items()}
+            return {
+                kind: sum(not entry.is_floating for entry in entries.values())
+                for kind, entries in self._entries.items()
+            }
 
-    def lay(self, kind: Kind, key: ObjectKey, entry: Entry, *, is_new: bool = False) -> None:
+    def mark(self) -> int:
+        """Now, for :meth:`lay`."""
+        return self._laid
+
+    def lay(
+        self, kind: Kind, key: ObjectKey, entry: Entry, *, created_after: int | None = None
+    ) -> None:
         """Lay ``entry`` over, unless what is there is newer.
 
-        What ``is_new`` is known to have a later version than all that was written before.
+        What is new, ``created_after`` a :meth:`mark`, is known to have a later version than all
+        that was laid before that.
         """
         before = self.get(kind, key)
         if before is not None and before.is_over(key, entry.informer):
             self.drop(kind, key, before)
         with self._lock:
-            if is_new:
-                self._settle_floating(kind, entry.version)
+            self._laid += 1
+            if created_after is not None:
+                self._settle_floating(kind, entry.version, created_after)
             entries = self._entries.setdefault(kind, {})
             before = entries.get(key)
             merged = entry if before is None else _merged(before, entry)
             if before is None:
                 self._count += 1
             entries[key] = merged
-            if merged.gone_uid and not merged.version:
-                self._floating.setdefault(kind, set()).add(key)
+            if merged.is_floating and merged is not before:
+                self._floating.setdefault(kind, {})[key] = self._laid
             is_much = self._count >= self._sweep_at or self._count > self._limit
         if is_much:
             self.sweep()
@@ -128,8 +163,7 @@ class Overlay:
         with self._lock:
             entries = self._entries.get(kind, {})
             if entries.get(key) is entry:
-                del entries[key]
-                self._count -= 1
+                self._forget(kind, key)
 
     def sweep(self) -> None:
         """Forget what the informers have seen, and what nobody follows any more."""
@@ -141,17 +175,30 @@ class Overlay:
         with self._lock:
             self._sweep_at = max(_FEWEST_TO_SWEEP, 2 * self._count)
 
-    def _settle_floating(self, kind: Kind, version: str) -> None:
-        if version and kind in self._floating:
-            for key in self._floating.pop(kind):
-                entry = self._entries.get(kind, {}).get(key)
-                if entry is not None and not entry.version:
-                    self._entries[kind][key] = attrs.evolve(entry, version=version)
+    def _settle_floating(self, kind: Kind, version: str, mark: int) -> None:
+        floating = self._floating.get(kind, {})
+        for key in [key for key, laid in floating.items() if laid <= mark and version]:
+            del floating[key]
+            self._entries[kind][key] = attrs.evolve(self._entries[kind][key], gone_version=version)
+
+    def _forget(self, kind: Kind, key: ObjectKey) -> None:
+        del self._entries[kind][key]
+        self._floating.get(kind, {}).pop(key, None)
+        self._count -= 1
 
     def _bound(self) -> None:
         with self._lock:
-            excess = self._count - self._limit
-            if excess <= 0:
+            if self._count <= self._limit:
+                return
+            # Some more than needed, or the next write would look at them all once more.
+            excess = self._count - self._limit + self._limit // 10
+            for kind, floating in self._floating.items():
+                # Those are kept to be on the safe side: nobody misses them.
+                entries = self._entries[kind]
+                for key in [key for key in floating if entries[key].object is None][:excess]:
+                    self._forget(kind, key)
+                    excess -= 1
+            if not excess:
                 return
             if not self.dropped:
                 _log.warning(
@@ -159,23 +206,42 @@ class Overlay:
                     "be older than these writes; do the informers follow the server?",
                     self._limit,
                 )
-            for entries in self._entries.values():
+            for kind, entries in self._entries.items():
                 for key in list(entries)[:excess]:
-                    del entries[key]
+                    self._forget(kind, key)
                     excess -= 1
-                    self._count -= 1
                     self.dropped += 1
 
 
 def _merged(before: Entry, entry: Entry) -> Entry:
     """Of two writes whose answers may have come in either order, what counts."""
-    if entry.gone_uid:
-        written = before.object
-        if written is not None and written.uid != entry.gone_uid:
-            is_newer = not entry.version or is_older_version(entry.version, before.version)
-            return before if is_newer else entry
-        return attrs.evolve(entry, version=_later(entry.version, before.version))
-    if before.gone_uid and entry.object is not None and entry.object.uid == before.gone_uid:
-        # An answer that was overtaken by the one to the deletion.
-        return attrs.evolve(before, version=_later(before.version, entry.version))
-    return before if is_older_version(entry.version, before.version) else entry
+    if entry.gone:
+        return _merged_deletion(before, entry)
+    written = entry.object
+    is_older = is_older_version(entry.version, before.version)
+    if written is not None and written.uid in before.gone:
+        # An answer that was overtaken by the one to the deletion. What was there before it is no
+        # more.
+        return before if is_older else attrs.evolve(before, version=entry.version, object=None)
+    newer = before if is_older else entry
+    if before.is_floating or newer.object is None:
+        return attrs.evolve(newer, gone=before.gone, gone_version=before.gone_version)
+    return newer
+
+
+def _merged_deletion(before: Entry, entry: Entry) -> Entry:
+    written = before.object
+    kept: Object | None = None
+    if written is not None and written.uid not in entry.gone:
+        if entry.is_floating:
+            kept = written  # which of the two was first is not known
+        elif is_older_version(entry.version, before.version):
+            return before
+    is_floating = before.is_floating or entry.is_floating
+    return attrs.evolve(
+        entry,
+        version=_later(entry.version, before.version),
+        object=kept,
+        gone=tuple(dict.fromkeys((*before.gone, *entry.gone)))[-_MOST_GONE:],
+        gone_version="" if is_floating else _later(entry.gone_version, before.gone_version),
+    )

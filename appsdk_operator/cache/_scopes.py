@@ -52,6 +52,13 @@ class Scope:
             other.field_selector,
         )
 
+    @property
+    def selects_all(self) -> bool:
+        """Whether no selector leaves objects out."""
+        return all(
+            each is None or each.empty for each in (self.label_selector, self.field_selector)
+        )
+
     def overlaps(self, other: Scope) -> bool:
         """Whether there are namespaces that are within both."""
         if self.namespace:

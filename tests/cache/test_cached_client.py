@@ -277,7 +277,8 @@ def entry(informer, version, uid="u", *, gone=False):
         rewinds=informer.rewinds,
         version=str(version),
         object=obj,
-        gone_uid=uid if gone else "",
+        gone=(uid,) if gone else (),
+        gone_version=str(version) if gone else "",
     )
 
 
@@ -302,8 +303,60 @@ def test_of_two_writes_whose_answers_come_in_any_order_the_newer_counts(informer
         overlay.lay(THING, KEY, entry(informer, version, uid, gone=gone))
     found = overlay.get(THING, KEY)
     version, uid, gone = counts
-    assert (found.version, found.gone_uid) == (str(version), uid if gone else "")
+    assert found.version == str(version)
+    assert (uid in found.gone) is gone
     assert (found.object is None) is gone
+
+
+def test_of_a_deletion_and_a_write_whose_order_is_unknown_both_count(informer):
+    overlay = Overlay(10, lambda kind, namespace: informer)
+    overlay.lay(THING, KEY, entry(informer, 25, "v"))
+    unseen = entry(informer, "", "u", gone=True)
+    overlay.lay(THING, KEY, unseen)
+    found = overlay.get(THING, KEY)
+    assert found.resolved(KEY, informer).uid == "v"
+    informer.objects["a"] = thing("a", 30, uid="u")
+    assert found.resolved(KEY, informer).uid == "v"
+    informer.resource_version = "30"
+    assert found.resolved(KEY, informer) is None
+    assert not found.is_over(KEY, informer)
+    # Another write that is under way when the deletion ends changes nothing; a later one does.
+    overlay.lay(THING, ObjectKey("x", "b"), entry(informer, 40), created_after=1)
+    assert overlay.get(THING, KEY).is_floating
+    overlay.lay(THING, ObjectKey("x", "b"), entry(informer, 41), created_after=2)
+    assert not overlay.get(THING, KEY).is_over(KEY, informer)
+    informer.resource_version = "41"
+    assert not overlay.get(THING, KEY).is_over(KEY, informer)
+    del informer.objects["a"]
+    assert overlay.get(THING, KEY).is_over(KEY, informer)
+
+
+def test_deletions_of_one_name_are_remembered_but_not_for_ever(informer):
+    overlay = Overlay(10, lambda kind, namespace: informer)
+    for number in range(100):
+        overlay.lay(THING, KEY, entry(informer, "", f"u{number}", gone=True))
+    assert overlay.get(THING, KEY).gone == tuple(f"u{number}" for number in range(84, 100))
+    assert overlay.counts() == {THING: 0}
+
+
+def test_an_overlay_that_is_full_does_not_look_at_all_of_it_for_each_write(informer):
+    looks = []
+    overlay = Overlay(1000, lambda kind, namespace: looks.append(kind) or informer)
+    for number in range(3000):
+        overlay.lay(THING, ObjectKey("x", str(number)), entry(informer, 20 + number))
+    assert len(looks) < 60_000
+    assert overlay.counts()[THING] <= 1000
+
+
+def test_what_is_remembered_to_be_on_the_safe_side_goes_first(informer, caplog):
+    overlay = Overlay(3, lambda kind, namespace: informer)
+    overlay.lay(THING, KEY, entry(informer, 20))
+    for number in range(5):
+        floating = entry(informer, "", f"u{number}", gone=True)
+        overlay.lay(THING, ObjectKey("x", str(number)), floating)
+    assert overlay.get(THING, KEY) is not None
+    assert overlay.dropped == 0
+    assert not caplog.records
 
 
 def test_after_a_history_that_went_back_nothing_sticks(informer):
