@@ -15,6 +15,7 @@ from appsdk_operator.cache._reflector import ListWatchClient, Reflector
 from appsdk_operator.cache._registration import (
     ErrorHandler,
     Registration,
+    check_resync,
     report_problem,
     sink_of,
 )
@@ -303,13 +304,8 @@ class Informer:
         not told of what is there, nor of the end of the list, because it knows already.
         """
         _options.check_overflow(overflow)
-        wanted = resync
+        check_resync(handler, resync)
         resync = _options.checked_seconds("resync", self.resync if resync is None else resync)
-        if wanted and isinstance(handler, BatchHandler) and not isinstance(handler, EventSource):
-            raise ValueError(
-                f"resync={wanted}: {type(handler).__name__} is called in the informer's thread "
-                "and has no time of its own; call replay() of the registration instead"
-            )
         sink, own = sink_of(
             handler, self.kind, self._on_error, max_pending, overflow, clock=self._clock
         )

@@ -23,6 +23,7 @@ __all__ = [
     "ErrorHandler",
     "HandlerCalls",
     "Registration",
+    "check_resync",
     "report_failure",
     "report_problem",
     "sink_of",
@@ -157,6 +158,19 @@ class HandlerCalls:
                 event.object, is_final_state_unknown=event.is_final_state_unknown
             )
         return self._handler.on_update(event.old or event.object, event.object)
+
+
+def check_resync(handler: EventHandler | BatchHandler, resync: float | None) -> None:
+    """Refuse a resync for a handler that has no thread in which it could be shown anything.
+
+    Raises:
+        ValueError: that is so.
+    """
+    if resync and isinstance(handler, BatchHandler) and not isinstance(handler, EventSource):
+        raise ValueError(
+            f"resync={resync}: {type(handler).__name__} is called in the informer's thread and "
+            "has no time of its own; call replay() of the registration instead"
+        )
 
 
 def sink_of(
