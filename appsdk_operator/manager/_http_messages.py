@@ -27,11 +27,11 @@ __all__ = [
 TEXT: Final = "text/plain; charset=utf-8"
 _MAX_LINES: Final = 1000
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_TARGET: Final = re.compile(rb"[\x21-\x7e]+")
+_TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e]+")  # no "#": a fragment is the client's own
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _NO_LINE_BREAK: Final = re.compile(r"[^\r\n\0]*")
-_AUTHORITY: Final = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
+_AUTHORITY: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
 _OWN_FIELDS: Final = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
 
@@ -271,4 +271,4 @@ def _split(target: str) -> tuple[str, str]:
         raise HTTPProblem(400, "the path is not UTF-8") from None
     if "\0" in path:
         raise HTTPProblem(400, "the path holds a zero byte")
-    return path or "/", query_string.partition("#")[0]
+    return path or "/", query_string

@@ -14,6 +14,7 @@ from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPS
 from appsdk_operator.manager._http_connection import Connection
 from appsdk_operator.manager._http_messages import HTTPProblem, parse_head
 from appsdk_operator.runtime import ManualClock, StopSignal
+from tests.manager.test_auth_filter import TOKEN, Reviewer, metrics_server
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -73,8 +74,9 @@ def test_chunks_and_trailers_are_read_in_one_way_only(serve: Any, rest: bytes) -
 def test_the_authority_of_a_target_ends_where_its_query_begins() -> None:
     head = parse_head(b"GET http://a?/metrics HTTP/1.1\r\nHost: a")
     assert (head.path, head.query_string) == ("/", "/metrics")
-    with pytest.raises(HTTPProblem):
-        parse_head(b"GET http:///metrics HTTP/1.1\r\nHost: a")
+    for target in (b"http:///metrics", b"/metrics#x", b"http://a#/metrics"):
+        with pytest.raises(HTTPProblem, match="malformed request"):
+            parse_head(b"GET " + target + b" HTTP/1.1\r\nHost: a")
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -102,6 +104,30 @@ def test_a_body_that_is_no_bytes_is_refused_where_it_is_made(serve: Any) -> None
     server = make()
     server.add_handler("/text", lambda request: HTTPResponse(body="text"))  # type: ignore[arg-type]
     assert serve(server).get("/text").status == 500
+
+
+def test_no_spelling_of_the_path_goes_round_the_filter(serve: Any) -> None:
+    reviewer = Reviewer()
+    served = serve(metrics_server(reviewer))
+    for path in (
+        "//metrics",
+        "/metrics/",
+        "/metrics%2F",
+        "/x/../metrics",
+        "/metrics%3F",
+        "/METRICS",
+    ):
+        assert served.get(path, Authorization=f"Bearer {TOKEN}").status == 404
+    reviewer.allowed = False
+    for path in ("/metrics", "/%6detrics?a=b", "http://other/metrics"):
+        assert served.get(path).status == 401
+        assert served.get(path, Authorization=f"Bearer {TOKEN}").status == 403
+    both = f"GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    data = served.talk(both + b"Connection: close\r\nauthorization: Bearer other\r\n\r\n")
+    assert data.startswith(b"HTTP/1.1 401 ")
+    assert [spec["nonResourceAttributes"]["path"] for spec in reviewer.specs if "user" in spec] == [
+        "/metrics"
+    ]
 
 
 # -- clients that keep a place ---------------------------------------------------------------------
