@@ -253,11 +253,13 @@ class Controller(Generic[R]):
                 raise RuntimeError(
                     f"controller {self.name} was {was}: a controller runs once, make a new one"
                 )
-            if self._is_over:
-                return  # stopped while it was a stand-by
-            self._has_run = True
+            self._has_run = not self._is_over
+        if not self._has_run:
+            # Stopped while it was a stand-by, and that may still be ending.
+            if running := self._end():
+                raise self._still_running(running)
+            return
         forget = stop.on_set(self._own.set)
-        running: list[str] = []
         try:
             # A stop that came first starts nothing.
             if not self._own.is_set() and self._all_synced(engine := self._begin()):

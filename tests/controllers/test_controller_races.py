@@ -135,6 +135,22 @@ def test_close_waits_for_the_stand_by_that_is_ending_already() -> None:
     assert source.joins_of_started == 1
 
 
+def test_a_stand_by_that_is_told_to_run_while_it_ends_returns_once_it_has_ended() -> None:
+    rig = Rig(warm_up=True)
+    source = ThreadedTap()
+    source.join_gate.open.clear()
+    rig.controller.watch(source)
+    rig.controller.warm_up(rig.stop_signal)
+    rig.stop_signal.set()
+    assert source.join_gate.entered.wait(PATIENCE)
+    rig.start()
+    rig.threads[-1].join(0.3)
+    assert rig.threads[-1].is_alive()
+    source.join_gate.open.set()
+    assert rig.join() == []
+    assert rig.script.calls == []
+
+
 def test_the_text_of_a_failure_is_made_without_a_lock() -> None:
     controller: Controller[Any] = Controller("curious", lambda _: None, metrics=Metrics())
     texts: list[str] = []
