@@ -299,13 +299,19 @@ class Reconciling(Generic[R]):
         self, context: ReconcileContext, error: BaseException, delay: float | None, seconds: float
     ) -> None:
         is_asked_for = isinstance(error, RetryAfter)
+        if delay is None:
+            what = "not tried again"
+        elif self._stop.is_set():
+            what = "not tried again, for the controller stops"
+        else:
+            what = f"next try in {delay:.3g} s"
         _log.log(
             logging.INFO if is_asked_for else logging.ERROR,
             "controller %s: reconcile of %s failed after %.3g s, %s: %s",
             self._name,
             text(context.request),
             seconds,
-            "not tried again" if delay is None else f"next try in {delay:.3g} s",
+            what,
             text(error) or type(error).__name__,
             exc_info=None if is_asked_for else error,
             extra=log_fields(context),

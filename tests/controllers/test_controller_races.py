@@ -151,6 +151,23 @@ def test_a_stand_by_that_is_told_to_run_while_it_ends_returns_once_it_has_ended(
     assert rig.script.calls == []
 
 
+def test_a_failure_after_the_stop_is_not_said_to_be_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig(OSError("interrupted"))
+    gate = Gate()
+    rig.script.during = gate
+    rig.tap.requests = ("a",)
+    rig.controller.watch(rig.tap)
+    rig.start()
+    assert gate.entered.wait(PATIENCE)
+    rig.stop_signal.set()
+    gate.open.set()
+    assert rig.join() == []
+    assert "not tried again, for the controller stops: interrupted" in caplog.text
+    assert rig.script.calls == ["a"]
+
+
 def test_the_text_of_a_failure_is_made_without_a_lock() -> None:
     controller: Controller[Any] = Controller("curious", lambda _: None, metrics=Metrics())
     texts: list[str] = []
