@@ -371,7 +371,6 @@ class Groups:
         }
         # What is in two groups is taken in by both or refused, also while the stop begins.
         self._adding = Lock()
-        self._is_closed = False
 
     def __getitem__(self, name: RunnableGroup) -> Group:
         return self._groups[name]
@@ -387,8 +386,6 @@ class Groups:
         found = placements(runnable, group=group)
         name = name_of(runnable)
         with self._adding:
-            if self._is_closed:
-                raise RuntimeError(f"{name}: {STOP_ENGAGED}")
             # The warm-up last: only the run's own group still knows what was added before.
             for placement in reversed(found):
                 self._groups[placement.group].add(runnable, placement, name)
@@ -396,7 +393,6 @@ class Groups:
     def close(self) -> Sequence[Runnable]:
         """Take nothing in any more: the stop has begun. Returns what was never started."""
         with self._adding:
-            self._is_closed = True
             return [runnable for group in self._groups.values() for runnable in group.close()]
 
     @property

@@ -1,4 +1,4 @@
-"""Groups of runnables: where a runnable belongs, and how a group starts and stops."""
+"""Groups of runnables: how they start and stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator.cache import Cache, Health, Informer
+from appsdk_operator.cache import Health
 from appsdk_operator.client import RequestStopped
 from appsdk_operator.manager._groups import Group, Groups
 from appsdk_operator.manager._runnable import (
@@ -18,10 +18,8 @@ from appsdk_operator.manager._runnable import (
     RunnableFunction,
     RunnableGroup,
     as_runnable,
-    name_of,
     placements,
 )
-from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock, StopSignal
 
 TIMEOUT = 10.0
@@ -117,95 +115,6 @@ def _bench(**options: Any) -> Bench:
     return Bench(
         Group(RunnableGroup.OTHERS, on_failure=fail, **options), halt=halt, failures=failures
     )
-
-
-class TestClassification:
-    """Where a runnable belongs."""
-
-    @pytest.mark.parametrize(
-        ("attributes", "groups"),
-        [
-            ({}, ["leader-election"]),
-            ({"needs_leader_election": True}, ["leader-election"]),
-            ({"needs_leader_election": False}, ["others"]),
-            ({"only_serve_when_leader": True}, ["leader-election"]),
-            ({"only_serve_when_leader": False}, ["http-servers"]),
-            ({"only_serve_when_leader": False, "needs_leader_election": False}, ["http-servers"]),
-            ({"runnable_group": RunnableGroup.WEBHOOKS}, ["webhooks"]),
-            ({"runnable_group": "caches", "needs_leader_election": True}, ["caches"]),
-            ({"warm_up": lambda _: None}, ["warm-up", "leader-election"]),
-            (
-                {"warm_up": lambda _: None, "needs_leader_election": True},
-                ["warm-up", "leader-election"],
-            ),
-            ({"warm_up": lambda _: None, "needs_leader_election": False}, ["warm-up", "others"]),
-        ],
-    )
-    def test_what_a_runnable_says_of_itself_decides_on_its_group(
-        self, attributes: dict[str, Any], groups: list[str]
-    ) -> None:
-        runnable = type("R", (), {"run": lambda *_: None})()
-        for name, value in attributes.items():
-            setattr(runnable, name, value)
-        assert [str(placement.group) for placement in placements(runnable)] == groups
-
-    def test_caches_and_informers_are_waited_for_among_the_caches(self) -> None:
-        client: Any = None
-        cache = Cache(client)
-        informer = Informer(kinds.core.v1.ConfigMap, client)
-        for runnable in (cache, informer):
-            [placement] = placements(runnable)
-            assert placement.group is RunnableGroup.CACHES
-            assert placement.wait_until_ready == runnable.wait_for_sync
-
-    def test_a_synced_word_alone_makes_nobody_wait_outside_of_the_caches(self) -> None:
-        runnable = type("R", (), {"run": lambda *_: None, "wait_for_sync": lambda *_: False})()
-        [placement] = placements(runnable)
-        assert placement.wait_until_ready is None
-
-    def test_a_plain_function_runs_on_the_leader_and_has_its_own_name(self) -> None:
-        def tidy_up(stop: StopSignal) -> None: ...
-
-        runnable = as_runnable(tidy_up)
-        [placement] = placements(runnable)
-        assert placement.group is RunnableGroup.LEADER_ELECTION
-        assert name_of(runnable).endswith("tidy_up")
-        assert "tidy_up" in repr(runnable)
-
-    def test_a_runnable_without_a_name_is_called_by_its_class(self) -> None:
-        assert name_of(type("Sweeper", (), {})()) == "Sweeper"
-        assert name_of(type("Sweeper", (), {"name": 7})()) == "Sweeper"
-
-    @pytest.mark.parametrize(
-        ("value", "text"),
-        [
-            (Scripted, "add an instance, Scripted"),
-            ("text", "an object with run"),
-            (lambda: None, "has to take the stop signal"),
-        ],
-    )
-    def test_what_cannot_be_run_is_refused_with_the_remedy(self, value: Any, text: str) -> None:
-        with pytest.raises(TypeError, match=text):
-            as_runnable(value)
-
-    def test_a_function_of_the_interpreter_that_hides_its_arguments_is_taken(self) -> None:
-        assert isinstance(as_runnable(min), RunnableFunction)  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize(
-        ("attributes", "text"),
-        [
-            ({"needs_leader_election": lambda: False}, "needs_leader_election of R is"),
-            ({"only_serve_when_leader": None}, "only_serve_when_leader of R is None"),
-            ({"runnable_group": "nowhere"}, "use a member of RunnableGroup"),
-            ({"runnable_group": RunnableGroup.WARM_UP}, "write a method warm_up"),
-        ],
-    )
-    def test_unclear_words_are_refused(self, attributes: dict[str, Any], text: str) -> None:
-        runnable = type("R", (), {"run": lambda *_: None})()
-        for name, value in attributes.items():
-            setattr(runnable, name, value)
-        with pytest.raises(TypeError, match=text):
-            placements(runnable)
 
 
 class TestStart:
@@ -307,6 +216,14 @@ class TestStart:
         [(name, error)] = bench.failures
         assert (name, str(error)) == ("broken", "no port")
         assert "raised by runnable broken (group others)" in error.__notes__
+
+    def test_a_check_of_what_has_failed_is_not_asked_again(self, bench: Bench) -> None:
+        runnable = Gated(error=ValueError("broken"), fail_at="start")
+        runnable.wait_until_ready = lambda *_: False  # type: ignore[method-assign]
+        bench.add(runnable)
+        assert not bench.group.start(bench.halt)
+        with bench.group._changed:
+            assert bench.group._changed.wait_for(lambda: not bench.group._entries, TIMEOUT)
 
     def test_a_check_that_raises_is_a_failure_of_its_runnable(self, bench: Bench) -> None:
         def broken(_: StopSignal, __: float | None) -> bool:
@@ -436,6 +353,13 @@ class TestStop:
         assert not runnable.has_ended
         assert bench.group.runnables == [runnable]
 
+    def test_a_closed_group_that_never_started_never_does(self, bench: Bench) -> None:
+        runnable = bench.add(Scripted())
+        assert bench.group.close() == [runnable]
+        assert not bench.group.start(bench.halt)
+        assert not bench.group.has_started
+        assert not bench.group.close()
+
     def test_a_wait_that_ends_too_early_names_who_still_runs(self) -> None:
         clock = ManualClock()
         bench = _bench(clock=clock)
@@ -445,6 +369,8 @@ class TestStop:
         assert bench.group.start(bench.halt)
         assert slow.is_running.wait(TIMEOUT)
         bench.group.stop()
+        with bench.group._changed:
+            assert bench.group._changed.wait_for(lambda: len(bench.group._entries) == 1, TIMEOUT)
         left: list[Any] = []
         thread = threading.Thread(target=lambda: left.append(bench.group.wait_ended(30.0)))
         thread.start()
@@ -534,11 +460,19 @@ class TestGroups:
     def test_what_warms_up_and_was_added_twice_warms_up_once(self) -> None:
         groups = Groups(on_failure=lambda *_: None)
         runnable = Scripted()
-        runnable.warm_up = lambda _: None  # type: ignore[attr-defined]
+        warmed: list[int] = []
+        runnable.warm_up = lambda _: warmed.append(1)  # type: ignore[attr-defined]
         groups.add(runnable)
+        group = groups[RunnableGroup.WARM_UP]
+        assert group.start(StopSignal())
+        with group._changed:
+            # The warm-up is over, and forgotten.
+            assert group._changed.wait_for(lambda: not group._entries, TIMEOUT)
         with pytest.raises(ValueError, match="added already"):
             groups.add(runnable)
-        assert len(groups[RunnableGroup.WARM_UP].snapshot()["runnables"]) == 1
+        group.stop()
+        assert not group.wait_ended()
+        assert warmed == [1]
 
     def test_a_runnable_that_is_added_from_many_threads_at_once_is_run_once(self) -> None:
         groups = Groups(on_failure=lambda *_: None)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import attrs
 import pytest
 
-from appsdk_operator.cache import Cache, Health, Informer, NotCachedError
+from appsdk_operator.cache import Cache, Informer, NotCachedError
 from appsdk_operator.client import Client, ClientConfig, InterceptedClient, JsonPatch
 from appsdk_operator.client._interceptor import Hooks
 from appsdk_operator.controllers._controller import Controller
-from appsdk_operator.controllers._options import ControllerOptions
 from appsdk_operator.manager import (
     CacheSetup,
     ClientSetup,
@@ -23,23 +20,29 @@ from appsdk_operator.manager import (
     HTTPResponse,
     HTTPServer,
     LeaderElection,
-    LeadershipLost,
     Manager,
     MetricsServerOptions,
     Operator,
-    ProfileServerOptions,
-    RunnableGroup,
 )
-from appsdk_operator.resource import MutableObject, Object, kinds
+from appsdk_operator.resource import Object, kinds
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
 from appsdk_operator.testing import APIServer
 from appsdk_operator.watchers import InformerController, SimpleWatcher
-
-TIMEOUT = 20.0
-LOCAL = "127.0.0.1:0"
-CONFIG_MAP = kinds.core.v1.ConfigMap
-LEASE = kinds.coordination.v1.Lease
-QUICK: dict[str, Any] = {"lease_duration": 3.0, "renew_deadline": 2.0, "retry_period": 0.1}
+from tests.manager.manager_parts import (
+    CONFIG_MAP,
+    LEASE,
+    LOCAL,
+    QUICK,
+    TIMEOUT,
+    Run,
+    Worker,
+    answers,
+    client_of,
+    config_map,
+    get,
+    managers,
+    runs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,116 +58,17 @@ def config(server: APIServer) -> ClientConfig:
 
 @pytest.fixture
 def api(config: ClientConfig) -> Iterator[Client]:
-    with Client(config, metrics=Metrics()) as client:
-        yield client
-        for kind, namespace in ((CONFIG_MAP, "default"), (LEASE, "default")):
-            for obj in list(client.list(kind, namespace=namespace)):
-                client.delete(kind, obj.name, namespace=namespace)
-
-
-@attrs.define(slots=False)
-class Run:
-    """A manager that runs aside."""
-
-    manager: Manager
-    stop: StopSignal = attrs.field(factory=StopSignal)
-    raised: list[BaseException] = attrs.field(factory=list)
-    thread: threading.Thread = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run, name="manager under test")
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.manager.run(self.stop)
-        except BaseException as error:
-            self.raised.append(error)
-
-    def join(self) -> list[BaseException]:
-        self.thread.join(TIMEOUT)
-        assert not self.thread.is_alive(), self.manager.debug_snapshot()
-        return self.raised
-
-    def end(self) -> list[BaseException]:
-        self.stop.set()
-        return self.join()
+    yield from client_of(config)
 
 
 @pytest.fixture
 def make(config: ClientConfig) -> Iterator[Callable[..., Manager]]:
-    managers: list[Manager] = []
-
-    def make(server: Any = None, **options: Any) -> Manager:
-        manager = Manager(server or config, **{"metrics": Metrics(), **options})
-        managers.append(manager)
-        return manager
-
-    yield make
-    for manager in managers:
-        manager.close()
+    yield from managers(config)
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[[Manager], Run]]:
-    runs: list[Run] = []
-
-    def start(manager: Manager) -> Run:
-        runs.append(Run(manager))
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        run.end()
-
-
-def _config_map(name: str, **data: str) -> MutableObject:
-    obj = MutableObject.new(CONFIG_MAP, name, namespace="default")
-    obj["data"] = data
-    return obj
-
-
-def _get(address: str, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
-
-
-def _answers(address: str) -> bool:
-    try:
-        _get(address, "/")
-    except OSError:
-        return False
-    return True
-
-
-def _eventually(check: Callable[[], bool]) -> None:
-    clock, deadline = StopSignal(), RealClock().monotonic() + TIMEOUT
-    while not check():
-        assert RealClock().monotonic() < deadline
-        clock.wait(0.01)
-
-
-@attrs.define(slots=False, eq=False)
-class Worker:
-    """A runnable that calls a function at its start, and waits."""
-
-    name: str = "worker"
-    at_start: Callable[[], object] = lambda: None
-    at_stop: Callable[[], object] = lambda: None
-    has_started: threading.Event = attrs.field(factory=threading.Event)
-    has_ended: threading.Event = attrs.field(factory=threading.Event)
-
-    def run(self, stop: StopSignal) -> None:
-        self.at_start()
-        self.has_started.set()
-        stop.wait()
-        self.at_stop()
-        self.has_ended.set()
+    yield from runs()
 
 
 class TestRun:
@@ -173,7 +77,7 @@ class TestRun:
     def test_runnables_find_the_caches_synced(
         self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
     ) -> None:
-        api.create(_config_map("before"))
+        api.create(config_map("before"))
         manager = make(cache=CacheSetup(kinds=[CONFIG_MAP]))
         second = Cluster(
             api.config, name="second", cache=CacheSetup(kinds=[CONFIG_MAP]), metrics=Metrics()
@@ -214,7 +118,7 @@ class TestRun:
     def test_a_kind_without_informer_is_an_error_through_the_managers_client(
         self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
     ) -> None:
-        api.create(_config_map("one"))
+        api.create(config_map("one"))
         manager = make(client=ClientSetup(uncached=[LEASE]))
         run = start(manager)
         assert manager.elected.wait(TIMEOUT)
@@ -227,7 +131,7 @@ class TestRun:
     def test_lazy_caches_are_an_option(
         self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
     ) -> None:
-        api.create(_config_map("one"))
+        api.create(config_map("one"))
         manager = make(cache=CacheSetup(lazy=True))
         run = start(manager)
         assert manager.elected.wait(TIMEOUT)
@@ -245,9 +149,9 @@ class TestRun:
 
         watched = InterceptedClient(api, Hooks(create=create))
         signed = make(watched, client=ClientSetup(field_owner="painter"))
-        signed.live_client.create(_config_map("one"))
+        signed.live_client.create(config_map("one"))
         assert owners == ["painter"]
-        make(client=ClientSetup(dry_run=True)).live_client.create(_config_map("two"))
+        make(client=ClientSetup(dry_run=True)).live_client.create(config_map("two"))
         assert [obj.name for obj in api.list(CONFIG_MAP, namespace="default")] == ["one"]
 
     def test_a_second_run_is_an_error(
@@ -316,7 +220,7 @@ class TestRun:
         run = start(manager)
         assert manager.elected.wait(TIMEOUT)
         assert reconciled.wait(TIMEOUT)
-        api.create(_config_map("one"))
+        api.create(config_map("one"))
         assert seen.acquire(timeout=TIMEOUT)
         names = [
             row["name"]
@@ -350,7 +254,7 @@ class TestRun:
         manager.add(broken)
         run = start(manager)
         assert [str(error) for error in run.join()] == ["broken"]
-        assert not _answers(server.address)
+        assert not answers(server.address)
 
     def test_what_cannot_be_closed_is_logged(
         self, make: Callable[..., Manager], caplog: pytest.LogCaptureFixture
@@ -366,276 +270,13 @@ class TestRun:
         assert "stubborn was never started, and could not be closed" in caplog.text
 
 
-class TestElection:
-    """Leader election with the real Lease."""
-
-    def _election(self, **options: Any) -> LeaderElection:
-        return LeaderElection(**{"id": "lock", "namespace": "default", **QUICK, **options})
-
-    def test_one_leads_and_the_other_does_not_while_the_first_lives(
-        self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
-    ) -> None:
-        first, second = (
-            make(leader_election=self._election(release_on_cancel=True, labels={"a": "b"}))
-            for _ in range(2)
-        )
-        work = [Worker(), Worker()]
-        for manager, worker in zip((first, second), work, strict=True):
-            manager.add(worker)
-        run = start(first)
-        assert first.elected.wait(TIMEOUT)
-        other = start(second)
-        _eventually(lambda: second.leader == first.identity)
-        assert not second.elected.is_set()
-        assert not work[1].has_started.is_set()
-        assert api.get(LEASE, "lock", namespace="default").labels == {"a": "b"}
-        assert not run.end()
-        assert second.elected.wait(TIMEOUT)
-        assert work[1].has_started.wait(TIMEOUT)
-        assert not other.end()
-
-    def test_the_lease_is_given_up_only_when_everything_has_ended(
-        self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
-    ) -> None:
-        holders: list[str] = []
-
-        def look() -> None:
-            lease = api.get(LEASE, "lock", namespace="default")
-            holders.append((lease.get("spec") or {})["holderIdentity"])
-
-        manager = make(leader_election=self._election(release_on_cancel=True))
-        other = Worker("other", at_stop=look)
-        other.needs_leader_election = False  # type: ignore[attr-defined]
-        last = Worker("last", at_stop=look)
-        last.runnable_group = RunnableGroup.HTTP_SERVERS  # type: ignore[attr-defined]
-        for worker in (other, Worker(at_stop=look), last):
-            manager.add(worker)
-        run = start(manager)
-        assert manager.elected.wait(TIMEOUT)
-        for worker in (other, last):
-            assert worker.has_started.wait(TIMEOUT)
-        assert not run.end()
-        assert holders == [manager.identity] * 3
-        look()
-        assert not holders[-1]
-
-    def test_a_standby_that_stops_starts_nothing_that_is_for_the_leader(
-        self, make: Callable[..., Manager], start: Callable[..., Run]
-    ) -> None:
-        leader, standby = (make(leader_election=self._election()) for _ in range(2))
-        run = start(leader)
-        assert leader.elected.wait(TIMEOUT)
-        worker = Worker()
-        standby.add(worker)
-        other = start(standby)
-        _eventually(lambda: bool(standby.leader))
-        assert not other.end()
-        assert not worker.has_started.is_set()
-        assert not run.end()
-
-    def test_a_lost_lease_ends_the_run_and_refuses_writes(
-        self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
-    ) -> None:
-        manager = make(leader_election=self._election())
-        errors: list[BaseException] = []
-        release = threading.Event()
-
-        def write() -> None:
-            try:
-                manager.client.create(_config_map("late"))
-            except BaseException as error:
-                errors.append(error)
-            assert release.wait(TIMEOUT)
-
-        worker = Worker(at_stop=write)
-        manager.add(worker)
-        run = start(manager)
-        assert manager.elected.wait(TIMEOUT)
-        assert worker.has_started.wait(TIMEOUT)
-        api.patch(
-            LEASE,
-            "lock",
-            JsonPatch(
-                [{"op": "replace", "path": "/spec/holderIdentity", "value": "somebody else"}]
-            ),
-            namespace="default",
-        )
-        [error] = run.join()
-        assert isinstance(error, LeadershipLost)
-        assert "leader election lost" in str(error)
-        # Nobody waited for the worker, which is told and must not write any more.
-        assert not worker.has_ended.is_set()
-        release.set()
-        assert worker.has_ended.wait(TIMEOUT)
-        [refused] = errors
-        assert isinstance(refused, LeadershipLost)
-        assert not list(api.list(CONFIG_MAP, namespace="default"))
-
-    def test_who_leads_is_told_by_events_on_the_lease(
-        self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
-    ) -> None:
-        manager = make(leader_election=self._election())
-        run = start(manager)
-        assert manager.elected.wait(TIMEOUT)
-        assert not run.end()
-        events = [e.mutable_copy() for e in api.list(kinds.events.v1.Event, namespace="default")]
-        notes = [e["note"] for e in events if e["regarding"]["name"] == "lock"]
-        assert f"{manager.identity} became leader" in notes
-        assert f"{manager.identity} stopped leading" in notes
-
-    def test_a_warmed_up_controller_of_a_standby_leaves_nothing_behind(
-        self, make: Callable[..., Manager], start: Callable[..., Run]
-    ) -> None:
-        leader, standby = (make(leader_election=self._election()) for _ in range(2))
-        run = start(leader)
-        assert leader.elected.wait(TIMEOUT)
-        warm = threading.Event()
-
-        class Source:
-            def start(self, queue: Any, stop: StopSignal) -> None:
-                warm.set()
-
-        controller: Controller[Any] = Controller(
-            "warm", lambda _: None, options=ControllerOptions(warm_up=True), metrics=Metrics()
-        )
-        controller.watch(Source())
-        standby.add(controller)
-        other = start(standby)
-        assert warm.wait(TIMEOUT)
-        _eventually(lambda: bool(standby.leader))
-        assert not other.end()
-        assert not run.end()
-
-
-class TestEndpoints:
-    """What is served, from when, and until when."""
-
-    def test_endpoints_answer_while_it_runs_and_not_afterwards(
-        self, make: Callable[..., Manager], start: Callable[..., Run]
-    ) -> None:
-        manager = make(
-            metrics_server=MetricsServerOptions(address=LOCAL),
-            health_server=HealthServerOptions(address=LOCAL),
-            profile_server=ProfileServerOptions(address=LOCAL),
-            cache=CacheSetup(kinds=[CONFIG_MAP]),
-        )
-        manager.add_metrics_handler(
-            "/debug/extra",
-            lambda _: HTTPResponse(body=b"extra"),
-        )
-        run = start(manager)
-        assert manager.elected.wait(TIMEOUT)
-        addresses = manager.addresses
-        _eventually(lambda: _get(addresses["health"], "/readyz")[0] == 200)
-        assert _get(addresses["health"], "/healthz") == (200, "ok")
-        status, text = _get(addresses["metrics"], "/metrics")
-        assert status == 200
-        assert "informer" in text
-        assert _get(addresses["metrics"], "/debug/extra") == (200, "extra")
-        assert _get(addresses["metrics"], "/")[0] == 404
-        assert '"elected": true' in _get(addresses["profile"], "/debug/queues")[1]
-        assert not run.end()
-        assert not any(_answers(address) for address in addresses.values())
-
-    def test_health_follows_the_checks_and_takes_no_more_after_the_start(
-        self, make: Callable[..., Manager], start: Callable[..., Run]
-    ) -> None:
-        manager = make(health_server=HealthServerOptions(address=LOCAL))
-        problems: dict[str, str] = {"ready": "", "health": ""}
-
-        def check(name: str) -> Callable[[], Health]:
-            return lambda: Health(not problems[name], problems[name])
-
-        manager.add_ready_check("disk", check("ready"))
-        manager.add_health_check("disk", check("health"))
-        run = start(manager)
-        assert manager.elected.wait(TIMEOUT)
-        address = manager.addresses["health"]
-        for path, name in (("/readyz", "ready"), ("/healthz", "health")):
-            assert _get(address, path)[0] == 200
-            assert _get(address, f"{path}/disk") == (200, "ok")
-            problems[name] = "full"
-            assert _get(address, path)[0] == 500
-            assert "full" in _get(address, f"{path}/disk")[1]
-        for add in (manager.add_ready_check, manager.add_health_check):
-            with pytest.raises(RuntimeError, match="comes too late"):
-                add("late", lambda: None)
-        with pytest.raises(RuntimeError, match="comes too late"):
-            manager.add_metrics_handler("/late", lambda _: HTTPResponse(body=b""))
-        assert not run.end()
-
-    def test_it_is_not_ready_while_caches_sync_and_says_why(
-        self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
-    ) -> None:
-        may_list = threading.Event()
-
-        def held(verb: str) -> Callable[..., Any]:
-            def call(inner: Any, *args: Any, **options: Any) -> Any:
-                stop = options.get("stop")
-                while not may_list.wait(0.02):
-                    if stop is not None and stop.is_set():
-                        break
-                return getattr(inner, verb)(*args, **options)
-
-            return call
-
-        slow = InterceptedClient(api, Hooks(list_page=held("list_page"), watch=held("watch")))
-        manager = make(
-            slow,
-            health_server=HealthServerOptions(address=LOCAL),
-            cache=CacheSetup(kinds=[CONFIG_MAP]),
-        )
-        run = start(manager)
-        address = manager.addresses["health"]
-        _eventually(lambda: _get(address, "/healthz")[0] == 200)
-        status, text = _get(address, "/readyz/caches")
-        assert status == 500
-        assert "informer of configmaps.v1: not synced yet" in text
-        assert not manager.health().is_ready
-        may_list.set()
-        assert manager.elected.wait(TIMEOUT)
-        _eventually(lambda: _get(address, "/readyz")[0] == 200)
-        assert manager.health().is_ready
-        assert not run.end()
-
-    def test_a_controller_that_is_not_well_makes_it_not_ready(
-        self, make: Callable[..., Manager], start: Callable[..., Run]
-    ) -> None:
-        manager = make(health_server=HealthServerOptions(address=LOCAL))
-        worker, odd = Worker(), Worker("odd")
-        worker.health = lambda: Health(False, "no quota left")  # type: ignore[attr-defined]
-        odd.health = lambda: "fine"  # type: ignore[attr-defined]
-        manager.add(worker)
-        manager.add(odd)
-        run = start(manager)
-        assert manager.elected.wait(TIMEOUT)
-        status, text = _get(manager.addresses["health"], "/readyz/controllers")
-        assert status == 500
-        assert "no quota left" in text
-        assert not run.end()
-
-    def test_it_is_not_ready_while_it_stops(
-        self, make: Callable[..., Manager], start: Callable[..., Run]
-    ) -> None:
-        manager = make(health_server=HealthServerOptions(address=LOCAL))
-        answers: list[tuple[int, str]] = []
-        worker = Worker(
-            at_stop=lambda: answers.append(_get(manager.addresses["health"], "/readyz/manager"))
-        )
-        manager.add(worker)
-        run = start(manager)
-        assert worker.has_started.wait(TIMEOUT)
-        assert not run.end()
-        assert answers == [(500, "internal server error: the manager stops\n")]
-
-
 class TestEvents:
     """The recorder's end."""
 
     def test_events_that_wait_are_written_before_the_run_ends(
         self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
     ) -> None:
-        subject = api.create(_config_map("subject"))
+        subject = api.create(config_map("subject"))
         manager = make()
 
         def record(subject: Object = subject) -> None:
@@ -661,15 +302,15 @@ def test_webhooks_readiness_and_caches_that_need_each_other_do_not_lock_up(
 ) -> None:
     # The API server converts what is listed through our webhook, and calls it only once this
     # process is ready.
-    api.create(_config_map("one"))
+    api.create(config_map("one"))
     webhooks = HTTPServer(LOCAL, name="webhooks", metrics=Metrics())
     webhooks.add_handler("/convert", lambda _: HTTPResponse(body=b"converted"))
     manager: Manager
 
     def converted(verb: str) -> Callable[..., Any]:
         def call(inner: Any, *args: Any, **options: Any) -> Any:
-            assert _get(manager.addresses["health"], "/readyz")[0] == 200
-            assert _get(webhooks.address, "/convert") == (200, "converted")
+            assert get(manager.addresses["health"], "/readyz")[0] == 200
+            assert get(webhooks.address, "/convert") == (200, "converted")
             return getattr(inner, verb)(*args, **options)
 
         return call
@@ -738,7 +379,7 @@ def test_a_stop_under_load_ends_within_the_grace_and_leaves_no_thread(
     def write() -> None:
         number = 0
         while not is_over.is_set():
-            api.create(_config_map(f"load-{threading.get_ident()}-{number}", a="b"))
+            api.create(config_map(f"load-{threading.get_ident()}-{number}", a="b"))
             number += 1
 
     writers = [threading.Thread(target=write) for _ in range(2)]
