@@ -386,6 +386,9 @@ class Groups:
         found = placements(runnable, group=group)
         name = name_of(runnable)
         with self._adding:
+            for placement in found:
+                if any(one is runnable for one in self._groups[placement.group].members):
+                    raise ValueError(f"{name} was added already: a runnable runs once")
             # The warm-up last: only the run's own group still knows what was added before.
             for placement in reversed(found):
                 self._groups[placement.group].add(runnable, placement, name)

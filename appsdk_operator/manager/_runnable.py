@@ -60,7 +60,10 @@ class ReadyRunnable(Protocol):
     """A runnable that others have to wait for: its group has started when all are ready."""
 
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
-        """Wait until others may rely on it; False when stopped or after ``timeout`` seconds."""
+        """Wait until others may rely on it; False when stopped or after ``timeout`` seconds.
+
+        May be async. One that says False while nobody stopped it is asked again a moment later.
+        """
         ...
 
 

@@ -474,6 +474,29 @@ class TestGroups:
         assert not group.wait_ended()
         assert warmed == [1]
 
+    def test_what_still_warms_up_is_not_run_again(self) -> None:
+        failures: list[Any] = []
+        groups = Groups(on_failure=lambda *failure: failures.append(failure))
+        runnable = Scripted()
+        runnable.warm_up = lambda stop: stop.wait()  # type: ignore[attr-defined]
+        runnable.run = lambda stop: runnable.is_running.set()  # type: ignore[method-assign]
+        halt = StopSignal()
+        leaders = groups[RunnableGroup.LEADER_ELECTION]
+        warming = groups[RunnableGroup.WARM_UP]
+        assert leaders.start(halt)
+        assert warming.start(halt)
+        groups.add(runnable)
+        with leaders._changed:
+            assert leaders._changed.wait_for(lambda: not leaders._entries, TIMEOUT)
+        runnable.is_running.clear()
+        with pytest.raises(ValueError, match="added already"):
+            groups.add(runnable)
+        assert not leaders.running
+        assert not runnable.is_running.is_set()
+        for group in (leaders, warming):
+            group.stop()
+            assert not group.wait_ended()
+
     def test_a_runnable_that_is_added_from_many_threads_at_once_is_run_once(self) -> None:
         groups = Groups(on_failure=lambda *_: None)
         group = groups[RunnableGroup.LEADER_ELECTION]
