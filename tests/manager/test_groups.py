@@ -12,7 +12,7 @@ import pytest
 
 from appsdk_operator.cache import Health
 from appsdk_operator.client import RequestStopped
-from appsdk_operator.manager._groups import Group, Groups
+from appsdk_operator.manager._groups import Group
 from appsdk_operator.manager._runnable import (
     Placement,
     RunnableFunction,
@@ -21,50 +21,7 @@ from appsdk_operator.manager._runnable import (
     placements,
 )
 from appsdk_operator.runtime import ManualClock, StopSignal
-
-TIMEOUT = 10.0
-
-
-@attrs.define(eq=False, slots=False)
-class Scripted:
-    """A runnable that does as it is told, and remembers what happened."""
-
-    name: str = "scripted"
-    error: BaseException | None = None
-    fail_at: str = "stop"
-    is_running: threading.Event = attrs.field(factory=threading.Event)
-    may_end: threading.Event = attrs.field(factory=threading.Event)
-    has_ended: bool = False
-    runs: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        self.may_end.set()
-
-    def run(self, stop: StopSignal) -> None:
-        self.runs += 1
-        self.is_running.set()
-        if self.error is not None and self.fail_at == "start":
-            raise self.error
-        stop.wait()
-        assert self.may_end.wait(TIMEOUT)
-        self.has_ended = True
-        if self.error is not None:
-            raise self.error
-
-
-@attrs.define(eq=False, slots=False)
-class Gated(Scripted):
-    """One that is ready when the test says so."""
-
-    gate: StopSignal = attrs.field(factory=StopSignal)
-    is_asked: threading.Event = attrs.field(factory=threading.Event)
-
-    def wait_until_ready(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        self.is_asked.set()
-        either = stop.child()
-        self.gate.on_set(either.set)
-        either.wait(timeout)
-        return self.gate.is_set()
+from tests.manager.group_parts import TIMEOUT, Gated, Scripted
 
 
 @attrs.define
@@ -428,95 +385,3 @@ class TestStop:
         bench = _bench(base_stop=other)
         bench.end()
         assert not other.is_set()
-
-
-class TestGroups:
-    """All groups together."""
-
-    def test_a_snapshot_names_groups_runnables_and_what_they_tell(self) -> None:
-        groups = Groups(on_failure=lambda *_: None)
-        runnable = Scripted("one")
-        runnable.needs_leader_election = False  # type: ignore[attr-defined]
-        runnable.debug_snapshot = lambda: {"depth": 3}  # type: ignore[attr-defined]
-        groups.add(runnable)
-        groups.add(Scripted("two"))
-        assert groups[RunnableGroup.OTHERS].start(StopSignal())
-        snapshot = groups.snapshot()
-        groups.close()
-        for name in RunnableGroup:
-            groups[name].stop()
-            assert not groups[name].wait_ended()
-        assert list(snapshot) == [str(name) for name in RunnableGroup]
-        assert snapshot["others"] == {
-            "state": "started",
-            "runnables": [
-                {"name": "one", "state": "running", "ready": True, "details": {"depth": 3}}
-            ],
-        }
-        assert snapshot["leader-election"]["runnables"] == [
-            {"name": "two", "state": "queued", "ready": False}
-        ]
-
-    def test_what_warms_up_and_was_added_twice_warms_up_once(self) -> None:
-        groups = Groups(on_failure=lambda *_: None)
-        runnable = Scripted()
-        warmed: list[int] = []
-        runnable.warm_up = lambda _: warmed.append(1)  # type: ignore[attr-defined]
-        groups.add(runnable)
-        group = groups[RunnableGroup.WARM_UP]
-        assert group.start(StopSignal())
-        with group._changed:
-            # The warm-up is over, and forgotten.
-            assert group._changed.wait_for(lambda: not group._entries, TIMEOUT)
-        with pytest.raises(ValueError, match="added already"):
-            groups.add(runnable)
-        group.stop()
-        assert not group.wait_ended()
-        assert warmed == [1]
-
-    def test_what_still_warms_up_is_not_run_again(self) -> None:
-        failures: list[Any] = []
-        groups = Groups(on_failure=lambda *failure: failures.append(failure))
-        runnable = Scripted()
-        runnable.warm_up = lambda stop: stop.wait()  # type: ignore[attr-defined]
-        runnable.run = lambda stop: runnable.is_running.set()  # type: ignore[method-assign]
-        halt = StopSignal()
-        leaders = groups[RunnableGroup.LEADER_ELECTION]
-        warming = groups[RunnableGroup.WARM_UP]
-        assert leaders.start(halt)
-        assert warming.start(halt)
-        groups.add(runnable)
-        with leaders._changed:
-            assert leaders._changed.wait_for(lambda: not leaders._entries, TIMEOUT)
-        runnable.is_running.clear()
-        with pytest.raises(ValueError, match="added already"):
-            groups.add(runnable)
-        assert not leaders.running
-        assert not runnable.is_running.is_set()
-        for group in (leaders, warming):
-            group.stop()
-            assert not group.wait_ended()
-
-    def test_a_runnable_that_is_added_from_many_threads_at_once_is_run_once(self) -> None:
-        groups = Groups(on_failure=lambda *_: None)
-        group = groups[RunnableGroup.LEADER_ELECTION]
-        runnables = [Scripted(f"r{n}") for n in range(40)]
-        barrier = threading.Barrier(9)
-
-        def add(mine: list[Scripted]) -> None:
-            barrier.wait(TIMEOUT)
-            for runnable in mine:
-                groups.add(runnable)
-
-        threads = [threading.Thread(target=add, args=(runnables[n::8],)) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        barrier.wait(TIMEOUT)
-        assert group.start(StopSignal())
-        for thread in threads:
-            thread.join(TIMEOUT)
-        for runnable in runnables:
-            assert runnable.is_running.wait(TIMEOUT)
-        group.stop()
-        assert not group.wait_ended()
-        assert [runnable.runs for runnable in runnables] == [1] * 40

@@ -244,6 +244,25 @@ class TestFailures:
         [error] = run.join()
         assert isinstance(error, LeadershipLost)
 
+    def test_a_lease_that_is_lost_after_a_failure_is_a_note_of_it_and_ends_the_grace(
+        self, make: Callable[..., Run]
+    ) -> None:
+        journal = Journal()
+        elector = FakeElector(journal)
+        elector.win.set()
+        run = make(journal, elector=elector)
+        slow = run.add("slow", RunnableGroup.OTHERS)
+        slow.may_end.clear()
+        run.start()
+        assert run.lifecycle.elected.wait(TIMEOUT)
+        failure = ValueError("broken")
+        run.add("culprit", error=failure, at_start=True)
+        journal.wait_for("told slow")
+        elector.lose.set()
+        assert run.join() == [failure]
+        [note] = [note for note in failure.__notes__ if "after that" in note]
+        assert "runnable leader election failed too: LeadershipLost" in note
+
     @pytest.mark.parametrize("error", [OSError("no route"), SystemExit(1)])
     def test_an_election_that_breaks_is_like_a_lost_lease(
         self, make: Callable[..., Run], error: BaseException
