@@ -97,8 +97,8 @@ class EventFeed(Generic[R]):
     def start(self, queue: RequestQueue[R], stop: StopSignal) -> None:
         """Begin to handle events, until ``stop``."""
         self.pipeline.begin(queue)
-        self._retire = self._metrics.add_source(self._samples)
         self._delivery.start()
+        self._retire = self._metrics.add_source(self._samples)
         self._detach = stop.on_set(self.stop)
 
     def stop(self) -> None:

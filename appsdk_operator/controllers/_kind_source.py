@@ -119,7 +119,12 @@ class KindSource(Generic[R]):
         self._feed.claim()
         self._keep()
         self._registration = self._cache.add_event_handler(self.kind, self._feed.events)
-        self._feed.start(queue, stop)
+        try:
+            self._feed.start(queue, stop)
+        except BaseException:
+            # Nobody joins a source whose start failed.
+            self._registration.remove()
+            raise
 
     def _keep(self) -> None:
         if self._metadata_only is None:
@@ -247,7 +252,12 @@ class InformerSource(Generic[R]):
         """
         self._feed.claim()
         self._registration = self._informer.add_event_handler(self._feed.events)
-        self._feed.start(queue, stop)
+        try:
+            self._feed.start(queue, stop)
+        except BaseException:
+            # Nobody joins a source whose start failed.
+            self._registration.remove()
+            raise
 
     @property
     def has_synced(self) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import attrs
 import pytest
@@ -362,6 +363,23 @@ def test_after_a_stop_and_join_nothing_more_is_queued_and_the_cache_goes_on(make
     assert queue.names == ["x/a"]
 
 
+@BOTH
+def test_a_source_that_gets_no_thread_leaves_nothing_behind(make, informer, monkeypatch):
+    running = make(informer=informer)
+    source = running.source(start=False)
+
+    def no_thread(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("appsdk_operator.runtime.ThreadGroup.start", no_thread)
+    with pytest.raises(RuntimeError, match="new thread"):
+        source.start(running.queue, running.stop)
+    monkeypatch.undo()
+    keeper = running.it if informer else running.it._kept[THING]
+    assert list(keeper._registrations if informer else keeper.registrations) == []
+    assert running.metrics.value("source_events_total", source=str(THING)) is None
+
+
 def test_a_source_belongs_to_one_controller(make):
     running = make()
     source = running.source()
@@ -404,5 +422,6 @@ def test_missing_or_wrong_parts_are_refused_at_construction(arguments, text):
 
 
 def test_an_informer_source_needs_an_informer():
+    cache: Any = Cache(ScriptedClient())
     with pytest.raises(TypeError, match="KindSource takes a cache"):
-        InformerSource(Cache(ScriptedClient()), for_object())
+        InformerSource(cache, for_object())
