@@ -285,6 +285,46 @@ class TestClusters:
         assert isinstance(other.live_client, FencedClient)
         other.close()
 
+    @pytest.mark.parametrize("option", ["new_cache", "new_elector", "webhook_server"])
+    def test_what_was_made_before_something_failed_is_closed(
+        self, option: str, free_port: int
+    ) -> None:
+        open_clients: list[InterceptedClient] = []
+
+        def new_client(config: ClientConfig) -> Any:
+            client: Any = InterceptedClient(Client(config, metrics=Metrics()), Hooks())
+
+            def close() -> None:
+                client.inner.close()
+                open_clients.remove(client)
+
+            client.close = close
+            open_clients.append(client)
+            return client
+
+        def broken(*_: Any) -> Any:
+            raise LookupError("by order of the test")
+
+        class BrokenWebhooks(WebhookServer):
+            # Asked for when all else is there, the ports included.
+            wait_until_ready = property(broken)
+
+        address = f"127.0.0.1:{free_port}"
+        options: Any = {option: broken}
+        if option == "webhook_server":
+            options = {option: BrokenWebhooks()}
+        with pytest.raises(LookupError, match="by order of the test"):
+            Manager(
+                NOWHERE,
+                new_client=new_client,
+                health_server=HealthServerOptions(address=address),
+                leader_election=ELECTION,
+                metrics=Metrics(),
+                **options,
+            )
+        assert not open_clients
+        assert _can_bind(address)
+
     @pytest.mark.parametrize("option", ["new_client", "new_cache", "new_elector"])
     def test_what_a_factory_raises_is_raised_and_no_port_stays_bound(
         self, option: str, free_port: int

@@ -131,7 +131,10 @@ class TestEnd:
                         return stop.wait(timeout)
 
                     def run(self, stop: StopSignal) -> None:
-                        manager.event_recorder("server").event(about, "Warning", "Broken", "Serve")
+                        recorder = manager.event_recorder("server")
+                        # What comes after the second waits, to be written at the end.
+                        for _ in range(5):
+                            recorder.event(about, "Warning", "Broken", "Serve")
                         raise OSError("broken")
 
                 manager.add(Server())
@@ -139,6 +142,7 @@ class TestEnd:
                     manager.run()
             [event] = client.list(EVENT, namespace="default")
             assert event["reason"] == "Broken"
+            assert event["series"]["count"] == 5
 
     def test_events_after_the_end_start_no_thread(self, make: Callable[..., Manager]) -> None:
         manager = make()
