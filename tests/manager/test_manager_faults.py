@@ -14,11 +14,12 @@ import attrs
 import pytest
 
 from appsdk_operator.cache import Cache, Health
-from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.client import Client, ClientConfig, JsonPatch
 from appsdk_operator.manager import (
     Cluster,
     HealthServerOptions,
     LeaderElection,
+    LeadershipLost,
     Manager,
     RunnableGroup,
 )
@@ -202,6 +203,42 @@ class TestEnd:
             with Manager(NOWHERE, leader_election=election, metrics=metrics):
                 assert metrics.value("leader_election_master_status", name="test") == 0.0
         assert metrics.value("leader_election_master_status", name="test") is None
+
+
+@pytest.mark.parametrize("which", ["client", "live_client"])
+def test_every_way_to_write_is_behind_the_fence(make: Callable[..., Manager], which: str) -> None:
+    class Lost:
+        identity, leader, is_leader = "me", "you", False
+
+        def check_write(self) -> None:
+            raise LeadershipLost("leader election lost")
+
+        def health(self) -> Health:
+            return Health(True, "")
+
+    election = LeaderElection(id="test", namespace="default")
+    manager = make(leader_election=election, new_elector=lambda *_: Lost())
+    client: Any = getattr(manager, which)
+    obj = MutableObject.new(CONFIG_MAP, "settings", namespace="default")
+    patch = JsonPatch([])
+    writes: list[Callable[[], object]] = [
+        lambda: client.create(obj),
+        lambda: client.update(obj),
+        lambda: client.apply(obj, field_manager="me"),
+        lambda: client.patch(CONFIG_MAP, "settings", patch, namespace="default"),
+        lambda: client.delete(CONFIG_MAP, "settings", namespace="default"),
+        lambda: client.delete_collection(CONFIG_MAP, namespace="default"),
+    ]
+    for sub in (client.status, client.subresource("scale")):
+        writes += [
+            lambda sub=sub: sub.create(obj),
+            lambda sub=sub: sub.update(obj),
+            lambda sub=sub: sub.apply(obj, field_manager="me"),
+            lambda sub=sub: sub.patch(CONFIG_MAP, "settings", patch, namespace="default"),
+        ]
+    for write in writes:
+        with pytest.raises(LeadershipLost):
+            write()
 
 
 class TestReadiness:
