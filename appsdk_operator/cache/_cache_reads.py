@@ -136,19 +136,25 @@ class CacheReads:
             places = [] if kept is None else kept.places(namespace)
         return places[0] if places else None
 
+    def follower_of(self, kind: Kind, namespace: str) -> Informer | None:
+        """Who follows ``namespace``; also one that is about to end and may yet be called back."""
+        with self._lock:
+            kept = self._kept.get(kind)
+            return None if kept is None else kept.follower(namespace)
+
     def scope_selects(self, kind: Kind, obj: Object) -> bool:
         """Whether ``obj`` is one of those that are followed, by its namespace and selectors."""
         with self._lock:
             kept = self._kept.get(kind)
-            scopes = [] if kept is None else list(kept.target)
-        return any(scope.covers(obj.namespace) and scope.selects(obj) for scope in scopes)
+            scopes = [] if kept is None else kept.scopes(obj.namespace)
+        return any(scope.selects(obj) for scope in scopes)
 
     def selects_all(self, kind: Kind, namespace: str) -> bool:
         """Whether all objects of ``namespace`` are followed: none comes or goes by its labels."""
         with self._lock:
             kept = self._kept.get(kind)
-            scopes = [] if kept is None else [*kept.target, *(f.scope for f in kept.followed)]
-        return all(scope.selects_all for scope in scopes if scope.covers(namespace))
+            scopes = [] if kept is None else kept.scopes(namespace)
+        return all(scope.selects_all for scope in scopes)
 
     def query(
         self,

@@ -194,12 +194,12 @@ class CachedClient(ClientWrapper):
         Raises:
             NotFollowedError: the cache does not keep objects of this kind in this namespace.
         """
-        informer = self._informer_of(obj.kind, obj.namespace)
-        if informer is None:
+        place = self.cache.place_of(obj.kind, obj.namespace)
+        if place is None:
             raise _with_remedies(
                 NotFollowedError(f"{obj.kind} is not followed in namespace {obj.namespace!r}")
             )
-        return informer.wait_for_version(obj.resource_version, stop, timeout)
+        return place.informer.wait_for_version(obj.resource_version, stop, timeout)
 
     def _places(self, kind: Kind, namespace: str) -> Places:
         try:
@@ -383,8 +383,7 @@ class CachedClient(ClientWrapper):
         self._overlay.lay(kind, key, entry)
 
     def _informer_of(self, kind: Kind, namespace: str) -> Informer | None:
-        place = self.cache.place_of(kind, namespace)
-        return None if place is None else place.informer
+        return self.cache.follower_of(kind, namespace)
 
     def _samples(self) -> Samples:
         counts = dict.fromkeys(self.cache.kinds, 0)

@@ -311,7 +311,7 @@ class Informer:
         )
         registration = Registration(self, sink, own, replay=self._replay)
         with self._lock:
-            if self._has_stopped and not self.is_frozen:
+            if self._has_stopped and shows_present and not self.is_frozen:
                 raise RuntimeError(
                     f"the informer of {self.kind} has stopped: add handlers before, or make a new "
                     "informer"

@@ -178,6 +178,22 @@ class KeptKind:
         wanted = [s for s in self.target if not namespace or s.covers(namespace)]
         return [self._place(scope, namespace) for scope in wanted]
 
+    def follower(self, namespace: str) -> Informer | None:
+        """Who follows ``namespace``; also one that a change is about to end.
+
+        The next change may call it back, and it may not have seen what was written meanwhile.
+        """
+        places = self.places(namespace)
+        if places:
+            return places[0].informer
+        found = (f.informer for f in self.followed if f.scope.covers(namespace))
+        return next(found, None)
+
+    def scopes(self, namespace: str) -> list[Scope]:
+        """The scopes to which ``namespace`` belongs, as :meth:`follower` finds them."""
+        wanted = [scope for scope in self.target if scope.covers(namespace)]
+        return wanted or [f.scope for f in self.followed if f.scope.covers(namespace)]
+
     def _place(self, scope: Scope, namespace: str) -> Place:
         asked = namespace or scope.namespace
         now = self._followed.get(scope)

@@ -331,6 +331,20 @@ def test_of_a_deletion_and_a_write_whose_order_is_unknown_both_count(informer):
     assert overlay.get(THING, KEY).is_over(KEY, informer)
 
 
+def test_what_the_informer_applies_while_it_is_asked_is_seen(informer):
+    """It had not come as far as the write, and when its store was read another had ended it."""
+    written = entry(informer, 25)
+    newer = thing("a", 30, uid="v")
+
+    def get(name, namespace):
+        found = informer.objects.get(name)
+        informer.objects["a"], informer.resource_version = newer, "30"
+        return found
+
+    informer.get = get
+    assert written.resolved(KEY, informer) is newer
+
+
 def test_deletions_of_one_name_are_remembered_but_not_for_ever(informer):
     overlay = Overlay(10, lambda kind, namespace: informer)
     for number in range(100):

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.cache import CachedClient
+from appsdk_operator.cache import CachedClient, NotFollowedError, ResourceAction
 from appsdk_operator.resource import Object
+from appsdk_operator.runtime import StopSignal
 from tests.cache.conftest import THING
 from tests.cache.test_namespace_changes import NamespaceChanges
 
@@ -31,8 +32,11 @@ def listed_in_one_namespace(client: CachedClient) -> Object:
 def hand_over() -> Iterator[NamespaceChanges]:
     machine = NamespaceChanges()
     machine.begin([])
-    yield machine
-    machine.teardown()
+    try:
+        yield machine
+        machine.teardown()
+    finally:
+        machine.slow_place.remove()
 
 
 @pytest.mark.parametrize("read", [get, listed, listed_in_one_namespace])
@@ -53,10 +57,14 @@ def test_a_read_that_another_informer_overtakes_is_not_older_than_own_writes(
     client.note(THING, written, {})
     assert read(client) == written
 
+    looks = 1 if read is get else 2
+
     def overtaken(places: Callable[..., Any]) -> Callable[..., Any]:
         def look(*args: Any) -> Any:
+            nonlocal looks
             found = places(*args)
-            if not cache.has_synced:
+            looks -= 1
+            if not looks:
                 machine.step(1, 0)
                 machine.step(1, 0)
                 assert cache.has_synced
@@ -70,3 +78,114 @@ def test_a_read_that_another_informer_overtakes_is_not_older_than_own_writes(
 
     cache.places = overtaken(cache.places)  # type: ignore[method-assign]
     assert read(client) == written
+
+
+@pytest.mark.parametrize("read", [get, listed, listed_in_one_namespace])
+def test_what_was_written_while_a_namespace_was_away_is_read_when_its_informer_is_called_back(
+    hand_over: NamespaceChanges, read: Callable[[CachedClient], Object]
+) -> None:
+    model, cache = hand_over.model, hand_over.cache
+    client = CachedClient(model, cache)  # type: ignore[arg-type]
+    model.write("x", "a", deletes=False)
+    hand_over.step(0, 0)  # no streamed lists here, the fallback comes next
+    hand_over.step(0, 0)
+    (informer,) = cache.informers(THING)
+    hand_over.set_namespaces(["y"])
+    model.write("x", "a", deletes=False)
+    written = model.objects["x", "a"]
+    client.note(THING, written, {})
+    client._overlay.sweep()
+    with pytest.raises(NotFollowedError):
+        client.wait_until_seen(written, hand_over.cache._stop or StopSignal())
+    hand_over.set_namespaces([])
+    assert cache.informers(THING) == [informer]
+    assert read(client) == written
+
+
+def test_an_entry_that_was_replaced_meanwhile_is_not_dropped(hand_over: NamespaceChanges) -> None:
+    client = CachedClient(hand_over.model, hand_over.cache)  # type: ignore[arg-type]
+    hand_over.model.write("x", "a", deletes=False)
+    obj = hand_over.model.objects["x", "a"]
+    client.note(THING, obj, {})
+    before = client._overlay.get(THING, obj.key)
+    assert before is not None
+    hand_over.model.write("x", "a", deletes=False)
+    client.note(THING, hand_over.model.objects["x", "a"], {})
+    client._overlay.drop(THING, obj.key, before)
+    assert client._overlay.get(THING, obj.key) is not None
+
+
+def test_an_object_made_anew_during_a_hand_over_comes_as_a_deletion_and_an_addition(
+    hand_over: NamespaceChanges,
+) -> None:
+    model = hand_over.model
+    for name in ("a", "b"):
+        model.write("x", name, deletes=False)
+    hand_over.step(0, 0)  # no streamed lists here, the fallback comes next
+    hand_over.step(0, 0)
+    ((recorder, _),) = hand_over.handlers
+    told = len(recorder.events)
+    hand_over.set_namespaces(["x"])
+    for deletes in (True, False):
+        model.write("x", "a", deletes=deletes)
+    model.write("x", "new", deletes=False)
+    for _ in range(2):
+        hand_over.step(1, 0)
+    assert hand_over.cache.has_synced
+    assert [(e.action, e.object.name, e.is_initial) for e in recorder.events[told:]] == [
+        (ResourceAction.DELETE, "a", False),
+        (ResourceAction.CREATE, "a", False),
+        (ResourceAction.CREATE, "new", False),
+    ]
+
+
+@pytest.mark.parametrize("names", [["x", "y"], [], ["x"]])
+def test_while_what_lags_is_listed_again_the_old_copy_serves_and_nobody_is_told_of_deletions(
+    hand_over: NamespaceChanges, names: list[str]
+) -> None:
+    model, cache = hand_over.model, hand_over.cache
+    model.write("x", "a", deletes=False)
+    hand_over.step(0, 0)  # no streamed lists here, the fallback comes next
+    hand_over.step(0, 0)
+    hand_over.set_namespaces(["x", "y"])
+    old, of_x, of_y = hand_over.kept.all_followed
+    for _ in range(2):
+        of_x.informer.step(of_x.stop)
+    model.write("x", "a", deletes=False)
+    model.budget = 5
+    old.informer.step(old.stop)
+    for _ in range(2):
+        of_y.informer.step(of_y.stop)
+    assert old.informer.is_frozen
+    assert of_x.informer.is_frozen
+    assert cache.get(THING, "a", namespace="x") == model.objects["x", "a"]
+    hand_over.set_namespaces(names)
+    assert cache.get(THING, "a", namespace="x") == model.objects["x", "a"]
+    hand_over.teardown()
+    assert not any(each.informer.is_frozen for each in hand_over.kept.followed)
+    ((recorder, _),) = hand_over.handlers
+    assert [event.action for event in recorder.events] == [
+        ResourceAction.CREATE,
+        ResourceAction.UPDATE,
+    ]
+
+
+def test_a_cache_that_is_stopped_amid_a_hand_over_says_nothing_of_it() -> None:
+    """One of the new informers has ended when the last one has synced."""
+    machine = NamespaceChanges()
+    machine.begin([])
+    machine.model.write("x", "a", deletes=False)
+    machine.step(0, 0)
+    machine.step(0, 0)
+    machine.cache.set_namespaces(["x", "y"])
+    machine.names = {"x", "y"}
+    _, of_x, of_y = machine.kept.all_followed
+    for _ in range(2):
+        of_x.informer.step(of_x.stop)
+    of_x.stop.set()
+    of_x.informer.run(of_x.stop)
+    assert of_x.informer.health().text.endswith("stopped")
+    for _ in range(2):
+        of_y.informer.step(of_y.stop)
+    assert machine.kept.followed == [of_x, of_y]
+    machine.slow_place.remove()
