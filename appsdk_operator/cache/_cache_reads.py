@@ -29,6 +29,7 @@ class CacheReads:
     _sync_timeout: float
     _stop: StopSignal | None
     _clock: Clock
+    _changed: threading.Condition
 
     def add(self, kind: Kind) -> None:
         """Keep a kind."""
@@ -125,9 +126,12 @@ class CacheReads:
         while True:
             places = self._places(kind, namespace)
             waiting = [place for place in places if not place.informer.has_synced]
-            if not waiting:
+            if waiting:
+                self._wait_for(waiting[0].informer, deadline)
+            elif any(place.is_to_come for place in places):
+                self._wait_for_change(kind, namespace, deadline)
+            else:
                 return places
-            self._wait_for(waiting[0].informer, deadline)
 
     def place_of(self, kind: Kind, namespace: str) -> Place | None:
         """Where objects of ``namespace`` are followed, synced or not; None when nowhere."""
@@ -218,3 +222,15 @@ class CacheReads:
         left = deadline - self._clock.monotonic()
         if not informer.wait_for_sync(stop, max(0.0, left)) and not informer.is_frozen:
             raise TimeoutError(f"{informer.health().text}; waited {self._sync_timeout:g} s")
+
+    def _wait_for_change(self, kind: Kind, namespace: str, deadline: float) -> None:
+        """What takes over may be behind what was read and written before."""
+        what = f"{kind} is being handed over to other informers"
+        if not self._is_lazy:
+            raise NotCachedError(f"{what}: wait with wait_for_sync before reading")
+        with self._changed:
+            if any(place.is_to_come for place in self._places(kind, namespace)):
+                left = deadline - self._clock.monotonic()
+                if self._stop is None or left <= 0:
+                    raise TimeoutError(f"{what}; waited {self._sync_timeout:g} s")
+                self._clock.wait(self._changed, left)

@@ -28,6 +28,8 @@ class Place:
     """Only this one; ``""``: all."""
     excluded: frozenset[str] = frozenset()
     """Not these."""
+    is_to_come: bool = False
+    """Whether the informer has yet to take over: it may be behind what was read before."""
 
 
 @attrs.define
@@ -205,4 +207,4 @@ class KeptKind:
                 return Place(each.informer, asked, frozenset() if asked else scope.excluded)
         assert self._change is not None
         new = next(each for each in self._change.new if each.scope == scope)
-        return Place(new.informer, asked)
+        return Place(new.informer, asked, is_to_come=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.cache import CachedClient, NotFollowedError, ResourceAction
+from appsdk_operator.cache import CachedClient, NotCachedError, NotFollowedError, ResourceAction
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import StopSignal
 from tests.cache.conftest import THING
@@ -100,6 +100,34 @@ def test_what_was_written_while_a_namespace_was_away_is_read_when_its_informer_i
     hand_over.set_namespaces([])
     assert cache.informers(THING) == [informer]
     assert read(client) == written
+
+
+def test_what_has_synced_is_not_read_before_it_takes_over() -> None:
+    """From two namespaces to all of them: the new informer is behind one of the old ones."""
+    machine = NamespaceChanges()
+    machine.begin(["x", "y"])
+    try:
+        client = CachedClient(machine.model, machine.cache)  # type: ignore[arg-type]
+        machine.model.write("x", "a", deletes=False)
+        for number in (0, 0, 1, 1):
+            machine.step(number, 0)
+        machine.set_namespaces([])
+        new = machine.kept.all_followed[-1].informer
+        new.on_synced = lambda: None
+        machine.step(2, 0)
+        machine.step(2, 0)
+        assert new.has_synced
+        with pytest.raises(NotCachedError, match=r"handed over.*wait_for_sync"):
+            client.list(THING)
+        machine.cache._is_lazy, machine.cache._sync_timeout = True, 0.0
+        with pytest.raises(TimeoutError, match="handed over"):
+            machine.cache.list(THING)
+        machine.cache._is_lazy = False
+        machine.cache._synced(machine.kept)
+        assert [obj.name for obj in client.list(THING)] == ["a"]
+        machine.teardown()
+    finally:
+        machine.slow_place.remove()
 
 
 def test_an_entry_that_was_replaced_meanwhile_is_not_dropped(hand_over: NamespaceChanges) -> None:
