@@ -38,6 +38,9 @@ _STATUS = Family(
     "Whether this replica leads, by the name of the Lease: 1, or 0 while it stands by.",
     ("name",),
 )
+_HANGING_AT_MOST = 8
+"""More than a leader can have before it has lost: the limit is for a standby, which waits on."""
+
 _SLOW_PATHS = Family(
     "leader_election_slowpath_total",
     "counter",
@@ -96,6 +99,7 @@ class Elector:
         self._lock = threading.Lock()
         self._running_since: float | None = None
         self._threads = ThreadGroup("elector")
+        self._requests: list[threading.Thread] = []
         self._reported_leader = ""
         self._reported_problem = ""
         self._was_leading = False
@@ -125,13 +129,19 @@ class Elector:
 
     @property
     def term(self) -> int:
-        """The number of the present lead, which grows with each change of the holder.
+        """The number of the lead, which grows with each change of the holder.
+
+        In a process that leads, or has led, it is that of its own lead and never the successor's;
+        in a standby that of the present leader.
 
         Give it along with writes to other systems, and have them refuse a smaller one than they
         have seen: that keeps out a former leader even where no clock can. It begins anew when
         somebody deletes the Lease.
         """
-        observed = self._state.observed
+        state = self._state
+        if state.has_led:
+            return state.own_term
+        observed = state.observed
         return observed.record.transitions if observed is not None else 0
 
     @property
@@ -279,7 +289,10 @@ class Elector:
             finally:
                 done.set()
 
-        thread = self._threads.start("request", work)
+        thread = self._start(work)
+        if thread is None:
+            self._state.failed(self._clock.monotonic())
+            return
         in_time = done.wait(max(0.0, action.deadline - self._clock.monotonic()))
         if not answers:
             if not in_time:
@@ -289,6 +302,23 @@ class Elector:
         thread.join()
         answers[0].tell(self._state, self._clock.monotonic())
         self._note(answers[0].problem)
+
+    def _start(self, work: Callable[[], None]) -> threading.Thread | None:
+        """A thread for a request; None when there can be none now, as if it had failed."""
+        self._requests = [thread for thread in self._requests if thread.is_alive()]
+        if len(self._requests) >= _HANGING_AT_MOST:
+            # A client that keeps to no time-out: one more request would hang just the same.
+            self._note(
+                f"{len(self._requests)} requests hang: no more are sent before one has ended"
+            )
+            return None
+        try:
+            thread = self._threads.start("request", work)
+        except RuntimeError as error:
+            self._note(f"no thread for a request: {error}")
+            return None
+        self._requests.append(thread)
+        return thread
 
     # -- what others are told ----------------------------------------------------------------------
 

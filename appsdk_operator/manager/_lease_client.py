@@ -114,18 +114,24 @@ class Leases:
 def seen_in(lease: Object) -> Seen:
     """A Lease as the state machine takes it."""
     spec: Mapping[str, Any] = lease.get("spec") or {}
+    # An API server checks the types; what keeps Leases elsewhere may not, and nonsense must not end
+    # an election.
     return Seen(
         LeaseRecord(
-            holder=spec.get("holderIdentity") or "",
-            duration=spec.get("leaseDurationSeconds"),
-            acquire_time=spec.get("acquireTime") or "",
-            renew_time=spec.get("renewTime") or "",
-            transitions=spec.get("leaseTransitions") or 0,
+            holder=str(spec.get("holderIdentity") or ""),
+            duration=_whole(spec.get("leaseDurationSeconds")),
+            acquire_time=str(spec.get("acquireTime") or ""),
+            renew_time=str(spec.get("renewTime") or ""),
+            transitions=_whole(spec.get("leaseTransitions")) or 0,
         ),
         version=lease.resource_version,
         uid=lease.uid,
         source=lease,
     )
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int else None
 
 
 def _spec_of(record: LeaseRecord) -> dict[str, Any]:

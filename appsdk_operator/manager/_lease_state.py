@@ -106,6 +106,8 @@ class LeaseState:
         self.held_until = -math.inf
         """Until when this candidate leads, by its own clock."""
         self.has_led = False
+        self.own_term = 0
+        """The number of the lead that this candidate has, or had last."""
         self.observed: Seen | None = None
         """The Lease as it was last seen, be it gone since."""
         self.observed_at = -math.inf
@@ -202,6 +204,7 @@ class LeaseState:
             if self.phase is Phase.ACQUIRING and now >= held_until:
                 self._read_at(now)  # we slept, and it has run out before we could begin
                 return
+            self.own_term = seen.record.transitions
             self.held_until = held_until
             self.has_led = True
             self.phase = Phase.LEADING

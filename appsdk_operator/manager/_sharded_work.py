@@ -89,6 +89,8 @@ class ShardedReconciler(Generic[R]):
                 return not_yet
             outcome: Any = self._function(request)
             if inspect.isawaitable(outcome):
+                if inspect.iscoroutine(outcome):
+                    outcome.close()
                 raise TypeError(
                     f"{self._function!r} returned something to await, but is no 'async def': make "
                     "it one, so that its shard is kept until it has ended"

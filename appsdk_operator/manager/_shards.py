@@ -21,6 +21,7 @@ from appsdk_operator.manager._elector import Elector
 from appsdk_operator.manager._fence import FencedClient
 from appsdk_operator.manager._lease_client import LEASE, seen_in
 from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost
+from appsdk_operator.manager._shard_gains import Gains
 from appsdk_operator.manager._sharded_work import (
     ShardedReconciler,
     ShardSource,
@@ -124,7 +125,7 @@ class Shards:
         self._threads = ThreadGroup("shards")
         self._changed = threading.Condition()
         self._tenures: dict[int, Tenure] = {}
-        self._on_gain: list[Callable[[int], None]] = []
+        self._gains = Gains(self._threads, election.retry_period, self._hand_over)
         self._members: frozenset[str] = frozenset()
         self._problem = "not started"
         self._has_run = False
@@ -138,8 +139,7 @@ class Shards:
     @property
     def held(self) -> frozenset[int]:
         """The shards that this replica works on."""
-        with self._changed:
-            return frozenset(t.shard for t in self._tenures.values() if t.is_ours)
+        return frozenset(tenure.shard for tenure in self._held_now())
 
     @property
     def members(self) -> frozenset[str]:
@@ -206,19 +206,12 @@ class Shards:
     def on_gain(self, callback: Callable[[int], None]) -> Callable[[], None]:
         """Call ``callback`` with each shard that is won, and now with those that are held.
 
+        One that fails is called again each retry period, as long as the shard is held.
+
         Returns:
             A function that takes it back.
         """
-        with self._changed:
-            self._on_gain.append(callback)
-        for shard in sorted(self.held):
-            callback(shard)
-
-        def forget() -> None:
-            with self._changed, contextlib.suppress(ValueError):
-                self._on_gain.remove(callback)
-
-        return forget
+        return self._gains.add(callback, self._held_now)
 
     @contextlib.contextmanager
     def acting_for(self, key: ObjectKey) -> Iterator[bool]:
@@ -330,7 +323,8 @@ class Shards:
         for tenure in own:
             other = holders.get(tenure.shard, self.identity)
             if not tenure.is_held and other != self.identity:
-                tenure.stop.set()  # somebody was faster
+                # Somebody was faster. If it was won all the same since, nothing begins there.
+                self._hand_over(tenure)
             holders[tenure.shard] = self.identity
         decision = decide(self.identity, self.count, holders, self._members)
         for shard in decision.acquire:
@@ -347,7 +341,7 @@ class Shards:
             known = self._board.known(name)
             if known is None or self._board.left_for(now, name) <= limit:
                 continue
-            with contextlib.suppress(ClientError):
+            with contextlib.suppress(ClientError, DecodeError):
                 self._client.delete(
                     LEASE,
                     name,
@@ -380,7 +374,13 @@ class Shards:
             if self._is_stopping or shard in self._tenures:
                 return
             self._tenures[shard] = tenure
-        self._threads.start(f"shard-{shard}", functools.partial(self._hold, tenure))
+        try:
+            self._threads.start(f"shard-{shard}", functools.partial(self._hold, tenure))
+        except RuntimeError as error:
+            _log.warning("%r: no thread for shard %d: %s", self, shard, error)
+            with self._changed:
+                del self._tenures[shard]
+            elector.retire()
 
     def _hold(self, tenure: Tenure) -> None:
         try:
@@ -398,19 +398,8 @@ class Shards:
     def _gained(self, tenure: Tenure) -> None:
         with self._changed:
             tenure.is_held = True
-            callbacks = list(self._on_gain)
         _log.info("%r has won shard %d", self, tenure.shard)
-        # In a thread of their own: this one has to renew the Lease.
-        self._threads.start(
-            f"gain-{tenure.shard}", functools.partial(self._tell, callbacks, tenure.shard)
-        )
-
-    def _tell(self, callbacks: list[Callable[[int], None]], shard: int) -> None:
-        for callback in callbacks:
-            try:
-                callback(shard)
-            except Exception:
-                _log.exception("%r: a callback for shard %d failed", self, shard)
+        self._gains.won(tenure)
 
     def _hand_over(self, tenure: Tenure) -> None:
         """No new reconciles; the Lease is given up with the end of the last one."""
@@ -451,10 +440,14 @@ class Shards:
             finally:
                 elector.retire()
                 elector.join()
-        with contextlib.suppress(ClientError):
+        with contextlib.suppress(ClientError, DecodeError):
             self._client.delete(LEASE, self._member, namespace=self.namespace)
 
     # -- reconciles ------------------------------------------------------------------------------
+
+    def _held_now(self) -> list[Tenure]:
+        with self._changed:
+            return [tenure for tenure in self._tenures.values() if tenure.is_ours]
 
     def _tenure_of(self, key: ObjectKey) -> Tenure | None:
         with self._changed:

@@ -1,0 +1,148 @@
+"""Shards that get no threads, whose callbacks fail, and who are not the first."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.manager._lease_options import LeaderElection
+from appsdk_operator.manager._lease_state import LeaseRecord, Seen
+from appsdk_operator.manager._sharded_work import Tenure
+from appsdk_operator.manager._shards import Shards
+from appsdk_operator.resource import ObjectKey
+from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
+from appsdk_operator.testing import APIServer
+from tests.manager.lease_fakes import eventually
+from tests.manager.test_shards import Replica, shares
+
+
+@pytest.fixture
+def server() -> Iterator[APIServer]:
+    with APIServer() as server:
+        yield server
+
+
+@pytest.fixture
+def replica(server: APIServer) -> Iterator[Callable[..., Replica]]:
+    made: list[Replica] = []
+
+    def make(identity: str, count: int = 6, url: str = "", **options: Any) -> Replica:
+        made.append(Replica(url or server.url, identity, count, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+class Queue:
+    """Takes what is added."""
+
+    def __init__(self) -> None:
+        self.keys: list[ObjectKey] = []
+
+    def add(self, request: ObjectKey, **options: Any) -> None:
+        self.keys.append(request)
+
+
+KEYS = [ObjectKey("default", f"o{n}") for n in range(60)]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_keys_that_cannot_be_listed_when_a_shard_is_won_are_asked_for_again(
+    replica: Callable[..., Replica], caplog: pytest.LogCaptureFixture, is_late: bool
+) -> None:
+    # Nobody else would ask for them: their objects would wait for their next change.
+    queue, stop, tries = Queue(), StopSignal(), threading.Semaphore(3)
+
+    def keys() -> list[ObjectKey]:
+        if tries.acquire(blocking=False):
+            raise OSError("no connection")
+        return KEYS
+
+    first = replica("first")
+    if is_late:
+        assert eventually(lambda: shares(first) == [6])
+    first.shards.source(keys).start(queue, stop)  # type: ignore[arg-type]
+    assert eventually(lambda: set(queue.keys) == set(KEYS))
+    assert "a callback for shard" in caplog.text
+    stop.set()
+
+
+def test_a_callback_that_is_taken_back_is_not_tried_again(
+    replica: Callable[..., Replica],
+) -> None:
+    first = replica("first")
+    assert eventually(lambda: shares(first) == [6])
+    calls: list[int] = []
+
+    def fail(shard: int) -> None:
+        calls.append(shard)
+        raise OSError("no disk")
+
+    forget = first.shards.on_gain(fail)
+    assert eventually(lambda: len(calls) > 12)
+    forget()
+    assert eventually(
+        lambda: not [t for t in threading.enumerate() if t.name.startswith("shards/gain")]
+    )
+
+
+@pytest.mark.parametrize("what", ["shard-", "gain-"])
+def test_a_lack_of_threads_delays_a_shard_and_does_not_lose_it(
+    replica: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    start = ThreadGroup.start
+    refused: list[str] = []
+
+    def refuse(group: ThreadGroup, name: str, target: Any) -> Any:
+        if name.startswith(what) and len(refused) < 2:
+            refused.append(name)
+            raise RuntimeError("can't start new thread")
+        return start(group, name, target)
+
+    monkeypatch.setattr(ThreadGroup, "start", refuse)
+    queue, stop = Queue(), StopSignal()
+    first = replica("first")
+    first.shards.source(lambda: KEYS).start(queue, stop)  # type: ignore[arg-type]
+    assert eventually(lambda: shares(first) == [6])
+    assert eventually(lambda: set(queue.keys) == set(KEYS))
+    assert len(refused) == 2
+    stop.set()
+
+
+def test_a_shard_that_is_won_in_the_moment_in_which_it_is_let_go_of_begins_nothing() -> None:
+    # We see that another has it, and win it before we have said that we want it no more.
+    election = LeaderElection(id="work", namespace="default", identity="me")
+    shards = Shards(None, election, 1, metrics=Metrics())  # type: ignore[arg-type]
+    tenure = Tenure(0, shards._elector("work-shard-0"), StopSignal())
+    shards._tenures[0] = tenure
+    record = LeaseRecord("them", 15, "", "", 0)
+    shards._board.look(0.0, {"work-shard-0": Seen(record, "1")})
+    seen: list[bool] = []
+
+    def won_meanwhile() -> None:
+        shards._gained(tenure)
+        seen.append(shards.owns(ObjectKey("default", "a")))
+
+    tenure.stop.on_set(won_meanwhile)
+    shards._balance(1.0)
+    assert tenure.stop.is_set()
+    assert seen == [False]
+
+
+def test_what_is_async_in_disguise_is_refused_and_leaves_nothing_behind(
+    replica: Callable[..., Replica],
+) -> None:
+    class Disguised:
+        async def __call__(self, request: ObjectKey) -> None:
+            await asyncio.sleep(0)
+
+    first = replica("first")
+    assert eventually(lambda: shares(first) == [6])
+    with pytest.raises(TypeError, match="make it one"):
+        first.shards.reconciler(Disguised()).reconcile(KEYS[0])
