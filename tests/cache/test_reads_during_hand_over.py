@@ -130,6 +130,29 @@ def test_what_has_synced_is_not_read_before_it_takes_over() -> None:
         machine.slow_place.remove()
 
 
+def test_what_only_the_new_informer_follows_comes_as_initial_and_the_old_one_is_done() -> None:
+    machine = NamespaceChanges()
+    machine.begin(["x"])
+    try:
+        machine.model.write("y", "b", deletes=False)
+        machine.step(0, 0)
+        machine.step(0, 0)
+        (old,) = machine.kept.all_followed
+        machine.set_namespaces([])
+        machine.step(1, 0)
+        machine.step(1, 0)
+        machine.model.write("x", "a", deletes=False)
+        machine.model.budget = 5
+        assert old.stop is not None
+        old.informer.step(old.stop)
+        assert old.informer.store.list() == []
+        ((recorder, _),) = machine.handlers
+        assert [(e.object.name, e.is_initial) for e in recorder.events] == [("b", True)]
+        machine.teardown()
+    finally:
+        machine.slow_place.remove()
+
+
 def test_an_entry_that_was_replaced_meanwhile_is_not_dropped(hand_over: NamespaceChanges) -> None:
     client = CachedClient(hand_over.model, hand_over.cache)  # type: ignore[arg-type]
     hand_over.model.write("x", "a", deletes=False)
