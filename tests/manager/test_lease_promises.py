@@ -2,7 +2,8 @@
 
 A model of a Lease on a server and of N processes with clocks of their own. One thread, and a
 scheduler that decides from a seed which message is late, lost or done without an answer, who
-sleeps when and for how long, who crashes, who stops in good order, and who comes back.
+sleeps when and for how long, who crashes, who stops in good order, and who comes back, and when
+somebody touches the Lease who has no part in it.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class Process:
 
     def when(self, reading: float) -> float:
         """The moment in which its clock shows ``reading``."""
-        return (reading - self.offset) / self.rate
+        # No timer fires early; without the microsecond some would, by rounding, and for ever.
+        return (reading - self.offset) / self.rate + 1e-6
 
     @property
     def identity(self) -> str:
@@ -125,6 +127,17 @@ class World:
         self.processes = [Process(number, rate) for number, rate in enumerate(rates)]
         for process in self.processes:
             self.at(self.rng.uniform(0.0, 3.0), lambda process=process: self.start(process))
+        if faults:
+            self.at(self.rng.uniform(0.0, 20.0), self.touch)
+
+    def touch(self) -> None:
+        """Somebody who is no candidate labels the Lease."""
+        if self.server.lease is not None:
+            self.server.lease = Seen(self.server.lease.record, str(next(self.server.versions)))
+            self.last_effect = self.now
+        after = self.now + self.rng.expovariate(1 / 10.0)
+        if after < FAULTS_END:
+            self.at(after, self.touch)
 
     def at(self, when: float, what: Callable[[], None]) -> None:
         heapq.heappush(self.queue, (max(when, self.now), next(self.sequence), what))
