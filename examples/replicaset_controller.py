@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from appsdk_operator import ClientConfig, MergePatch, MutableObject, Object, StopSignal, kinds
+from appsdk_operator import ClientConfig, MergePatch, MutableObject, Object, kinds
 from appsdk_operator.client import AlreadyExists, ClientLike, NotFound
 from appsdk_operator.controllers import (
     Request,
@@ -27,7 +26,7 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import LabelSelector
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, running
 
 POD = kinds.core.v1.Pod
 REPLICA_SET = kinds.apps.v1.ReplicaSet
@@ -163,29 +162,6 @@ def says(count: int) -> Callable[[Object], bool]:
     return reported
 
 
-@contextlib.contextmanager
-def running(manager: Manager) -> Iterator[None]:
-    """Run the manager beside the story; a program just calls ``run(handle_signals=True)``."""
-    stop = StopSignal()
-    failures: list[Exception] = []
-
-    def run() -> None:
-        try:
-            manager.run(stop)
-        except Exception as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="manager")
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    if failures:
-        raise failures[0]
-
-
 def clean_up(client: ClientLike) -> None:
     """Leave nothing behind, also where nobody collects garbage."""
     with contextlib.suppress(NotFound):
@@ -208,7 +184,7 @@ def main() -> None:
             config = ClientConfig(server=stack.enter_context(APIServer()).url)
         manager = stack.enter_context(Manager(config))
         add_controller(manager)
-        with running(manager):
+        with running(manager):  # a program just calls manager.run(handle_signals=True)
             try:
                 tell(manager.live_client)
             finally:

@@ -5,6 +5,7 @@
 * :class:`FaultProxy`: cuts, stalls and delays the connections to any of them.
 * :class:`Simulation`: an operator on a :class:`ModelServer`, without threads and sockets, where the
   test decides what happens when; with checkers of the kit's promises.
+* :func:`running`: anything that runs, in a thread for as long as a ``with`` block lasts.
 * :func:`install_crds`: CRDs from objects or files, on any server.
 
 The servers need the extra ``testing``: ``pip install 'appsdk-operator[testing]'``.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._model_server import Fault as Fault
     from appsdk_operator.testing._model_server import ModelServer as ModelServer
     from appsdk_operator.testing._proxy import FaultProxy as FaultProxy
+    from appsdk_operator.testing._running import running as running
     from appsdk_operator.testing._server import APIServer as APIServer
     from appsdk_operator.testing._server import LoggedRequest as LoggedRequest
     from appsdk_operator.testing._simulation import BrokenPromise as BrokenPromise
@@ -45,6 +47,7 @@ _MODULES = {
     "_crds": ("install_crds",),
     "_model_server": ("Fault", "ModelServer"),
     "_proxy": ("FaultProxy",),
+    "_running": ("running",),
     "_server": ("APIServer", "LoggedRequest"),
     "_simulation": ("BrokenPromise", "Call", "Process", "Simulation"),
 }
