@@ -34,6 +34,8 @@ __all__ = ["Manager"]
 _log = logging.getLogger("appsdk_operator.manager")
 
 _LAST_EVENTS = 5.0
+_LAST_EVENTS_IN_HASTE = 0.5
+"""Where there is no time left: enough for one request, the one that says that the lead was lost."""
 
 
 @final
@@ -364,7 +366,8 @@ class Manager:
             events, closing = self._events, self._closing.pop_all()
         with closing:
             if events is not None:
-                events.close(_LAST_EVENTS if self._lifecycle.has_time else 0.0)
+                has_time = self._lifecycle.has_time
+                events.close(_LAST_EVENTS if has_time else _LAST_EVENTS_IN_HASTE)
 
     def __enter__(self) -> Manager:
         return self

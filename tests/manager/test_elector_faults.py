@@ -143,3 +143,20 @@ def test_a_lease_that_counts_for_no_time_is_taken_at_once(leases: FakeLeases) ->
     running = Running(leases).lead()
     assert leases.calls == ["get", "update"]
     running.stop()
+
+
+def test_whatever_ends_the_run_ends_the_lead_too(
+    leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody would renew the Lease any more, and another would take it over.
+    running = Running(leases).lead()
+
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running.elector, "_step", interrupt)
+    running.advance_until(lambda: not running.thread.is_alive())
+    assert isinstance(running.error, KeyboardInterrupt)
+    assert not running.elector.is_leader
+    with pytest.raises(LeadershipLost):
+        running.elector.check_write()
