@@ -35,6 +35,7 @@ from appsdk_operator.cache._health import Health as Health
 from appsdk_operator.cache._informer import Informer as Informer
 from appsdk_operator.cache._not_cached import NotCachedError as NotCachedError
 from appsdk_operator.cache._not_cached import NotFollowedError as NotFollowedError
+from appsdk_operator.cache._not_cached import NotSyncedError as NotSyncedError
 from appsdk_operator.cache._reflector import EventStream as EventStream
 from appsdk_operator.cache._reflector import ListWatchClient as ListWatchClient
 from appsdk_operator.cache._registration import Registration as Registration
@@ -66,6 +67,7 @@ __all__ = [
     "NamespaceOptions",
     "NotCachedError",
     "NotFollowedError",
+    "NotSyncedError",
     "Overflow",
     "Registration",
     "ResourceAction",

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._kept import KeptKind, Place
-from appsdk_operator.cache._not_cached import NotCachedError, NotFollowedError
+from appsdk_operator.cache._not_cached import NotCachedError, NotFollowedError, NotSyncedError
 from appsdk_operator.cache._options import FieldSelection, LabelSelection
 from appsdk_operator.cache._query import Query, in_order, query_of
 from appsdk_operator.resource import Kind, Object
@@ -193,7 +193,9 @@ class CacheReads:
                 known = ", ".join(sorted(str(scope) for scope in kept.target))
                 raise NotFollowedError(
                     f"{kind} is cached in {known} only, not in namespace {namespace!r}: add it "
-                    "with set_namespaces, or read through the client"
+                    "with set_namespaces, or read through the client",
+                    kind=kind,
+                    namespace=namespace,
                 )
         return places
 
@@ -210,7 +212,7 @@ class CacheReads:
     def _wait_for(self, informer: Informer, deadline: float) -> None:
         """A first list that is not complete would read as objects that do not exist."""
         if not self._is_lazy:
-            raise NotCachedError(
+            raise NotSyncedError(
                 f"{informer.health().text}: run the cache and wait with wait_for_sync before "
                 "reading"
             )
@@ -227,7 +229,7 @@ class CacheReads:
         """What takes over may be behind what was read and written before."""
         what = f"{kind} is being handed over to other informers"
         if not self._is_lazy:
-            raise NotCachedError(f"{what}: wait with wait_for_sync before reading")
+            raise NotSyncedError(f"{what}: wait with wait_for_sync before reading")
         with self._changed:
             if any(place.is_to_come for place in self._places(kind, namespace)):
                 left = deadline - self._clock.monotonic()

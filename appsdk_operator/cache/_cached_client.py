@@ -197,7 +197,11 @@ class CachedClient(ClientWrapper):
         place = self.cache.place_of(obj.kind, obj.namespace)
         if place is None:
             raise _with_remedies(
-                NotFollowedError(f"{obj.kind} is not followed in namespace {obj.namespace!r}")
+                NotFollowedError(
+                    f"{obj.kind} is not followed in namespace {obj.namespace!r}",
+                    kind=obj.kind,
+                    namespace=obj.namespace,
+                )
             )
         return place.informer.wait_for_version(obj.resource_version, stop, timeout)
 
@@ -444,7 +448,10 @@ def _not_found(kind: Kind, name: str) -> Exception:
 
 
 def _with_remedies(error: NotCachedError) -> NotCachedError:
-    return type(error)(
+    text = (
         f"{error}. Or read it from the server: with the live client, or always, with "
         "CachedClient(…, uncached=[kind])"
     )
+    if isinstance(error, NotFollowedError):
+        return NotFollowedError(text, kind=error.kind, namespace=error.namespace)
+    return type(error)(text)

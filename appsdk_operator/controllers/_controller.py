@@ -12,7 +12,7 @@ from appsdk_operator.cache import Health
 from appsdk_operator.controllers import _names
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
 from appsdk_operator.controllers._engine import Engine
-from appsdk_operator.controllers._options import ControllerOptions, Settings
+from appsdk_operator.controllers._options import ControllerOptions, Settings, group_kind
 from appsdk_operator.controllers._protocols import Source
 from appsdk_operator.controllers._reasons import text
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
@@ -87,7 +87,7 @@ class Controller(Generic[R]):
         self.name = name
         self._reconcile: Callable[[R], Any] = checked_reconciler(reconciler)
         self._settings = settings = Settings.of(options or ControllerOptions())
-        self._kind = "" if kind is None else f"{kind.kind}.{kind.group}".rstrip(".")
+        self._kind = "" if kind is None else group_kind(kind)
         self._clock = clock
         self._registry = metrics or default_metrics()
         self._own = StopSignal(clock=clock)

@@ -11,7 +11,13 @@ from typing import Any, Generic, TypeVar, final
 
 import msgspec
 
-from appsdk_operator.cache import DeliveryKey, Event, ResourceAction
+from appsdk_operator.cache import (
+    DeliveryKey,
+    Event,
+    NotFollowedError,
+    NotSyncedError,
+    ResourceAction,
+)
 from appsdk_operator.controllers._handlers import OWN_HANDLERS, EventQueue, check_handler
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
@@ -229,6 +235,13 @@ class EventPipeline(Generic[R]):
             queue = EventQueue(queue, event, None)
         try:
             settle(self._handler.handle(event, queue))
+        except NotFollowedError as error:
+            if error.namespace and error.namespace == event.object.namespace:
+                # What lies there is no longer looked after, and comes anew if it is one day.
+                _log.debug("source %s: %r concerns nobody: %s", self._name, event, shown(error))
+                return True
+            self._failed(key, event, failures, error)
+            return False
         except BaseException as raised:
             self._failed(
                 key, event, failures, as_exception(f"handler {self._handler_name}", raised)
@@ -248,14 +261,16 @@ class EventPipeline(Generic[R]):
         hint = (
             "; later events of the object go first from now on" if failures + 1 == _PATIENCE else ""
         )
-        _log.error(
+        is_early = isinstance(error, NotSyncedError)
+        _log.log(
+            logging.INFO if is_early else logging.ERROR,
             "source %s: handler %s failed for %r, and will be called again%s: %s",
             self._name,
             self._handler_name,
             event,
             hint,
             shown(error),
-            exc_info=None if failures else error,
+            exc_info=None if failures or is_early else error,
             extra={**self._fields(event), "attempt": failures},
         )
 

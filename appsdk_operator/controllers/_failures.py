@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from appsdk_operator.cache import NotCachedError
+from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedError
 from appsdk_operator.client import ApiError
+from appsdk_operator.controllers._options import group_kind
+from appsdk_operator.controllers._reconcile import RetryAfter
 
-__all__ = ["bug_in", "retry_after_of", "sole_error"]
+__all__ = ["asked_delay", "bug_in", "is_not_ours", "retry_after_of", "sole_error"]
+
+_SYNC_DELAY = 0.5
+"""Seconds until the next try of what has read a local copy that is not complete."""
 
 _BUGS = (
     ArithmeticError,
@@ -50,3 +55,28 @@ def retry_after_of(error: BaseException) -> float:
     """The seconds after which the API server wants to be asked again; 0: it did not say."""
     seconds: Any = error.retry_after if isinstance(error, ApiError) else None
     return seconds if seconds is not None and math.isfinite(seconds) and seconds > 0 else 0.0
+
+
+def asked_delay(error: BaseException) -> float | None:
+    """The seconds after which ``error`` asks for another try that counts no failure; None: not so.
+
+    A namespace that was just added brings its kinds one after another: what one of them waits for
+    is no failure, and backoff would only make everybody wait longer.
+    """
+    if isinstance(error, RetryAfter):
+        return error.seconds
+    return _SYNC_DELAY if isinstance(error, NotSyncedError) else None
+
+
+def is_not_ours(error: BaseException, request: object, kind: str) -> bool:
+    """Whether ``error`` says that the cache follows the object of ``request`` no longer.
+
+    Trying again would go on for ever. If its namespace is followed once more, its events come anew.
+    A read elsewhere, or of another kind than the controller's, is no such thing.
+    """
+    return (
+        isinstance(error, NotFollowedError)
+        and bool(error.namespace)
+        and error.namespace == getattr(request, "namespace", None)
+        and (not kind or error.kind is None or kind == group_kind(error.kind))
+    )

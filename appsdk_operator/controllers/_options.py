@@ -11,7 +11,7 @@ import attrs
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, RateLimiter
 
-__all__ = ["ControllerOptions", "Settings"]
+__all__ = ["ControllerOptions", "Settings", "group_kind"]
 
 _NO_KINDS: Mapping[str, int] = MappingProxyType({})
 
@@ -136,7 +136,7 @@ class ControllerOptions:
         merged = {name: _first(getattr(self, name), getattr(defaults, name)) for name in names}
         if kind is not None and self.max_concurrent_reconciles is None:
             by_kind = merged["kind_concurrency"] or _NO_KINDS
-            name = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+            name = group_kind(kind)
             merged["max_concurrent_reconciles"] = by_kind.get(
                 name, merged["max_concurrent_reconciles"]
             )
@@ -168,3 +168,13 @@ class Settings:
 
 def _first(value: Any, default: Any) -> Any:
     return default if value is None else value
+
+
+def group_kind(kind: Kind) -> str:
+    """Kind and group, as ``Deployment.apps``.
+
+    >>> from appsdk_operator.resource import kinds
+    >>> group_kind(kinds.apps.v1.Deployment), group_kind(kinds.core.v1.Pod)
+    ('Deployment.apps', 'Pod')
+    """
+    return f"{kind.kind}.{kind.group}".rstrip(".")

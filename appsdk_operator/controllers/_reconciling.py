@@ -13,7 +13,13 @@ from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.controllers._context import ReconcileContext, current, log_fields
 from appsdk_operator.controllers._deadlines import Deadlines
-from appsdk_operator.controllers._failures import bug_in, retry_after_of, sole_error
+from appsdk_operator.controllers._failures import (
+    asked_delay,
+    bug_in,
+    is_not_ours,
+    retry_after_of,
+    sole_error,
+)
 from appsdk_operator.controllers._options import Settings
 from appsdk_operator.controllers._reasons import (
     RequeueReason,
@@ -22,7 +28,7 @@ from appsdk_operator.controllers._reasons import (
     light,
     text,
 )
-from appsdk_operator.controllers._reconcile import Result, RetryAfter, TerminalError
+from appsdk_operator.controllers._reconcile import Result, TerminalError
 from appsdk_operator.controllers._reconcile_metrics import ReconcileMetrics
 from appsdk_operator.runtime import Clock, QueueItem, StopSignal, WorkQueue, settle
 
@@ -222,20 +228,20 @@ class Reconciling(Generic[R]):
         is_timeout: bool,
     ) -> BaseException | None:
         error = sole_error(failure)
+        if is_not_ours(error, item.key, self._kind):
+            self._log_not_ours(context, error)
+            self._succeeded(item, context, None, seconds, is_timeout)
+            return None
         is_panic = bug_in(error)
         is_fatal = is_panic and (not self._recovers or _is_interrupt(error))
-        gives_up = isinstance(error, TerminalError) or (
-            context.is_last_attempt and not isinstance(error, RetryAfter)
-        )
-        delay: float | None = None
+        delay = asked_delay(error)
+        gives_up = isinstance(error, TerminalError) or (context.is_last_attempt and delay is None)
         if is_fatal:
             pass
         elif gives_up:
             self._failures.pop(item.key, None)
             self._forget(item.key)
-        elif isinstance(error, RetryAfter):
-            delay = error.seconds
-        else:
+        elif delay is None:
             self._failures[item.key] = context.attempt + 1
             delay = max(self._backoff(item.key), retry_after_of(error))
         if delay is not None:
@@ -295,10 +301,19 @@ class Reconciling(Generic[R]):
             extra=log_fields(context),
         )
 
+    def _log_not_ours(self, context: ReconcileContext, error: BaseException) -> None:
+        _log.debug(
+            "controller %s: %s is not followed any more, nothing is left to do: %s",
+            self._name,
+            text(context.request),
+            text(error),
+            extra=log_fields(context),
+        )
+
     def _log_failure(
         self, context: ReconcileContext, error: BaseException, delay: float | None, seconds: float
     ) -> None:
-        is_asked_for = isinstance(error, RetryAfter)
+        is_asked_for = asked_delay(error) is not None
         if delay is None:
             what = "not tried again"
         elif self._stop.is_set():

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.cache import NotCachedError
+from appsdk_operator.cache import NotCachedError, NotFollowedError
 from appsdk_operator.client import Conflict, TooManyRequests
-from appsdk_operator.controllers import Result, RetryAfter, TerminalError
+from appsdk_operator.controllers import Request, Result, RetryAfter, TerminalError
+from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, JSONFormatter
 from tests.controllers.controller_tools import Rig
 
@@ -131,6 +132,44 @@ def test_the_attempt_counts_the_failures_in_a_row(make: Any) -> None:
     rig.work()
     assert [context.attempt for context in rig.script.contexts] == [0, 1, 2, 0]
     assert not any(context.is_last_attempt for context in rig.script.contexts)
+
+
+def test_what_the_cache_follows_no_longer_is_done_and_what_lies_elsewhere_is_retried(
+    make: Any,
+) -> None:
+    widget = Kind(group="example.com", version="v1", kind="Widget")
+    other = Kind(group="example.com", version="v1", kind="Other")
+    left = NotFollowedError("gone", kind=widget, namespace="left")
+    rig = make(FAIL, left, kind=widget)
+    rig.add(Request("left", "a"))
+    rig.work()
+    rig.after(1.0)
+    assert rig.due_in is None
+    assert rig.results() == {"error": 1, "success": 1}
+    assert rig.controller.debug_snapshot()["failing"] == {}
+    for error in (
+        NotFollowedError("gone", kind=widget, namespace="elsewhere"),
+        NotFollowedError("gone", kind=other, namespace="left"),
+        NotFollowedError("gone"),
+    ):
+        rig = make(error, kind=widget)
+        rig.add(Request("left", "a"))
+        rig.work()
+        assert rig.due_in == 1.0
+        assert rig.results() == {"error": 1}
+
+
+def test_a_copy_that_is_not_complete_yet_is_waited_for_and_counts_no_failure(make: Any) -> None:
+    early = NotSyncedError("informer of secrets.v1: not synced yet")
+    rig = make(FAIL, early, early, None)
+    rig.add("a")
+    rig.work()
+    rig.after(1.0)
+    for _ in range(2):
+        assert rig.due_in == 0.5
+        rig.after(0.5)
+    assert [context.attempt for context in rig.script.contexts] == [0, 1, 1, 1]
+    assert rig.due_in is None
 
 
 def test_a_terminal_error_is_not_retried_and_ends_the_series_of_failures(make: Any) -> None:

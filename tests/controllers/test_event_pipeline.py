@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.cache import Event
+from appsdk_operator.cache import Event, NotFollowedError, NotSyncedError
 from appsdk_operator.controllers._event_feed import EventFeed
 from appsdk_operator.controllers._handlers import HandlerFunctions, for_object, map_objects
 from appsdk_operator.controllers._predicates import Predicate, generation_changed
@@ -98,6 +98,38 @@ def versions(name, first, last):
         events.append(updated(before, now) if before is not None else Event(CREATE, now))
         before = now
     return events
+
+
+def test_what_reads_a_namespace_that_is_followed_no_more_is_not_called_again(caplog):
+    asked = []
+
+    def users_of(obj):
+        asked.append(obj.name)
+        namespace = obj.namespace if obj.name == "a" else "elsewhere"
+        raise NotFollowedError("not followed", namespace=namespace)
+
+    with caplog.at_level(logging.INFO):
+        feed = Feed(map_objects(users_of)).put(created("a"))
+        assert feed.due_in is None
+        assert not caplog.records
+    feed.put(created("b"))
+    assert feed.due_in == 0.1
+    assert asked == ["a", "b"]
+
+
+def test_what_reads_a_copy_that_is_not_complete_is_called_again_without_alarm(caplog):
+    errors = [NotSyncedError("not synced yet")]
+
+    def users_of(obj):
+        if errors:
+            raise errors.pop()
+        return [obj.key]
+
+    with caplog.at_level(logging.INFO):
+        feed = Feed(map_objects(users_of)).put(created("a"))
+    assert [record.levelno for record in caplog.records] == [logging.INFO]
+    assert feed.due_in == 0.1
+    assert feed.advance().queue.names == ["x/a"]
 
 
 def test_an_event_that_passes_all_predicates_reaches_the_handler():
