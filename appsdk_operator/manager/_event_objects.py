@@ -148,6 +148,12 @@ def draft(
                 f"event {what} {word[:40]!r}: use a short word for machines, such as 'Created', of "
                 f"1 to {_MAX_WORD} bytes; what is to be told to people belongs into the note"
             )
+        if any(letter.isspace() for letter in word):
+            raise ValueError(
+                f"event {what} {word[:40]!r} is a sentence: event(regarding, type, reason, action, "
+                "note) takes two words for machines first, as in event(obj, 'Normal', 'Scaled', "
+                "'Deploy', note='deployed 3 replicas')"
+            )
     about = _reference(regarding)
     other = None if related is None else _reference(related)
     occurrence = Occurrence(

@@ -108,7 +108,8 @@ class EventRecorder:
             regarding: the object, or an :class:`ObjectReference`.
             type: ``"Normal"`` or ``"Warning"``.
             reason: why, one word for machines: ``"ScalingUp"``.
-            action: what was done, another one: ``"CreatePod"``.
+            action: what was done, another one: ``"CreatePod"``; not the sentence for people, which
+                recorders of the older API take here.
             note: a sentence for people; cut to 1024 bytes.
             related: another object that has to do with it.
             annotations: for the event object.

@@ -210,6 +210,9 @@ def test_what_no_server_takes_is_refused_at_once(make, store):
     for reason, action in (("", "Make"), ("Made", ""), ("R" * 129, "Make"), ("Made", "ä" * 65)):
         with pytest.raises(ValueError, match="belongs into the note"):
             recorder.event(pod(), "Normal", reason, action)
+    for reason, action in (("Deployed", "deployed 3 replicas"), ("is deployed", "Deploy")):
+        with pytest.raises(ValueError, match=r"reason, action, note\).* note='"):
+            recorder.event(pod(), "Normal", reason, action)
     with pytest.raises(ValueError, match="no name yet"):
         recorder.event(MutableObject.new(POD), "Normal", "Made", "Make")
     with pytest.raises(TypeError, match="ObjectReference"):
