@@ -23,6 +23,21 @@ class Scope(enum.Enum):
     CLUSTER = "Cluster"
 
 
+def check_kind(value: object, what: str = "kind") -> Kind:
+    """``value`` itself.
+
+    Raises:
+        TypeError: it is no Kind; the text says where to get one.
+    """
+    if isinstance(value, Kind):
+        return value
+    given = f"the class {value.__qualname__}" if isinstance(value, type) else repr(value)[:80]
+    raise TypeError(
+        f"{what}={given} is no Kind: give one of those in appsdk_operator.kinds, such as "
+        "kinds.core.v1.ConfigMap, or make one, Kind(group=…, version=…, kind=…)"
+    )
+
+
 def _check_group(_: object, __: object, value: str) -> None:
     if value and not _DNS_SUBDOMAIN.fullmatch(value):
         raise ValueError(

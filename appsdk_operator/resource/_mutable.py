@@ -8,12 +8,23 @@ from typing import Any, TypeVar, final
 import msgspec
 
 from appsdk_operator.resource import _codec
-from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import Object, ObjectKey, type_fields, view_error
 
 __all__ = ["MutableObject"]
 
 _T = TypeVar("_T")
+
+_METADATA = {
+    "labels": "labels",
+    "annotations": "annotations",
+    "finalizers": "finalizers",
+    "owner_references": "ownerReferences",
+    "ownerReferences": "ownerReferences",
+    "generate_name": "generateName",
+    "generateName": "generateName",
+}
+"""What is meant for the metadata, and how it is called there."""
 
 
 @final
@@ -48,12 +59,23 @@ class MutableObject(MutableMapping[str, Any]):
             name: its name; empty when ``metadata.generateName`` will be set.
             namespace: its namespace; leave empty for cluster-scoped kinds.
             fields: top-level fields; typed values are written as JSON, without those that are
-                None.
+                None. In ``metadata`` labels and the like can be given, besides name and namespace.
+
+        Raises:
+            TypeError: ``kind`` is no Kind, or a field belongs into the metadata.
         """
-        metadata = {k: v for k, v in (("name", name), ("namespace", namespace)) if v}
-        data = {**type_fields(kind), "metadata": metadata}
+        data: dict[str, Any] = type_fields(check_kind(kind))
+        data["metadata"] = {k: v for k, v in (("name", name), ("namespace", namespace)) if v}
         for field, value in fields.items():
-            data[field] = _codec.plain(value, f"$.{field}")
+            if field in _METADATA:
+                raise TypeError(
+                    f"{field}=… would be beside the metadata, not in it: give "
+                    f"metadata={{'{_METADATA[field]}': …}}"
+                )
+            plain = _codec.plain(value, f"$.{field}")
+            if field == "metadata" and isinstance(plain, dict):
+                plain = {**data["metadata"], **plain, **data["metadata"]}
+            data[field] = plain
         return cls(kind, data)
 
     @property

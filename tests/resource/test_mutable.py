@@ -56,6 +56,35 @@ def draft(spec: Any, kind: Kind = TYPED) -> MutableObject:
 # Metadata and the mapping
 
 
+@pytest.mark.parametrize(
+    ("field", "place"),
+    [
+        ("labels", "labels"),
+        ("annotations", "annotations"),
+        ("finalizers", "finalizers"),
+        ("owner_references", "ownerReferences"),
+        ("generateName", "generateName"),
+    ],
+)
+def test_what_belongs_into_the_metadata_is_refused_beside_it(field: str, place: str) -> None:
+    with pytest.raises(TypeError, match=f"{field}=… .* metadata={{'{place}': …}}"):
+        MutableObject.new(WIDGET, "w", **{field: {}})
+
+
+def test_metadata_can_be_given_besides_name_and_namespace() -> None:
+    given = {"name": "other", "labels": {"app": "web"}}
+    obj = MutableObject.new(WIDGET, "w", namespace="ns", metadata=given)
+    assert obj.metadata == {"name": "w", "namespace": "ns", "labels": {"app": "web"}}
+    obj.labels["app"] = "mine"
+    assert given["labels"] == {"app": "web"}
+
+
+@pytest.mark.parametrize("kind", ["Widget", Spec])
+def test_an_object_of_what_is_no_kind_is_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match=r"is no Kind.*kinds\.core\.v1"):
+        MutableObject.new(kind, "w")
+
+
 def test_a_new_object_has_type_metadata_and_fields() -> None:
     obj = MutableObject.new(WIDGET, "w", namespace="ns", spec=Spec(2), data={"a": None})
     assert obj.data == {
