@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appsdk_operator.client._options import FieldValidation, write_query
@@ -14,6 +14,7 @@ from appsdk_operator.client._request import (
     query_of,
 )
 from appsdk_operator.resource import Kind, MutableObject, Object, Scope, decode_json, encode_json
+from appsdk_operator.resource._kind import check_kind
 
 __all__ = [
     "APPLY",
@@ -21,6 +22,8 @@ __all__ = [
     "accepted",
     "answer_of_any_kind",
     "apply_query",
+    "check_object",
+    "check_patch",
     "encode_object",
     "name_of",
     "object_or_none",
@@ -51,8 +54,10 @@ def request(
     """The request for a verb on one object (``name``), or on a collection (None).
 
     Raises:
+        TypeError: ``kind`` is no Kind.
         ValueError: name or namespace cannot be in a path, or do not fit the kind's scope.
     """
+    check_kind(kind)
     if name is not None:
         check_path_segment("name", name)
     if name is not None or method == "POST":
@@ -74,6 +79,32 @@ def request(
         repeatable=repeatable,
         retry=retry,
     )
+
+
+def check_object(obj: object) -> None:
+    """Refuse what is no object of the kit, whose kind would not be known.
+
+    Raises:
+        TypeError: the text says how to make one.
+    """
+    if not isinstance(obj, (Object, MutableObject)):
+        wrap = "MutableObject(kind, {…}), or " if isinstance(obj, Mapping) else ""
+        raise TypeError(
+            f"a {type(obj).__name__} is no object: give {wrap}MutableObject.new(kind, name, …)"
+        )
+
+
+def check_patch(patch: object) -> None:
+    """Refuse what does not say which kind of patch it is.
+
+    Raises:
+        TypeError: the text says how to make one.
+    """
+    if not hasattr(patch, "content_type"):
+        kind = "JsonPatch([…])" if isinstance(patch, Sequence) else "MergePatch({…})"
+        raise TypeError(
+            f"a {type(patch).__name__} is no patch: servers know several kinds, so give {kind}"
+        )
 
 
 def encode_object(obj: Object | MutableObject, verb: str) -> bytes:

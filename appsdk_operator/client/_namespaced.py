@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Unpack
 
+from appsdk_operator.client._calls import check_object
 from appsdk_operator.client._options import (
     ApplyOptions,
     DeleteCollectionOptions,
@@ -24,6 +25,7 @@ from appsdk_operator.client._request import check_path_segment
 from appsdk_operator.client._watch import WatchStream
 from appsdk_operator.client._wrapper import ClientWrapper, SubresourceWrapper
 from appsdk_operator.resource import Kind, ListPage, MutableObject, Object
+from appsdk_operator.resource._kind import check_kind
 
 __all__ = ["NamespacedClient"]
 
@@ -101,7 +103,7 @@ class NamespacedClient(ClientWrapper):
         Raises:
             ValueError: it is another than the client's.
         """
-        if not kind.is_namespaced or namespace == self.namespace:
+        if not check_kind(kind).is_namespaced or namespace == self.namespace:
             return namespace
         if namespace:
             raise ValueError(
@@ -112,6 +114,7 @@ class NamespacedClient(ClientWrapper):
 
     def placed(self, obj: _Obj, kind: Kind | None = None) -> _Obj:
         """The object in the client's namespace; a copy, if it was in none."""
+        check_object(obj)
         namespace = self.filled(kind or obj.kind, obj.name, obj.namespace)
         if namespace == obj.namespace:
             return obj
@@ -129,6 +132,7 @@ class _NamespacedSubresource(SubresourceWrapper):
         return self.inner.get(kind, name, namespace=self._client.filled(kind, name, namespace))
 
     def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+        check_object(obj)
         parent = options.get("parent") or obj.kind
         namespace = options.get("namespace") or obj.namespace
         options["namespace"] = self._client.filled(parent, obj.name, namespace)

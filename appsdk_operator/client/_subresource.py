@@ -62,6 +62,7 @@ class SubresourceClient:
         Returns:
             What the server answers, which may be a ``Status``.
         """
+        _calls.check_object(obj)
         return self._send(
             parent or obj.kind,
             "POST",
@@ -91,6 +92,7 @@ class SubresourceClient:
         Raises:
             Conflict: the object was changed since it was read.
         """
+        _calls.check_object(obj)
         return self._send(
             parent or obj.kind,
             "PUT",
@@ -114,6 +116,7 @@ class SubresourceClient:
         field_validation: FieldValidation | None = None,
     ) -> Object:
         """Change parts of it; arguments as :meth:`Client.patch`, ``kind`` is the parent's."""
+        _calls.check_patch(patch)
         return self._send(
             kind,
             "PATCH",
@@ -148,6 +151,7 @@ class SubresourceClient:
         Raises:
             Conflict: another manager owns one of the fields, and ``force`` is not given.
         """
+        _calls.check_object(obj)
         return self._send(
             parent or obj.kind,
             "PATCH",

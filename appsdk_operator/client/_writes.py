@@ -15,6 +15,7 @@ from appsdk_operator.client._options import (
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._request import check_namespace, query_of, selector_text
 from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource._kind import check_kind
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport import Transport
@@ -49,6 +50,7 @@ class Writes:
             AlreadyExists: the name is taken.
             Invalid: the server does not take it as it is.
         """
+        _calls.check_object(obj)
         return self._object(
             obj.kind,
             "POST",
@@ -78,6 +80,7 @@ class Writes:
             NotFound: there is none of this name.
             Invalid: the server does not take it as it is.
         """
+        _calls.check_object(obj)
         return self._object(
             obj.kind,
             "PUT",
@@ -114,6 +117,7 @@ class Writes:
             Conflict: the patch names a resource version, and the object has changed since.
             Invalid: the result is not taken.
         """
+        _calls.check_patch(patch)
         return self._object(
             kind,
             "PATCH",
@@ -149,6 +153,7 @@ class Writes:
         Raises:
             Conflict: another manager owns one of the fields, and ``force`` is not given.
         """
+        _calls.check_object(obj)
         return self._object(
             obj.kind,
             "PATCH",
@@ -231,6 +236,7 @@ class Writes:
             field_selector: the same for fields.
             propagation, grace_period, dry_run: as :meth:`delete`.
         """
+        check_kind(kind)
         check_namespace(kind, namespace)
         request = _calls.request(
             kind,

@@ -26,6 +26,45 @@ def test_get_reads_one_object(serve, connect):
     assert sent(server) == [("GET", f"{BASE}/a")]
 
 
+@pytest.mark.parametrize("kind", ["Widget", "", {"kind": "Widget"}, Kind])
+@pytest.mark.parametrize("wrap", [lambda client: client, lambda c_: c.NamespacedClient(c_, "x")])
+def test_what_is_no_kind_is_refused_before_anything_is_sent(serve, connect, kind, wrap):
+    server = serve()
+    client = wrap(connect(server))
+    for verb in (
+        lambda: client.get(kind, "a", namespace="x"),
+        lambda: list(client.list(kind)),
+        lambda: client.watch(kind),
+        lambda: client.patch(kind, "a", MergePatch({}), namespace="x"),
+        lambda: client.delete(kind, "a", namespace="x"),
+        lambda: client.delete_collection(kind, namespace="x"),
+        lambda: client.subresource("status").get(kind, "a", namespace="x"),
+    ):
+        with pytest.raises(TypeError, match=r"is no Kind.*kinds\.core\.v1"):
+            verb()
+    assert sent(server) == []
+
+
+@pytest.mark.parametrize("verb", ["create", "update", "apply"])
+@pytest.mark.parametrize("wrap", [lambda client: client, lambda c_: c.NamespacedClient(c_, "x")])
+def test_a_plain_dict_is_no_object_and_the_text_says_what_is(serve, connect, verb, wrap):
+    client = wrap(connect(serve()))
+    for target in (client, client.subresource("status")):
+        with pytest.raises(TypeError, match=r"a dict is no object: .*MutableObject\(kind, {…}\)"):
+            getattr(target, verb)(widget())
+        with pytest.raises(TypeError, match=r"a str is no object: .*MutableObject\.new"):
+            getattr(target, verb)("a")
+
+
+def test_a_plain_dict_is_no_patch_and_the_text_says_what_is(serve, connect):
+    client = connect(serve())
+    for target in (client, client.subresource("status")):
+        with pytest.raises(TypeError, match=r"a dict is no patch.*MergePatch\({…}\)"):
+            target.patch(WIDGET, "a", {"spec": {}}, namespace="x")
+        with pytest.raises(TypeError, match=r"a list is no patch.*JsonPatch\(\[…\]\)"):
+            target.patch(WIDGET, "a", [{"op": "remove"}], namespace="x")
+
+
 def test_an_answer_of_another_kind_is_an_error(serve, connect):
     with pytest.raises(WrongKindError):
         connect(serve(answer({**widget(), "kind": "Other"}))).get(WIDGET, "a", namespace="x")
