@@ -37,6 +37,7 @@ from appsdk_operator.cache._scopes import Scope, scopes_of
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform
 from appsdk_operator.resource import Kind
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import (
     Clock,
     Metrics,
@@ -137,9 +138,11 @@ class Cache(CacheReads):
         the cache was made with, ``by_kind``.
 
         Raises:
+            TypeError: ``kind`` is no Kind.
             ValueError: it is kept already, with other options, or namespaces were given for a
                 cluster-scoped kind.
         """
+        check_kind(kind)
         if options is not None:
             _check_scope(kind, options)
         with self._lock:

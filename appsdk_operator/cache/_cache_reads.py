@@ -11,6 +11,7 @@ from appsdk_operator.cache._not_cached import NotCachedError, NotFollowedError, 
 from appsdk_operator.cache._options import FieldSelection, LabelSelection
 from appsdk_operator.cache._query import Query, in_order, query_of
 from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import Clock, StopSignal
 
 __all__ = ["CacheReads"]
@@ -103,7 +104,7 @@ class CacheReads:
         Raises:
             as :meth:`get`.
         """
-        if kind.is_namespaced is not bool(namespace):
+        if check_kind(kind).is_namespaced is not bool(namespace):
             raise ValueError(
                 f"namespace={namespace!r}: {kind} is "
                 + (
@@ -120,7 +121,7 @@ class CacheReads:
         Raises:
             as :meth:`list`.
         """
-        if namespace and not kind.is_namespaced:
+        if not check_kind(kind).is_namespaced and namespace:
             raise ValueError(f"namespace={namespace!r}: {kind} is cluster-scoped, leave it out")
         deadline = self._clock.monotonic() + self._sync_timeout
         while True:

@@ -380,6 +380,18 @@ def test_a_removed_handler_hears_no_more_and_removal_is_harmless_twice(start):
     assert stays.calls == ["add a@1 initial", "add b@11"]
 
 
+def test_what_is_no_kind_is_refused_by_name():
+    cache = Cache(Server(), lazy=True, metrics=Metrics())
+    for use in (
+        lambda: cache.add("ConfigMap"),
+        lambda: cache.get("ConfigMap", "a", namespace="x"),
+        lambda: cache.list("ConfigMap"),
+        lambda: cache.list("ConfigMap", namespace="x"),
+    ):
+        with pytest.raises(TypeError, match=r"'ConfigMap' is no Kind.*kinds\.core\.v1"):
+            use()
+
+
 def test_a_handler_that_was_refused_does_not_come_back_with_the_next_namespace(start):
     cache = start(Server(A, OTHER), THING, namespaces=["x"])
     with pytest.raises(TypeError, match="handles no events"):
