@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -25,8 +26,18 @@ Request: TypeAlias = ObjectKey
 R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 
 
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, dt.timedelta):
+        raise TypeError(f"{name}={value!r}: give seconds as a number, with .total_seconds()")
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{name}={value!r}: give seconds as a number")
+
+
 def _not_negative(_: object, field: attrs.Attribute[float | None], value: float | None) -> None:
-    if value is not None and not 0 <= value < float("inf"):
+    if value is None:
+        return
+    _check_number(field.name, value)
+    if not 0 <= value < float("inf"):
         raise ValueError(f"{field.name}={value}: give seconds from 0 on, or leave it out")
 
 
@@ -69,8 +80,10 @@ class RetryAfter(Exception):  # noqa: N818 - it says what is to be done, as HTTP
         """Try again in ``seconds``.
 
         Raises:
+            TypeError: ``seconds`` is no number.
             ValueError: ``seconds`` is negative or endless.
         """
+        _check_number("seconds", seconds)
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"seconds={seconds}: give seconds from 0 on")
         super().__init__(message or f"to be tried again in {seconds:g} s")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pytest
 
-from appsdk_operator.controllers import ControllerOptions
+from appsdk_operator.controllers import ControllerOptions, Result, RetryAfter
 from appsdk_operator.controllers._options import Settings
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, ItemFastSlow
@@ -124,3 +126,16 @@ def test_options_that_make_no_sense_are_refused_with_the_remedy(
     with pytest.raises((ValueError, TypeError), match=remedy) as caught:
         ControllerOptions(**{name: value})
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [lambda s: Result(requeue_after=s), RetryAfter])
+@pytest.mark.parametrize(
+    ("seconds", "remedy"),
+    [
+        (dt.timedelta(minutes=1), r"seconds as a number, with \.total_seconds\(\)"),
+        ("5", "a number"),
+    ],
+)
+def test_seconds_are_a_number(make: Callable[[Any], object], seconds: Any, remedy: str) -> None:
+    with pytest.raises(TypeError, match=remedy):
+        make(seconds)
