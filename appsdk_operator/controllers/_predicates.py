@@ -114,8 +114,14 @@ class Predicate:
         check_sync_function("function", function, "obj")
         return cls(lambda event: function(event.object), name=name_of(function))
 
-    def __call__(self, event: Event) -> bool:
-        """Whether ``event`` passes; raises what the function raises."""
+    def __call__(self, event: Event | None = None) -> bool:
+        """Whether ``event`` passes; raises what the function raises.
+
+        Raises:
+            TypeError: there is no event.
+        """
+        if event is None:
+            raise TypeError(f"{self} is a predicate already: write it without ()")
         passes: Any = self._function(event)
         if passes is True or passes is False:
             return passes

@@ -212,6 +212,11 @@ def test_an_async_function_in_disguise_is_an_error_and_not_true():
         Predicate(lambda event: async_filter(event) or False)(ANY)
 
 
+def test_a_predicate_that_is_called_as_if_it_made_one_says_so():
+    with pytest.raises(TypeError, match=r"generation_changed .* without \(\)"):
+        p.as_predicates([p.generation_changed()])
+
+
 @pytest.mark.parametrize("filters", [p.generation_changed, "label_changed", {"a": 1}, 3])
 def test_predicates_are_given_as_a_list(filters):
     with pytest.raises(TypeError, match="give a list of predicates"):
