@@ -35,10 +35,13 @@ def install_crds(
         The kinds that are served now, one for each served version.
 
     Raises:
+        TypeError: one is neither, or ``crds`` is no list.
         ValueError: a file is not YAML, or holds something else than CRDs.
         TimeoutError: the server does not serve one of them in time.
         ApiError: the server refused one.
     """
+    if isinstance(crds, (Kind, MutableObject, str, Path)):
+        raise TypeError(f"crds={crds!r}: give a list, [{_name_of(crds)}]")
     deadline = clock.monotonic() + timeout
     kinds = []
     for crd in [loaded for source in crds for loaded in _load(source)]:
@@ -57,9 +60,15 @@ def install_crds(
     return kinds
 
 
+def _name_of(source: object) -> str:
+    return "custom_resource_definition(kind)" if isinstance(source, Kind) else "…"
+
+
 def _load(source: MutableObject | str | Path) -> list[MutableObject]:
     if isinstance(source, MutableObject):
         return [source]
+    if isinstance(source, Kind):
+        raise TypeError(f"{source} is a Kind: give {_name_of(source)}, which makes its CRD")
     path = Path(source)
     files = [path]
     if path.is_dir():
