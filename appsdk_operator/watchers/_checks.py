@@ -59,6 +59,8 @@ def check_cache(cache: object, kind: object) -> None:
 def check_watcher(watcher: object) -> None:
     methods = ("add", "update", "delete")
     missing = [name for name in methods if not callable(getattr(watcher, name, None))]
+    if missing and callable(getattr(watcher, "reconcile", None)):
+        raise TypeError(f"watcher={watcher!r} is a reconciler: give it to add_reconciler")
     if missing:
         raise TypeError(
             f"watcher={watcher!r} is not a watcher: it has no method {' and no '.join(missing)}; "

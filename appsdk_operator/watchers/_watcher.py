@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 import attrs
 
 from appsdk_operator.resource import Object
+from appsdk_operator.watchers._checks import check_takes
 
 __all__ = ["Outcome", "ResourceWatcher", "SelectiveWatcher", "SimpleWatcher"]
 
@@ -50,11 +51,11 @@ class SelectiveWatcher(ResourceWatcher, Protocol):
         ...
 
 
-def _optional_callable(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not callable(value):
-        raise TypeError(
-            f"{attribute.alias}={value!r} cannot be called: give a function of the object, or None"
-        )
+def _function_of(*arguments: str) -> Any:
+    def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        check_takes(value, str(attribute.alias), arguments)
+
+    return check
 
 
 @final
@@ -66,9 +67,9 @@ class SimpleWatcher:
     >>> watcher = SimpleWatcher(add=lambda obj: seen.append(obj.name))
     """
 
-    _add: ObjectCallback | None = attrs.field(default=None, validator=_optional_callable)
-    _update: UpdateCallback | None = attrs.field(default=None, validator=_optional_callable)
-    _delete: ObjectCallback | None = attrs.field(default=None, validator=_optional_callable)
+    _add: ObjectCallback | None = attrs.field(default=None, validator=_function_of("obj"))
+    _update: UpdateCallback | None = attrs.field(default=None, validator=_function_of("old", "new"))
+    _delete: ObjectCallback | None = attrs.field(default=None, validator=_function_of("obj"))
 
     def add(self, obj: Object) -> Outcome:
         """Call the ``add`` function."""

@@ -11,7 +11,7 @@ import pytest
 
 from appsdk_operator.cache import Informer
 from appsdk_operator.resource import Object
-from appsdk_operator.watchers import ResourceWatcher, SimpleWatcher
+from appsdk_operator.watchers import ResourceWatcher, SimpleReconciler, SimpleWatcher
 
 
 def told(rig: Any, widget: Callable[..., Object], watcher: Any) -> None:
@@ -132,6 +132,7 @@ def test_a_class_whose_methods_need_no_instance_is_a_watcher(rig, widget):
         (print, "SimpleWatcher"),
         ({}, "no method add and no delete"),
         (attrs.make_class("NotCallable", ["add", "update", "delete"])(1, 2, 3), "no method add"),
+        (SimpleReconciler(print), "is a reconciler: give it to add_reconciler"),
         (Methods, r"is a class: add an instance, Methods\("),
     ],
 )
@@ -142,8 +143,21 @@ def test_what_is_no_watcher_is_refused_with_the_remedy(rig, widget, watcher, rem
 
 @pytest.mark.parametrize("name", ["add", "update", "delete"])
 def test_what_cannot_be_called_is_refused_by_name(name):
-    with pytest.raises(TypeError, match=f"{name}=3 cannot be called: give a function"):
+    with pytest.raises(TypeError, match=f"{name}=3 is not a function of"):
         SimpleWatcher(**{name: 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "wanted"),
+    [
+        ("add", lambda: None, r"\(obj\)"),
+        ("update", lambda obj: None, r"\(old, new\)"),
+        ("delete", lambda old, new: None, r"\(obj\)"),
+    ],
+)
+def test_a_function_of_something_else_is_refused_when_it_is_given(name, function, wanted):
+    with pytest.raises(TypeError, match=f"{name}=.* is not a function of {wanted}"):
+        SimpleWatcher(**{name: function})
 
 
 @pytest.mark.parametrize(
