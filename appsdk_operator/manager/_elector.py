@@ -101,7 +101,9 @@ class Elector:
         self._threads = ThreadGroup("elector")
         self._requests: list[threading.Thread] = []
         self._reported_leader = ""
-        self._reported_problem = ""
+        # By what had it: a read that succeeds says nothing about writes.
+        self._problems: dict[str, str] = {}
+        self._blocked_since: float | None = None
         self._was_leading = False
         self._failure: BaseException | None = None
         self._keeps_lease = False
@@ -170,7 +172,8 @@ class Elector:
         """Whether the election goes on; for a readiness check, or to end a process that hangs.
 
         Not ready when the lead was lost, and when the Lease could not be renewed, or by a
-        candidate not be read, for longer than its duration and ``tolerance`` seconds.
+        candidate not be read or not be taken, for longer than its duration and ``tolerance``
+        seconds.
         """
         state = self._state
         if state.phase is Phase.LOST:
@@ -178,12 +181,14 @@ class Elector:
         if self._running_since is None or state.phase is Phase.STOPPED:
             return Health(True, "the leader election does not run")
         good_at = state.renewed_at if state.phase is Phase.LEADING else state.contact_at
+        if self._blocked_since is not None:
+            good_at = min(good_at, self._blocked_since)
         silent = self._clock.monotonic() - max(good_at, self._running_since)
         if silent > self.options.lease_duration + tolerance:
             return Health(
                 False,
                 f"the Lease {self.namespace}/{self.options.id} was out of reach for {silent:.0f} s"
-                + (f": {self._reported_problem}" if self._reported_problem else ""),
+                + "".join(f": {problem}" for problem in list(self._problems.values())[-1:]),
             )
         return Health(True, f"the leader is {self.leader!r}" if self.leader else "no leader yet")
 
@@ -296,12 +301,25 @@ class Elector:
         in_time = done.wait(max(0.0, action.deadline - self._clock.monotonic()))
         if not answers:
             if not in_time:
-                self._note("no answer from the API server in time")
+                self._note("request", "no answer from the API server in time")
             self._state.failed(self._clock.monotonic())
             return
         thread.join()
-        answers[0].tell(self._state, self._clock.monotonic())
-        self._note(answers[0].problem)
+        outcome, now = answers[0], self._clock.monotonic()
+        self._look_for_blocks(outcome, now)
+        outcome.tell(self._state, now)
+        self._note("write" if isinstance(action, Write) else "read", outcome.problem)
+        self._note("request", "")
+
+    def _look_for_blocks(self, outcome: Outcome, now: float) -> None:
+        """Since when the Lease can be read but not be written, by anybody."""
+        before = self._state.observed
+        if isinstance(outcome.action, Write) and outcome.problem and self._blocked_since is None:
+            self._blocked_since = now
+        elif outcome.seen is not None and (
+            before is None or before.version != outcome.seen.version
+        ):
+            self._blocked_since = None
 
     def _start(self, work: Callable[[], None]) -> threading.Thread | None:
         """A thread for a request; None when there can be none now, as if it had failed."""
@@ -309,13 +327,14 @@ class Elector:
         if len(self._requests) >= _HANGING_AT_MOST:
             # A client that keeps to no time-out: one more request would hang just the same.
             self._note(
-                f"{len(self._requests)} requests hang: no more are sent before one has ended"
+                "request",
+                f"{len(self._requests)} requests hang: no more are sent before one has ended",
             )
             return None
         try:
             thread = self._threads.start("request", work)
         except RuntimeError as error:
-            self._note(f"no thread for a request: {error}")
+            self._note("request", f"no thread for a request: {error}")
             return None
         self._requests.append(thread)
         return thread
@@ -326,11 +345,13 @@ class Elector:
     def _name(self) -> str:
         return f"{self.namespace}/{self.options.id}"
 
-    def _note(self, problem: str) -> None:
+    def _note(self, what: str, problem: str) -> None:
         # Once each: a standby without permissions would say the same every two seconds.
-        if problem and problem != self._reported_problem:
+        if problem and problem != self._problems.get(what):
             _log.warning("leader election for %s: %s", self._name, problem)
-        self._reported_problem = problem
+        # Made anew: others read it meanwhile.
+        others = {key: text for key, text in self._problems.items() if key != what}
+        self._problems = {**others, what: problem} if problem else others
 
     def _report(self, on_started: Callable[[], None]) -> None:
         state = self._state

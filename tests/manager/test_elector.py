@@ -323,6 +323,28 @@ def test_missing_permissions_are_logged_once_with_what_to_grant(
     )
 
 
+@pytest.mark.parametrize("code", [403, 404, 422])
+def test_a_lease_that_can_be_read_and_not_be_made_is_told_once_and_is_not_healthy(
+    leases: FakeLeases, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    reasons = {403: "Forbidden", 404: "NotFound", 422: "Invalid"}
+
+    def refuse(verb: str) -> None:
+        if verb != "get":
+            raise answer(code, reason=reasons[code], message="no")
+
+    leases.fault = refuse
+    running = Running(leases).start()
+    running.advance_until(lambda: not running.elector.health().is_ready)
+    assert running.clock.monotonic() > 1020.0
+    assert reasons[code] in running.elector.health().text
+    assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
+    leases.fault = lambda verb: None
+    running.advance_until(lambda: running.elector.is_leader)
+    assert running.elector.health().is_ready
+    running.stop()
+
+
 def test_a_leader_is_healthy_until_the_lease_was_not_renewed_for_too_long(
     leases: FakeLeases,
 ) -> None:
