@@ -179,7 +179,9 @@ class KindSource(Generic[R]):
         How the informers stand after that is told by the cache. A handler that fails leaves it
         ready: no restart would help.
         """
-        return _health(self, self._feed, self.has_synced, self._informers())
+        # Looked at first: the informers are there before the registration is.
+        registration = self._registration
+        return _health(self, self._feed, registration, self._informers())
 
     def join(self, timeout: float | None = None, /) -> list[str]:
         """Wait, after the stop, for its threads; the names of those that still run."""
@@ -276,7 +278,7 @@ class InformerSource(Generic[R]):
 
     def health(self) -> Health:
         """As :meth:`KindSource.health`."""
-        return _health(self, self._feed, self.has_synced, [self._informer])
+        return _health(self, self._feed, self._registration, [self._informer])
 
     def join(self, timeout: float | None = None, /) -> list[str]:
         """Wait, after the stop, for its threads; the names of those that still run."""
@@ -290,19 +292,24 @@ class InformerSource(Generic[R]):
 
 
 def _health(
-    source: object, feed: EventFeed[R], has_synced: bool, informers: list[Informer]
+    source: object,
+    feed: EventFeed[R],
+    registration: CacheRegistration | Registration | None,
+    informers: list[Informer],
 ) -> Health:
     if not feed.is_started:
         return Health(False, f"source {source}: not started")
     if feed.is_stopped:
         return Health(False, f"source {source}: stopped")
+    if registration is None:
+        return Health(False, f"source {source}: is starting")
     if not informers:
         return Health(
             False,
             f"source {source}: the kind was removed from the cache, so that nothing comes any "
             "more: remove a kind only after the controllers that watch it have stopped",
         )
-    if has_synced:
+    if registration.has_synced:
         return Health(True, f"source {source}: {feed.pipeline.text()}")
     waiting = [informer for informer in informers if not informer.has_synced]
     causes = [informer.health().text for informer in waiting]

@@ -334,6 +334,8 @@ def test_a_source_that_was_not_started_is_not_waited_for(make):
     with pytest.raises(RuntimeError, match="was not started"):
         source.wait_for_sync(StopSignal())
     assert source.health().text == "source things.v1.example.com: not started"
+    source._feed.claim()  # as at the beginning of a start
+    assert source.health().text == "source things.v1.example.com: is starting"
 
 
 def test_a_kind_that_is_removed_from_the_cache_is_told_in_the_health(make):
