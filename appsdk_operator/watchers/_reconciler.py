@@ -136,7 +136,7 @@ class KeyReconciler:
             TypeError: it is neither.
         """
         if not inspect.isroutine(reconciler):
-            check_reconciler(reconciler)
+            _check_reconciles(reconciler)
         self.reconciler = reconciler
         """The one that is called."""
         self._call: ReconcileFunction[Request] = (
@@ -155,8 +155,27 @@ def check_reconciler(reconciler: object) -> None:
     """Find what is no reconciler when it is given, not when it is first needed.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is none, or one of a Controller's.
     """
+    _check_reconciles(reconciler)
+    if _wants_key(getattr(reconciler, "reconcile", None)):
+        raise TypeError(
+            f"reconciler={reconciler!r} takes a Request, as a Controller's reconciler does, and "
+            "would be given a ReconcileRequest: give KeyReconciler(reconciler)"
+        )
+
+
+def _wants_key(function: Any) -> bool:
+    """Whether the annotation of its first argument says so."""
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception:  # annotations may name what is not there when the program runs
+        return False
+    first = next(iter(signature.parameters.values()), None)
+    return first is not None and first.annotation is Request
+
+
+def _check_reconciles(reconciler: object) -> None:
     method = getattr(reconciler, "reconcile", None)
     if not callable(method):
         raise TypeError(
@@ -194,6 +213,8 @@ def _check_takes_request(function: object) -> None:
         signature.bind("request")
     except TypeError as error:
         raise TypeError(f"{wanted}: {error}") from None
+    if _wants_key(function):
+        raise TypeError(f"{wanted}, but of a Request: give KeyReconciler(function) instead")
 
 
 def _fits(

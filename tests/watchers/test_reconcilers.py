@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import Result, RetryAfter, TerminalError
+from appsdk_operator.controllers import Request, Result, RetryAfter, TerminalError
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import system_clock
 from appsdk_operator.testing import Simulation
@@ -493,6 +493,29 @@ def test_one_function_of_a_request_serves_by_key(rig, widget):
 def test_what_is_no_reconciler_is_refused(rig, wrong, text):
     with pytest.raises(TypeError, match=text):
         rig.controller.add_reconciler(wrong, WIDGET)
+
+
+class ByKey:
+    def reconcile(self, request: Request, /) -> None:
+        del request
+
+
+class ByUnknown:
+    def reconcile(self, request: NotThere, /) -> None:  # noqa: F821 - as under TYPE_CHECKING
+        del request
+
+
+def test_a_reconciler_of_keys_is_sent_to_the_adapter(rig):
+    def by_key(request: Request) -> None:
+        del request
+
+    with pytest.raises(TypeError, match=r"give KeyReconciler\(reconciler\)"):
+        rig.controller.add_reconciler(ByKey(), WIDGET)
+    with pytest.raises(TypeError, match=r"give KeyReconciler\(function\)"):
+        SimpleReconciler(by_key)
+    rig.controller.add_reconciler(KeyReconciler(ByKey()), WIDGET)
+    rig.controller.add_reconciler(KeyReconciler(by_key), WIDGET)
+    rig.controller.add_reconciler(ByUnknown(), WIDGET)
 
 
 def test_a_kind_without_a_name_is_refused(rig):
