@@ -50,8 +50,10 @@ def _check_proxy(_: object, __: object, value: str | None) -> None:
 
 
 def _url(value: str, option: str) -> Any:
-    # Not the value in the texts: a proxy's address may carry a password.
-    problem = ConfigError(f"{option} must be 'http://host:port' or 'https://host:port'")
+    # What may carry a password is not shown.
+    is_plain = option == "server" and not any(c in value for c in "@?#")
+    given = f", not {value!r}" if is_plain else ""
+    problem = ConfigError(f"{option} must be 'http://host:port' or 'https://host:port'{given}")
     if not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
         raise problem
     try:

@@ -49,6 +49,19 @@ def test_what_cannot_work_is_refused_when_it_is_given(options):
     assert "secret" not in str(caught.value)
 
 
+def test_an_address_that_is_none_is_shown_unless_it_may_carry_a_password():
+    with pytest.raises(ConfigError, match=r"not '127\.0\.0\.1:6443'"):
+        ClientConfig(server="127.0.0.1:6443")
+    for option in (
+        {"server": "u:secret@host"},
+        {"server": "host?token=secret"},
+        {"server": OK, "proxy_url": "secret"},
+    ):
+        with pytest.raises(ConfigError) as caught:
+            ClientConfig(**option)
+        assert "secret" not in str(caught.value)
+
+
 def test_the_defaults_are_those_that_are_promised():
     config = ClientConfig(server=OK)
     assert (config.connect_timeout, config.read_timeout, config.qps) == (10.0, 30.0, None)
