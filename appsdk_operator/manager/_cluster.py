@@ -21,6 +21,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.manager._runnable import RunnableGroup
 from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
 __all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
@@ -43,8 +44,7 @@ def _kind_dict(value: Mapping[Kind, CacheOptions]) -> dict[Kind, CacheOptions]:
 
 def _kinds(_: object, field: attrs.Attribute[Any], value: Iterable[object]) -> None:
     for kind in value:
-        if not isinstance(kind, Kind):
-            raise TypeError(f"{field.name} has {kind!r}: give kinds")
+        check_kind(kind, field.name)
 
 
 @attrs.frozen(kw_only=True)
@@ -96,9 +96,10 @@ def check_server(value: object) -> None:
     """
     if isinstance(value, ClientConfig) or (isinstance(value, Reader) and isinstance(value, Writer)):
         return
+    example = f"ClientConfig(server={value!r})" if isinstance(value, str) else "ClientConfig.load()"
     raise TypeError(
         f"must specify where the API server is, not {value!r}: give a ClientConfig, for example "
-        "ClientConfig.load(), or a client"
+        f"{example}, or a client"
     )
 
 

@@ -112,7 +112,7 @@ class Group:
         name = name or name_of(runnable)
         with self._changed:
             if self._is_closed:
-                raise RuntimeError(f"{name}: {STOP_ENGAGED}")
+                raise RuntimeError(f"{name}: {STOP_ENGAGED}: add it before the stop")
             if any(entry.runnable is runnable for entry in self._entries):
                 raise ValueError(f"{name} was added already: a runnable runs once")
             entry = _Entry(runnable, placement, name)

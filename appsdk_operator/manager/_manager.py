@@ -21,7 +21,7 @@ from appsdk_operator.manager._health_checks import HealthCheck
 from appsdk_operator.manager._http_messages import HTTPHandler
 from appsdk_operator.manager._lifecycle import Elected, ElectorLike, Lifecycle
 from appsdk_operator.manager._manager_election import make_elector
-from appsdk_operator.manager._manager_options import ManagerOptions, ManagerOptionsDict
+from appsdk_operator.manager._manager_options import ManagerOptions, ManagerOptionsDict, check_names
 from appsdk_operator.manager._manager_servers import Servers, caches_health, runnables_health
 from appsdk_operator.manager._once import Once
 from appsdk_operator.manager._runnable import Runnable, RunnableGroup, as_runnable
@@ -468,6 +468,7 @@ class Manager:
 
 
 def _merged(options: ManagerOptions | None, changes: ManagerOptionsDict) -> ManagerOptions:
+    check_names(changes)
     if options is None:
         return ManagerOptions(**changes)
     if not isinstance(options, ManagerOptions):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypedDict
 
 import attrs
@@ -150,6 +151,20 @@ class ManagerOptions:
             )
         if self.cache is not None and self.new_cache is not None:
             raise ValueError("cache and new_cache: give the one or the other")
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Refuse options that there are not.
+
+    Raises:
+        TypeError: the text names the one that is like it.
+    """
+    known = [field.name for field in attrs.fields(ManagerOptions)]
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
+            raise TypeError(f"a Manager has no option {name}: {hint}")
 
 
 class ManagerOptionsDict(TypedDict, total=False):

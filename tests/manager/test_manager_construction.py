@@ -81,6 +81,10 @@ class TestServer:
         with pytest.raises(TypeError, match="must specify where the API server is"):
             Manager(server)
 
+    def test_an_address_is_given_in_a_config(self) -> None:
+        with pytest.raises(TypeError, match=r"ClientConfig\(server='http://a:1'\)"):
+            Manager("http://a:1")  # type: ignore[arg-type]
+
     def test_the_config_of_the_caller_stays_as_it_is(self, make: Callable[..., Manager]) -> None:
         before = attrs.asdict(NOWHERE)
         make(leader_election=ELECTION, client=ClientSetup(field_owner="me"))
@@ -239,6 +243,20 @@ class TestOptions:
         with pytest.raises(TypeError, match="give ManagerOptions"):
             Manager(NOWHERE, {})  # type: ignore[arg-type]
 
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("leaderelection", "no option leaderelection: did you mean leader_election"),
+            ("qqq", "no option qqq: it has leader_election, "),
+        ],
+    )
+    @pytest.mark.parametrize("options", [None, ManagerOptions()])
+    def test_an_option_that_there_is_not_is_refused(
+        self, name: str, text: str, options: ManagerOptions | None
+    ) -> None:
+        with pytest.raises(TypeError, match=text):
+            Manager(NOWHERE, options, **{name: None})  # type: ignore[arg-type]
+
     def test_every_option_is_an_argument_too(self) -> None:
         fields = [field.name for field in attrs.fields(ManagerOptions)]
         assert fields == list(ManagerOptionsDict.__annotations__)
@@ -261,9 +279,9 @@ class TestClusters:
         assert [i.namespace for i in manager.cache.informers(CONFIG_MAP)] == ["a"]
 
     def test_kinds_are_kinds(self) -> None:
-        with pytest.raises(TypeError, match="give kinds"):
+        with pytest.raises(TypeError, match="by_kind='ConfigMap' is no Kind: give one of"):
             CacheSetup(by_kind={"ConfigMap": CacheOptions()})  # type: ignore[dict-item]
-        with pytest.raises(TypeError, match="give kinds"):
+        with pytest.raises(TypeError, match="uncached='ConfigMap' is no Kind: give one of"):
             ClientSetup(uncached=["ConfigMap"])  # type: ignore[list-item]
 
     def test_a_cache_of_ones_own_is_used(self, make: Callable[..., Manager]) -> None:
