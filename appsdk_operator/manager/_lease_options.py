@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ __all__ = ["JITTER", "LeaderElection", "LeadershipLost", "elector_config", "name
 
 JITTER = 1.2
 """By how much of itself the wait between two tries to acquire is lengthened at random, at most."""
+
+_LEASE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME = 253
 
 NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
@@ -33,10 +37,11 @@ def _positive(_: object, field: attrs.Attribute[Any], value: float) -> None:
 
 
 def _check_id(_: object, __: object, value: str) -> None:
-    if not value or "/" in value or "%" in value or value in {".", ".."}:
+    if not _LEASE_NAME.fullmatch(value) or len(value) > _LONGEST_NAME:
         raise ValueError(
-            f"id={value!r}: leader election needs the name of a Lease that all replicas share, for "
-            "example LeaderElection(id='my-operator.example.com')"
+            f"id={value!r}: leader election needs the name of a Lease that all replicas share, of "
+            "lower-case letters, digits, '-' and '.', for example "
+            "LeaderElection(id='my-operator.example.com')"
         )
 
 
