@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from appsdk_operator.resource._kind import Kind, Scope
+from appsdk_operator.resource._kind import Kind, Scope, check_kind
 from appsdk_operator.resource._mutable import MutableObject
 
 __all__ = ["custom_resource_definition"]
@@ -56,15 +56,19 @@ def custom_resource_definition(
         schema: an OpenAPI v3 schema to use instead.
 
     Raises:
-        ValueError: the kind is of a built-in group, or a type has no structural schema; the text
-            names the place.
+        TypeError: ``kind`` is no Kind.
+        ValueError: the kind is of a built-in group, does not begin with a capital letter as all
+            kinds do, or a type has no structural schema; the text names the place.
 
     >>> crd = custom_resource_definition(Kind(group="example.com", version="v1", kind="Widget"))
     >>> crd.name
     'widgets.example.com'
     """
-    if "." not in kind.group:
+    if "." not in check_kind(kind).group:
         raise ValueError(f"{kind} cannot be a custom resource: give it a group such as example.com")
+    if not kind.kind[0].isupper():
+        name = kind.kind[0].upper() + kind.kind[1:]
+        raise ValueError(f"kind {kind.kind!r}: kinds begin with a capital letter: use {name!r}")
     if schema is None:
         schema = {
             "type": "object",

@@ -13,7 +13,7 @@ import pytest
 import urllib3.util
 from hypothesis import given, settings
 
-from appsdk_operator.resource import Kind, Scope
+from appsdk_operator.resource import Kind, Scope, custom_resource_definition
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 POD = Kind(group="", version="v1", kind="Pod")
@@ -235,3 +235,10 @@ def test_no_text_in_a_path_reaches_another_path(namespace: str, name: str, sub: 
         namespace, "pods", name, sub.replace("/", "_"),
     ]  # fmt: skip
     assert len(parts) == 8
+
+
+def test_a_definition_needs_a_kind_and_one_with_a_capital_letter() -> None:
+    with pytest.raises(ValueError, match="begin with a capital letter: use 'WebSite'"):
+        custom_resource_definition(Kind(group="example.com", version="v1", kind="webSite"))
+    with pytest.raises(TypeError, match="is no Kind"):
+        custom_resource_definition("WebSite")  # type: ignore[arg-type]
