@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.cache import NotCachedError, NotFollowedError
+from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedError
 from appsdk_operator.client import Conflict, TooManyRequests
 from appsdk_operator.controllers import Request, Result, RetryAfter, TerminalError
 from appsdk_operator.resource import Kind
