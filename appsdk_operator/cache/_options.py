@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from appsdk_operator.cache._delivery import Overflow
 from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import system_clock
 
 __all__ = [
@@ -84,7 +85,7 @@ def check_informer(
     silence_limit: float | None,
 ) -> None:
     """Refuse what no informer can do."""
-    if namespace and not kind.is_namespaced:
+    if not check_kind(kind).is_namespaced and namespace:
         raise ValueError(f"{kind} is cluster-scoped: leave namespace={namespace!r} out")
     if page_size < 0:
         raise ValueError(f"page_size={page_size}: use 0 for all at once, or more")

@@ -31,7 +31,12 @@ def check_kind(value: object, what: str = "kind") -> Kind:
     """
     if isinstance(value, Kind):
         return value
-    given = f"the class {value.__qualname__}" if isinstance(value, type) else repr(value)[:80]
+    if isinstance(value, str):
+        given = repr(value[:80])
+    elif isinstance(value, type):
+        given = f"the class {value.__qualname__}"
+    else:  # it may be an object, with secrets
+        given = f"{type(value).__name__}(…)"
     raise TypeError(
         f"{what}={given} is no Kind: give one of those in appsdk_operator.kinds, such as "
         "kinds.core.v1.ConfigMap, or make one, Kind(group=…, version=…, kind=…)"

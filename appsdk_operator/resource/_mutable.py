@@ -44,8 +44,12 @@ class MutableObject(MutableMapping[str, Any]):
     __slots__ = ("data", "kind")
 
     def __init__(self, kind: Kind, data: dict[str, Any]) -> None:
-        """Wrap ``data`` itself, without a copy."""
-        self.kind = kind
+        """Wrap ``data`` itself, without a copy.
+
+        Raises:
+            TypeError: ``kind`` is no Kind.
+        """
+        self.kind = check_kind(kind)
         self.data = data
 
     @classmethod

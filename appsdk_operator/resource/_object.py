@@ -11,7 +11,7 @@ import msgspec
 
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._frozen import FrozenDict, freeze, refuse
-from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource._kind import Kind, check_kind
 
 if TYPE_CHECKING:
     from appsdk_operator.resource._mutable import MutableObject
@@ -154,8 +154,9 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
         Raises:
             DecodeError: ``data`` has no metadata, or names another kind.
             EncodeError: ``data`` holds something that JSON cannot carry.
+            TypeError: ``kind`` is no Kind.
         """
-        return cls.from_json(kind, _codec.encode(with_type_fields(kind, data)))
+        return cls.from_json(kind, _codec.encode(with_type_fields(check_kind(kind), data)))
 
     @property
     def key(self) -> ObjectKey:

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.cache import Cache, CacheOptions, NotCachedError
+from appsdk_operator.cache import Cache, CacheOptions, Informer, NotCachedError
 from appsdk_operator.resource import SelectorError
 from appsdk_operator.runtime import Metrics, StopSignal
 from tests.cache.conftest import (
@@ -383,6 +383,7 @@ def test_a_removed_handler_hears_no_more_and_removal_is_harmless_twice(start):
 def test_what_is_no_kind_is_refused_by_name():
     cache = Cache(Server(), lazy=True, metrics=Metrics())
     for use in (
+        lambda: Informer("ConfigMap", Server()),
         lambda: cache.add("ConfigMap"),
         lambda: cache.get("ConfigMap", "a", namespace="x"),
         lambda: cache.list("ConfigMap"),

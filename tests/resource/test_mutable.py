@@ -68,7 +68,7 @@ def draft(spec: Any, kind: Kind = TYPED) -> MutableObject:
 )
 def test_what_belongs_into_the_metadata_is_refused_beside_it(field: str, place: str) -> None:
     with pytest.raises(TypeError, match=f"{field}=… .* metadata={{'{place}': …}}"):
-        MutableObject.new(WIDGET, "w", **{field: {}})
+        MutableObject.new(WIDGET, "w", namespace="", **{field: ""})
 
 
 def test_metadata_can_be_given_besides_name_and_namespace() -> None:
@@ -79,10 +79,13 @@ def test_metadata_can_be_given_besides_name_and_namespace() -> None:
     assert given["labels"] == {"app": "web"}
 
 
-@pytest.mark.parametrize("kind", ["Widget", Spec])
+@pytest.mark.parametrize("kind", ["Widget", Spec, {"password": "hunter2"}])
 def test_an_object_of_what_is_no_kind_is_refused(kind: Any) -> None:
-    with pytest.raises(TypeError, match=r"is no Kind.*kinds\.core\.v1"):
-        MutableObject.new(kind, "w")
+    makers: list[Any] = [MutableObject.new, MutableObject, Object.from_dict]
+    for make in makers:
+        with pytest.raises(TypeError, match=r"is no Kind.*kinds\.core\.v1") as caught:
+            make(kind, {"metadata": {"name": "w"}})
+        assert "hunter2" not in str(caught.value)
 
 
 def test_a_new_object_has_type_metadata_and_fields() -> None:
