@@ -36,8 +36,8 @@ def _positive(_: object, field: attrs.Attribute[Any], value: float) -> None:
         raise ValueError(f"{field.name}={value}: use more than 0 seconds")
 
 
-def _check_id(_: object, __: object, value: str) -> None:
-    if not _LEASE_NAME.fullmatch(value) or len(value) > _LONGEST_NAME:
+def _check_id(_: object, __: object, value: Any) -> None:
+    if not isinstance(value, str) or not _LEASE_NAME.fullmatch(value) or len(value) > _LONGEST_NAME:
         raise ValueError(
             f"id={value!r}: leader election needs the name of a Lease that all replicas share, of "
             "lower-case letters, digits, '-' and '.', for example "

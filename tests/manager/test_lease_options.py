@@ -42,6 +42,7 @@ def test_the_defaults_are_those_of_controller_runtime() -> None:
         ({"namespace": ""}, "namespace"),
         ({"id": ""}, "name of a Lease"),
         ({"id": "a/b"}, "name of a Lease"),
+        ({"id": None}, "name of a Lease"),
         ({"id": "My Operator"}, "lower-case letters"),
         ({"id": "a..b"}, "lower-case letters"),
         ({"id": "a\n"}, "lower-case letters"),
