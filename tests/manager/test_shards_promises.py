@@ -1,0 +1,239 @@
+"""The promises of shards, whatever the machines, the network and the server do.
+
+Replicas that share shards by the real ``Shards``, ``decide``, ``Board`` and ``LeaseState``, in a
+model of what runs them; see ``shards_model``, which says what of the threads is modelled, and
+checks at each step:
+
+* nobody holds a shard, by its own clock, which another believes to hold;
+* no reconcile of a shard begins while one of another replica runs, unless that is fenced;
+* nobody gives a shard up in the middle of a reconcile;
+* no write for a shard comes after one of a later term.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from appsdk_operator.manager import _shards
+from appsdk_operator.manager._lease_options import LeaderElection
+from appsdk_operator.manager._sharded_work import Tenure
+from appsdk_operator.manager._shards import Shards
+from appsdk_operator.manager._shards_state import Board, Decision
+from tests.manager.lease_model import LATENCY, TIMES
+from tests.manager.shards_model import CALM, LONGEST, ShardsWorld, world
+
+seeds = st.integers(0, 2**32)
+some_times = st.sampled_from([TIMES[0], TIMES[1], TIMES[3]])
+counts = st.integers(1, 8)
+replicas = st.integers(2, 5)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> Iterator[None]:
+    """Faults are the rule here; hypothesis would show the log of each."""
+    logger = logging.getLogger("appsdk_operator.manager")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
+
+
+def lease(times: Mapping[str, float]) -> LeaderElection:
+    return LeaderElection(id="set", namespace="default", **times)
+
+
+def after_a_loss(options: LeaderElection) -> float:
+    """When every shard of a replica that has died is held again.
+
+    The others have seen its last renewal one look later, and take what is free at the look after
+    that; what is left when each has its smaller share at the next one.
+    """
+    return options.record_duration + 3 * 1.2 * options.retry_period + 12 * LATENCY
+
+
+def for_a_move(options: LeaderElection) -> float:
+    """A hand-over: two looks, the last reconcile and its write, a release, a read and a write."""
+    return 3 * 1.2 * options.retry_period + LONGEST + 0.3 * options.margin + 12 * LATENCY
+
+
+def to_be_fair(options: LeaderElection, count: int) -> float:
+    return after_a_loss(options) + (count + 1) * for_a_move(options)
+
+
+def stays(made: ShardsWorld, seconds: float) -> None:
+    """Nothing is won or given in that time."""
+    before = (len(made.gained), len(made.given))
+    made.run(made.now + seconds)
+    assert made.is_fair()
+    assert (len(made.gained), len(made.given)) == before, "a shard moves for nothing"
+
+
+def one_joins(made: ShardsWorld, options: LeaderElection) -> None:
+    """A new replica gets its share, and nothing else moves."""
+    before = len(made.given)
+    share = made.count // (len(made.living) + 1) + 1
+    made.join(0.0)
+    made.run(made.now + 0.1)
+    made.until_fair((share + 1) * for_a_move(options))
+    assert len(made.given) - before <= share, "more moved than had to"
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(seed=seeds, number=replicas, count=counts, times=some_times)
+def test_whatever_happens_a_shard_has_one_holder_and_then_all_are_shared_fairly(
+    seed: int, number: int, count: int, times: dict[str, float]
+) -> None:
+    options = lease(times)
+    with world(seed, number, count, options) as made:
+        made.run(CALM)
+        made.until_fair(to_be_fair(options, count))
+        stays(made, 10 * options.retry_period)
+        assert made.writes
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=seeds, number=replicas, count=counts, times=some_times)
+def test_clocks_that_run_apart_make_no_two_writers_of_a_shard_within_the_margin(
+    seed: int, number: int, count: int, times: dict[str, float]
+) -> None:
+    options = lease(times)
+    drift = options.margin / (2 * options.lease_duration)
+    with world(seed, number, count, options, drift=drift) as made:
+        made.run(CALM)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(seed=seeds, number=replicas, count=counts, times=some_times)
+def test_shards_of_a_replica_that_died_are_held_again_within_a_lease_and_three_looks(
+    seed: int, number: int, count: int, times: dict[str, float]
+) -> None:
+    options = lease(times)
+    with world(seed, number, count, options, faults=False) as made:
+        made.run(3.0)
+        made.until_fair(to_be_fair(options, count))
+        made.end(made.rng.choice(made.living), comes_back=False)
+        died = made.now
+        made.run(died + after_a_loss(options))
+        assert sum(made.shares()) == count
+        made.until_fair(to_be_fair(options, count))
+        stays(made, 10 * options.retry_period)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=seeds, number=replicas, count=counts, times=some_times)
+def test_without_faults_shards_move_for_who_joins_and_leaves_and_else_never(
+    seed: int, number: int, count: int, times: dict[str, float]
+) -> None:
+    options = lease(times)
+    with world(seed, number, count, options, faults=False) as made:
+        made.run(3.0)
+        made.until_fair(to_be_fair(options, count))
+        stays(made, 20 * options.retry_period)
+        one_joins(made, options)
+        stays(made, 20 * options.retry_period)
+        gone = made.rng.choice(made.living)
+        made.leave(gone, comes_back=False)
+        made.run(made.now + 4 * for_a_move(options))
+        assert gone not in made.living
+        assert sum(made.shares()) == count, "who leaves lets nobody wait for a lease to end"
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=seeds, count=st.integers(1, 3), times=some_times)
+def test_replicas_beyond_the_number_of_shards_stand_by(
+    seed: int, count: int, times: dict[str, float]
+) -> None:
+    options = lease(times)
+    with world(seed, count + 2, count, options, faults=False) as made:
+        made.run(3.0)
+        made.until_fair(to_be_fair(options, count))
+        assert sorted(made.shares()) == [0, 0] + [1] * count
+        stays(made, 20 * options.retry_period)
+        made.end(next(r for r in made.living if made.believed(r)), comes_back=False)
+        made.run(made.now + after_a_loss(options))
+        assert sorted(made.shares()) == [0] + [1] * count
+
+
+# -- who is careless -------------------------------------------------------------------------------
+
+
+class GivesUpAtOnce(Shards):  # type: ignore[misc]
+    """Does not let its reconciles end."""
+
+    def _hand_over(self, tenure: Tenure) -> None:
+        super()._hand_over(tenure)
+        tenure.stop.set()
+
+
+class WritesOn(Shards):  # type: ignore[misc]
+    """Has no fence."""
+
+    def check_write(self) -> None:
+        pass
+
+
+class NeverForgets(Board):  # type: ignore[misc]
+    """Counts members for ever, the dead too."""
+
+    def holder(self, now: float, name: str) -> str:
+        known = self.known(name)
+        if "-member-" in name and known is not None:
+            return known[0].record.holder
+        return super().holder(now, name)
+
+
+class TakesOver(Board):  # type: ignore[misc]
+    """Hands an elector what it saw as if it had seen it long ago."""
+
+    def known(self, name: str) -> Any:
+        known = super().known(name)
+        return known and (known[0], known[1] - 10.0)
+
+    def holder(self, now: float, name: str) -> str:
+        return "" if "-shard-" in name else super().holder(now, name)
+
+
+def takes_all(
+    identity: str, count: int, holders: Mapping[int, str], members: frozenset[str]
+) -> Decision:
+    """Takes whatever is free, and gives back what is too much."""
+    free = tuple(shard for shard in range(count) if shard not in holders)
+    return Decision(free) if free else decide(identity, count, holders, members)
+
+
+decide: Callable[..., Decision] = _shards.decide
+
+
+@pytest.mark.parametrize(
+    ("what", "careless", "text"),
+    [
+        (None, GivesUpAtOnce, "in the middle of a reconcile|still works on"),
+        (None, WritesOn, "an earlier term"),
+        ("Board", NeverForgets, "s: "),
+        ("Board", TakesOver, " hold shard | still works on"),
+        ("decide", takes_all, "s: |for nothing|had to"),
+    ],
+)
+def test_the_model_finds_out_who_is_careless(
+    what: str | None, careless: Any, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if what:
+        monkeypatch.setattr(_shards, what, careless)
+    options = lease(TIMES[1])
+
+    def try_all() -> None:
+        for seed in range(100):
+            with world(seed, 4, 6, options, shards=Shards if what else careless) as one:
+                one.run(CALM)
+                one.until_fair(to_be_fair(options, 6))
+                stays(one, 10 * options.retry_period)
+                one_joins(one, options)
+
+    with pytest.raises(AssertionError, match=text):
+        try_all()
