@@ -12,17 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import heapq
 import itertools
-import random
-import threading
-import types
 from collections.abc import Callable, Generator
 from typing import Any
 
 import attrs
 
-from appsdk_operator.client import ClientError
 from appsdk_operator.manager._elector import Elector
 from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost
 from appsdk_operator.manager._lease_state import Phase, Read, Seen, Wait, Write
@@ -30,101 +25,21 @@ from appsdk_operator.manager._sharded_work import Tenure
 from appsdk_operator.manager._shards import Shards
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal
-from tests.manager.lease_model import LATENCY, Process, Server
-
-FAULTS_END = 60.0
-CALM = FAULTS_END + 50.0
-"""Whatever slept, was late or was to come back has come by then."""
-STOP_TIMEOUT = 5.0
-LONGEST = 1.0
-"""Seconds for which a reconcile lasts at most when there are no faults."""
-
-
-class _Lease:
-    """A Lease as a list shows it."""
-
-    def __init__(self, name: str, seen: Seen) -> None:
-        record = seen.record
-        self.name = name
-        self.resource_version = seen.version
-        self.uid = ""
-        self._spec = {
-            "holderIdentity": record.holder,
-            "leaseDurationSeconds": record.duration,
-            "acquireTime": record.acquire_time,
-            "renewTime": record.renew_time,
-            "leaseTransitions": record.transitions,
-        }
-
-    def get(self, _: str) -> dict[str, Any]:
-        return self._spec
+from tests.manager.shards_parts import (
+    FAULTS_END,
+    LONGEST,
+    STOP_TIMEOUT,
+    ListedLease,
+    Network,
+    Replica,
+    Run,
+    Work,
+    pause,
+)
 
 
-@types.coroutine
-def pause(seconds: float) -> Generator[float, None, None]:
-    yield seconds
-
-
-@attrs.define(eq=False)
-class Run:
-    """An elector's run."""
-
-    elector: Elector
-    stop: StopSignal
-    tenure: Tenure | None
-    request: int = 0
-    was_leading: bool = False
-    is_over: bool = False
-
-
-@attrs.define(eq=False)
-class Replica(Process):
-    """A process that shares the work, in the life that it lives at the moment."""
-
-    world: ShardsWorld = attrs.field(kw_only=True)
-    shards: Any = None
-    listed: list[_Lease] | None = None
-    deaf_until: float = 0.0
-    is_stopping: bool = False
-    has_left: bool = False
-    comes_back: bool | None = None
-    runs: int = 0
-    look_turn: int = 0
-    member_stop: Any = None
-
-    # As a clock and as a client of its ``Shards``.
-
-    def monotonic(self) -> float:
-        return self.clock(self.world.now)
-
-    def time(self) -> float:
-        return self.world.now
-
-    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
-        raise AssertionError("nothing waits here")
-
-    def list(self, *_: Any, **__: Any) -> list[_Lease]:
-        if self.listed is None:
-            raise ClientError("no answer")
-        return self.listed
-
-    def delete(self, _: Any, name: str, *, resource_version: str | None = None, **__: Any) -> None:
-        self.world.delete(self, name, resource_version)
-
-
-@attrs.define(eq=False)
-class Work:
-    """A reconcile that runs."""
-
-    replica: Replica
-    shard: int
-    elector: Elector
-    identity: str
-    life: int
-
-
-class ShardsWorld:
-    """The scheduler: everything happens here, one thing after the other."""
+class ShardsWorld(Network):
+    """Replicas in their network, and a check of the promises at each step."""
 
     def __init__(
         self,
@@ -137,23 +52,17 @@ class ShardsWorld:
         drift: float = 0.0,
         shards: Any = Shards,
     ) -> None:
-        self.rng = random.Random(seed)
+        super().__init__(seed, faults=faults)
         self.options = options
         self.count = count
-        self.has_faults = faults
         self.has_drift = drift > 0.0
         self.make = shards
-        self.now = 0.0
-        self.versions = itertools.count(1)
-        self.servers: dict[str, Server] = {}
         self.gained: list[tuple[float, int, str]] = []
         self.given: list[tuple[float, int, str]] = []
         self.terms: dict[int, int] = {}
         self.writes = self.fenced = self.reconciles = 0
         self.works: set[Work] = set()
         self.coroutines: dict[Any, contextvars.Context] = {}
-        self.queue: list[tuple[float, int, Callable[[], None]]] = []
-        self.sequence = itertools.count()
         self.keys: dict[int, ObjectKey] = {}
         self.replicas: list[Replica] = []
         for _ in range(replicas):
@@ -173,23 +82,10 @@ class ShardsWorld:
         self.at(self.now + delay, lambda: self.start(replica))
         return replica
 
-    def at(self, when: float, what: Callable[[], None]) -> None:
-        heapq.heappush(self.queue, (max(when, self.now), next(self.sequence), what))
-
-    def run(self, until: float) -> None:
-        while self.queue and self.queue[0][0] <= until:
-            self.now, _, what = heapq.heappop(self.queue)
-            what()
-        self.now = until
-
     def close(self) -> None:
         for coroutine, context in self.coroutines.items():
             context.run(coroutine.close)
         self.coroutines.clear()
-
-    @property
-    def is_troubled(self) -> bool:
-        return self.has_faults and self.now < FAULTS_END
 
     # -- what can be seen ------------------------------------------------------------------------
 
@@ -283,58 +179,6 @@ class ShardsWorld:
         turn = replica.look_turn
         self.at(self.now, lambda: self.look(replica, replica.life, turn))
 
-    def touch(self) -> None:
-        """Somebody who is no member labels a Lease."""
-        if self.servers:
-            server = self.servers[self.rng.choice(sorted(self.servers))]
-            if server.lease is not None:
-                server.lease = Seen(server.lease.record, str(next(self.versions)))
-        after = self.now + self.rng.expovariate(1 / 10.0)
-        if after < FAULTS_END:
-            self.at(after, self.touch)
-
-    # -- requests --------------------------------------------------------------------------------
-
-    def server(self, name: str) -> Server:
-        if name not in self.servers:
-            self.servers[name] = Server()
-            self.servers[name].versions = self.versions
-        return self.servers[name]
-
-    def latency(self) -> float:
-        if self.is_troubled and self.rng.random() < 0.1:
-            return self.rng.choice([1.0, 6.0, 25.0]) * self.rng.random()
-        return LATENCY * self.rng.random()
-
-    def send(
-        self, replica: Replica, perform: Callable[[], Any], answer: Callable[[Any, bool], None]
-    ) -> None:
-        """Have it done, or not; the answer comes, or not."""
-        fault = self.rng.random() if self.is_troubled else 1.0
-        there, back = self.latency(), self.latency()
-        if fault < 0.04 or self.now < replica.deaf_until:
-            self.at(self.now + there, lambda: answer(None, False))
-            return
-        if fault < 0.06:  # it gets lost
-            return
-
-        def arrive() -> None:
-            done = perform()
-            if 0.06 <= fault < 0.10:  # the connection breaks before the answer
-                self.at(self.now + back, lambda: answer(None, False))
-            elif not 0.10 <= fault < 0.12:  # or no answer ever comes
-                self.at(self.now + back, lambda: answer(done, True))
-
-        self.at(self.now + there, arrive)
-
-    def delete(self, replica: Replica, name: str, version: str | None) -> None:
-        def perform() -> None:
-            lease = self.server(name).lease
-            if lease is not None and version in (None, lease.version):
-                self.server(name).lease = None
-
-        self.send(replica, perform, lambda *_: None)
-
     # -- looks, as in Shards.run -----------------------------------------------------------------
 
     def look(self, replica: Replica, life: int, turn: int | None = None) -> None:
@@ -365,9 +209,9 @@ class ShardsWorld:
             when = replica.when(replica.monotonic() + self.options.retry_period * wait)
             self.at(when, lambda: self.look(replica, life, this))
 
-        def perform() -> list[_Lease]:
+        def perform() -> list[ListedLease]:
             named = ((name, server.lease) for name, server in self.servers.items())
-            return [_Lease(name, lease) for name, lease in named if lease is not None]
+            return [ListedLease(name, lease) for name, lease in named if lease is not None]
 
         late = replica.when(replica.monotonic() + self.options.request_timeout)
         self.at(late, lambda: answer(None, False))

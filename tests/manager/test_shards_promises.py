@@ -26,7 +26,8 @@ from appsdk_operator.manager._sharded_work import Tenure
 from appsdk_operator.manager._shards import Shards
 from appsdk_operator.manager._shards_state import Board, Decision
 from tests.manager.lease_model import LATENCY, TIMES
-from tests.manager.shards_model import CALM, LONGEST, ShardsWorld, world
+from tests.manager.shards_model import ShardsWorld, world
+from tests.manager.shards_parts import CALM, LONGEST
 
 seeds = st.integers(0, 2**32)
 some_times = st.sampled_from([TIMES[0], TIMES[1], TIMES[3]])
