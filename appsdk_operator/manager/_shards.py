@@ -325,11 +325,14 @@ class Shards:
             if not tenure.is_held and other != self.identity:
                 # Somebody was faster. If it was won all the same since, nothing begins there.
                 self._hand_over(tenure)
-            holders[tenure.shard] = self.identity
+            # What is handed over counts as given already: a reconcile that does not end would keep
+            # all that is too much here, and not only its own shard.
+            is_given = tenure.is_held and tenure.is_leaving
+            holders[tenure.shard] = _NOBODY if is_given else self.identity
         decision = decide(self.identity, self.count, holders, self._members)
         for shard in decision.acquire:
             self._acquire(shard)
-        if decision.release is not None and not any(tenure.is_leaving for tenure in own):
+        if decision.release is not None:
             with self._changed:
                 tenure_or_none = self._tenures.get(decision.release)
             if tenure_or_none is not None:

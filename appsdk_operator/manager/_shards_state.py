@@ -40,7 +40,7 @@ class Decision:
     acquire: tuple[int, ...] = ()
     """Shards to take, all of them free."""
     release: int | None = None
-    """A shard to hand over; the next one only when this is done."""
+    """A shard to hand over; the next one when this counts as nobody's."""
 
 
 def decide(

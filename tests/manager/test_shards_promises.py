@@ -161,6 +161,23 @@ def test_replicas_beyond_the_number_of_shards_stand_by(
         assert sorted(made.shares()) == [0] + [1] * count
 
 
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=seeds, shard=st.integers(0, 5), times=some_times)
+def test_a_reconcile_that_never_ends_keeps_its_own_shard_and_no_other(
+    seed: int, shard: int, times: dict[str, float]
+) -> None:
+    options = lease(times)
+    with world(seed, 1, 6, options, faults=False) as made:
+        made.run(3.0)
+        made.until_fair(to_be_fair(options, 6))
+        (first,) = made.living
+        assert first.shards.enter(made.keys[shard]) is not None
+        second = made.join(0.0)
+        made.run(made.now + 4 * for_a_move(options))
+        assert len(made.believed(second)) >= 2
+        assert shard in {tenure.shard for tenure in first.shards._tenures.values()}
+
+
 # -- who is careless -------------------------------------------------------------------------------
 
 
