@@ -26,6 +26,8 @@ from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import FaultProxy
 from tests.conformance.conftest import TIMEOUT, World, eventually
 
+pytestmark = pytest.mark.programs
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "leader_election.py"
 LEASE_DURATION = 2.0
 

@@ -14,6 +14,8 @@ import pytest
 from appsdk_operator import kinds
 from appsdk_operator.testing import APIServer, ControlPlane
 
+pytestmark = pytest.mark.programs
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 COMPOSE_WATCHERS = """\
