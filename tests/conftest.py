@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Generator, Iterator
@@ -31,6 +33,22 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped, but --require-real was given: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep a thread that a failed test left from keeping the whole run."""
+    left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
+    if not exitstatus or not left:
+        return
+
+    def leave() -> None:
+        sys.stderr.write(f"left behind, and ended by force: {left}\n")
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(int(exitstatus))
+
+    session.config.add_cleanup(leave)
 
 
 def _open_sockets() -> set[str]:

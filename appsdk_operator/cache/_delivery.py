@@ -23,6 +23,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     WorkQueue,
+    random_of,
     system_clock,
 )
 
@@ -213,7 +214,7 @@ class Delivery:
         # By kind, because a counter must not fall when a source is removed.
         self._counts: dict[str, dict[ResourceAction, int]] = {}
         self._resyncs: dict[DeliveryKey, tuple[float, Callable[[], None]]] = {}
-        self._random = rng or random.Random()
+        self._random = rng or random_of(clock)
         self._resync_number = 0
         self._blocked = 0
         self._sync_waiters = 0

@@ -37,7 +37,14 @@ from appsdk_operator.cache._watch_state import (
     WatchState,
 )
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    default_metrics,
+    random_of,
+    system_clock,
+)
 
 __all__ = ["Informer"]
 
@@ -128,7 +135,7 @@ class Informer:
             page_size=page_size,
             stream_first_sync=stream_first_sync,
             watch_timeout=watch_timeout,
-            rng=rng,
+            rng=rng or random_of(clock),
         )
         # Held while news is applied and handed over, so that a handler that is added meanwhile
         # gets each object exactly once. Readers of the store do not need it.

@@ -23,7 +23,7 @@ from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
 from appsdk_operator.controllers._reasons import text
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, Family, Sample, settle
+from appsdk_operator.runtime import Clock, Family, Sample, random_of, settle
 
 __all__ = ["EventPipeline", "as_exception", "backoff", "shown"]
 
@@ -142,7 +142,7 @@ class EventPipeline(Generic[R]):
         self._predicates = as_predicates(predicates)
         self._kind = kind
         self._clock = clock
-        self._random = rng or random.Random()
+        self._random = rng or random_of(clock)
         self._queue: RequestQueue[R] | None = None
         # Re-entrant: a signal handler may ask for the health in the very thread that is inside.
         self._lock = threading.RLock()

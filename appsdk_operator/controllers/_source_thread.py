@@ -20,6 +20,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    random_of,
 )
 
 __all__ = ["SourceThread", "checked_interval", "checked_jitter"]
@@ -96,7 +97,7 @@ class SourceThread:
         self._called_at: float | None = None
         self._clock = clock
         self._metrics = metrics or default_metrics()
-        self.random = rng or random.Random()
+        self.random = rng or random_of(clock)
         self._threads = ThreadGroup("source")
         self._loop = LoopThread(f"source/{name}")
         self._lock = threading.RLock()

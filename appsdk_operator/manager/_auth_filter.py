@@ -30,7 +30,7 @@ from appsdk_operator.manager._http_messages import (
 )
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.resource import Kind, MutableObject, kinds
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, random_of, system_clock
 
 __all__ = ["AuthFilter"]
 
@@ -154,7 +154,7 @@ class AuthFilter:
         self._timeout = timeout
         self._max_reviews = max_reviews
         self._clock = clock
-        self._rng = rng or Random()
+        self._rng = rng or random_of(clock)
         self._key = secrets.token_bytes(32)
         self._stop = StopSignal(clock=clock)
         self._threads = ThreadGroup("auth-filter")

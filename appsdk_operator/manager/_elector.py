@@ -25,6 +25,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    random_of,
     system_clock,
 )
 
@@ -92,7 +93,7 @@ class Elector:
         self.namespace = namespace_of(options)
         """Where the Lease is."""
         self._leases = Leases(client, self.namespace, options.labels)
-        self._state = LeaseState(options, self.identity, rng or random.Random())
+        self._state = LeaseState(options, self.identity, rng or random_of(clock))
         self._clock = clock
         self._on_new_leader = on_new_leader
         self._on_event = on_event

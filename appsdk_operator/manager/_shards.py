@@ -30,7 +30,7 @@ from appsdk_operator.manager._sharded_work import (
 )
 from appsdk_operator.manager._shards_state import Board, decide, shard_of
 from appsdk_operator.resource import DecodeError, ObjectKey
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, ThreadGroup, random_of, system_clock
 
 __all__ = ["SHARDS_LABEL", "Shards"]
 
@@ -106,7 +106,7 @@ class Shards:
         """How many shards there are."""
         self._client = client
         self._clock = clock
-        self._rng = rng or random.Random()
+        self._rng = rng or random_of(clock)
         self._metrics = metrics
         self._stop_timeout = stop_timeout
         labels = {**election.labels, SHARDS_LABEL: election.id}

@@ -12,6 +12,7 @@ Guarantees:
 from appsdk_operator.runtime._clock import Clock as Clock
 from appsdk_operator.runtime._clock import ManualClock as ManualClock
 from appsdk_operator.runtime._clock import RealClock as RealClock
+from appsdk_operator.runtime._clock import random_of as random_of
 from appsdk_operator.runtime._clock import system_clock as system_clock
 from appsdk_operator.runtime._logging import JSONFormatter as JSONFormatter
 from appsdk_operator.runtime._metrics import Family as Family
@@ -55,6 +56,7 @@ __all__ = [
     "WithMaxWait",
     "WorkQueue",
     "default_metrics",
+    "random_of",
     "settle",
     "system_clock",
 ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import random
 import threading
 import time
 from typing import Protocol, final, runtime_checkable
 
-__all__ = ["Clock", "ManualClock", "RealClock", "system_clock"]
+__all__ = ["Clock", "ManualClock", "RealClock", "random_of", "system_clock"]
 
 
 @runtime_checkable
@@ -64,14 +65,26 @@ class ManualClock:
     A thread that reads the time, works out how long to wait and then waits is woken on time even
     when the clock moved in between: its wait counts from the time that it read.
 
+    It is also the source of jitter for what runs on it, so that one seed gives one run.
+
     >>> clock = ManualClock()
     >>> clock.advance(2.5)
     >>> clock.monotonic()
     2.5
     """
 
-    def __init__(self, *, start: float = 0.0, epoch: float = 1_700_000_000.0) -> None:
-        """A clock at ``start`` seconds, with :meth:`time` at ``epoch`` seconds after 1970."""
+    def __init__(
+        self, *, start: float = 0.0, epoch: float = 1_700_000_000.0, seed: int = 0
+    ) -> None:
+        """A clock at ``start`` seconds, with :meth:`time` at ``epoch`` seconds after 1970.
+
+        Args:
+            start: what :meth:`monotonic` says first, in seconds; default 0.
+            epoch: what :meth:`time` says then, in seconds since 1970.
+            seed: of the jitter of delays; default 0.
+        """
+        self.rng = random.Random(seed)
+        """Where the jitter of delays comes from."""
         self._now = start
         self._offset = epoch - start
         self._changed = threading.Condition()
@@ -151,6 +164,11 @@ class ManualClock:
                 raise TimeoutError(
                     f"{len(self._waiters)} of {count} threads wait on the clock after {timeout} s"
                 )
+
+
+def random_of(clock: Clock) -> random.Random:
+    """The source of jitter for what runs on ``clock``: repeatable with a :class:`ManualClock`."""
+    return clock.rng if isinstance(clock, ManualClock) else random.Random()
 
 
 system_clock: Clock = RealClock()

@@ -83,25 +83,35 @@ def check_exclusion(calls: Sequence[Call]) -> None:
         last[key] = call
 
 
-def check_converged(simulation: Simulation, watcher: int) -> None:
+def check_converged(simulation: Simulation, watcher: int, *, by_key: bool = False) -> None:
     """What the watcher was last told, successfully, is what the server has.
 
     Call it after :meth:`Simulation.settle`.
 
+    Args:
+        simulation: where it ran.
+        watcher: its place in add order, from 0.
+        by_key: objects of one name are all the same to it, as to a :class:`KeyReconciler`: a new
+            one takes the place of the one before.
+
     Raises:
         BrokenPromise: naming the object.
     """
+
+    def name_of(obj: Object) -> str:
+        return f"{obj.namespace}/{obj.name}" if by_key else obj.uid
+
     seen: dict[str, Object] = {}
     for call in simulation.calls:
         if call.operator != simulation.operator or call.watcher != watcher or call.error:
             continue
         if call.action is _DELETE:
-            seen.pop(call.object.uid, None)
+            seen.pop(name_of(call.object), None)
         else:
-            seen[call.object.uid] = call.object
-    there = {obj.uid: obj for obj in simulation.server.objects}
-    for uid in there.keys() | seen.keys():
-        mine, server = seen.get(uid), there.get(uid)
+            seen[name_of(call.object)] = call.object
+    there = {name_of(obj): obj for obj in simulation.server.objects}
+    for name in there.keys() | seen.keys():
+        mine, server = seen.get(name), there.get(name)
         if mine != server:
             raise BrokenPromise(
                 f"watcher {watcher} last saw {mine}, the server has {server}\n{simulation.story()}"

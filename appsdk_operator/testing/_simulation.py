@@ -143,6 +143,7 @@ class Simulation:
         watchers: Callable[[Process], Sequence[ResourceWatcher | ResourceReconciler]],
         *,
         resync: float = 30.0,
+        seed: int = 0,
         **options: Any,
     ) -> None:
         """An operator that has not done anything yet.
@@ -152,9 +153,10 @@ class Simulation:
             watchers: makes its watchers and reconcilers, in add order; called again at each
                 restart. The process is the client to give to an OpinionatedWatcher.
             resync: of the informer, in seconds; 0: never.
+            seed: of the jitter of backoffs and resyncs; default 0.
             options: of the :class:`InformerController`; ``error_handler`` defaults to silence.
         """
-        self.clock = ManualClock()
+        self.clock = ManualClock(seed=seed)
         self.server = ModelServer(kind)
         self.calls: list[Call] = []
         self.operator = 0

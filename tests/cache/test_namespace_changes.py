@@ -29,6 +29,7 @@ from appsdk_operator.cache import (
     NotCachedError,
     NotFollowedError,
     ResourceAction,
+    _delivery,
 )
 from appsdk_operator.resource import FieldSelector, ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
@@ -125,10 +126,16 @@ class Watch:
 
 
 class NoThreads:
-    """Informers do not run, but step when a test says so."""
+    """Informers and deliveries do not run, but step when a test says so."""
+
+    def __init__(self, name: str = "") -> None:
+        pass
 
     def start(self, name: str, target: object) -> None:
         pass
+
+    def join(self, timeout: float | None = None) -> list[str]:
+        return []
 
 
 everything = NamespaceOptions()
@@ -164,7 +171,9 @@ class NamespaceChanges(RuleBasedStateMachine):
         self.gone: set[str] = set()
         self.add_handler()
         self.slow = Recorder()
-        self.slow_place = self.cache.add_event_handler(THING, self.slow, max_pending=3)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_delivery, "ThreadGroup", NoThreads)
+            self.slow_place = self.cache.add_event_handler(THING, self.slow, max_pending=3)
 
     @property
     def target(self) -> set[str]:

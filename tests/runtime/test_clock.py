@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from appsdk_operator.runtime import Clock, ManualClock, RealClock, system_clock
+from appsdk_operator.runtime import Clock, ManualClock, RealClock, random_of, system_clock
 
 
 class Recording(threading.Condition):
@@ -219,3 +219,11 @@ def test_the_real_clock_waits_for_times_longer_than_python_can(timeout: float) -
         condition.notify_all()
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_a_manual_clock_gives_the_same_jitter_for_the_same_seed_and_a_real_one_does_not():
+    def some(clock: Clock) -> list[float]:
+        return [random_of(clock).random() for _ in range(3)]
+
+    assert some(ManualClock(seed=7)) == some(ManualClock(seed=7)) != some(ManualClock(seed=8))
+    assert some(system_clock) != some(system_clock)

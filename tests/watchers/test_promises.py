@@ -59,6 +59,7 @@ world = st.one_of(
     st.builds(Step, st.just("handle"), st.just(""), st.integers(1, 4)),
     st.builds(Step, st.just("advance"), st.just(""), st.sampled_from([0.5, 1.0, 5.0, 35.0])),
     st.builds(Step, st.sampled_from(["compact", "restart", "old server"])),
+    st.builds(Step, st.just("luck"), st.just(""), st.integers(0, 99)),
 )
 histories = st.lists(world, min_size=3, max_size=40)
 
@@ -112,6 +113,8 @@ def play(simulation: Simulation, step: Step) -> None:
         simulation.server.compact()
     elif step.what == "restart":
         simulation.restart()
+    elif step.what == "luck":
+        simulation.clock.rng.seed(step.value)
     elif step.what == "old server":
         simulation.server.streams_lists = False
     else:
