@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# More than there are cores: a test waits more than it works.
+WORKERS ?= 4
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: demo test check format soak clean coverage test-lowest
 
@@ -13,7 +16,7 @@ demo: $(READY)
 
 # All tests; those on a real control plane need KUBEBUILDER_ASSETS and are skipped without it.
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python $(PYTEST) $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -41,8 +44,8 @@ test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet uv
 	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[testing]'
-	.venv-lowest/bin/pip install --quiet pytest-timeout
-	.venv-lowest/bin/python -m pytest $(ARGS)
+	.venv-lowest/bin/pip install --quiet pytest-timeout pytest-xdist
+	.venv-lowest/bin/python $(PYTEST) $(ARGS)
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
