@@ -7,16 +7,17 @@ happens in the turns of the loop after the change that called for it, as on a re
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, final
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias, final
 
 from appsdk_operator.testing._server._crds import CLEANUP
+from appsdk_operator.testing._server._deletion import FOREGROUND, ORPHAN
 from appsdk_operator.testing._server._resources import Catalog, Resource
 from appsdk_operator.testing._server._status import StatusError
 from appsdk_operator.testing._server._storage import Collection, Event, Record, Storage
 from appsdk_operator.testing._server._writes import (
-    FOREGROUND,
-    ORPHAN,
     DeleteOptions,
     Target,
     WriteOptions,
@@ -27,6 +28,8 @@ __all__ = ["Collector"]
 
 # Tasks a turn of the loop carries out before others get theirs.
 _PER_TURN: Final = 64
+
+_Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 @final
@@ -40,18 +43,18 @@ class Collector:
         self._writer = writer
         self._dependents: dict[str, dict[tuple[Collection, str], None]] = {}
         self._tasks: dict[tuple[str, Collection, str], None] = {}
-        self._soon: Callable[[Callable[[], None]], object] | None = None
-        self._scheduled = False
+        self._spawn: _Spawn | None = None
+        self._work: asyncio.Task[None] | None = None
 
-    def resume(self, soon: Callable[[Callable[[], None]], object]) -> None:
-        """Work in calls that ``soon`` makes; begin with what has gathered."""
-        self._soon = soon
-        self._scheduled = False
+    def resume(self, spawn: _Spawn) -> None:
+        """Work in tasks that ``spawn`` starts; begin with what has gathered."""
+        self._spawn = spawn
+        self._work = None
         self._wake()
 
     def pause(self) -> None:
         """Gather tasks only, until :meth:`resume`."""
-        self._soon = None
+        self._spawn = None
 
     def notice(self, collection: Collection, event: Event) -> None:
         """Take note of a change."""
@@ -102,31 +105,31 @@ class Collector:
         self._wake()
 
     def _wake(self) -> None:
-        if self._soon is not None and self._tasks and not self._scheduled:
-            self._scheduled = True
-            self._soon(self._work)
+        if self._spawn is not None and self._tasks and self._work is None:
+            self._work = self._spawn(self._run())
 
-    def _work(self) -> None:
-        self._scheduled = False
-        if self._soon is None:
+    async def _run(self) -> None:
+        try:
+            while self._spawn is not None and self._tasks:
+                for task in list(self._tasks)[:_PER_TURN]:
+                    self._tasks.pop(task, None)
+                    await self._carry_out(*task)
+                await asyncio.sleep(0)
+        finally:
+            self._work = None
+
+    async def _carry_out(self, what: str, collection: Collection, key: str) -> None:
+        record = collection.records.get(key)
+        resource = self._catalog.of_collection(collection)
+        if record is None or resource is None:
             return
-        for task in list(self._tasks)[:_PER_TURN]:
-            del self._tasks[task]
-            what, collection, key = task
-            record = collection.records.get(key)
-            resource = self._catalog.of_collection(collection)
-            if record is None or resource is None:
-                continue
-            try:
-                if what == "examine":
-                    self._examine(resource, record)
-                else:
-                    self._continue_deletion(resource, record)
-            except StatusError:
-                # The object is not valid under today's schema, or was changed meanwhile. It stays
-                # as it is, as with the real controllers, until the next change of it.
-                continue
-        self._wake()
+        # The object may not be valid under today's schema, may have been changed meanwhile, or a
+        # webhook refuses. It stays as it is, as with the real controllers, until its next change.
+        with contextlib.suppress(StatusError):
+            if what == "examine":
+                await self._examine(resource, record)
+            else:
+                await self._continue_deletion(resource, record)
 
     # -- dependents --------------------------------------------------------------------------
 
@@ -141,52 +144,56 @@ class Collector:
             return False
         return resource, record
 
-    def _examine(self, resource: Resource, record: Record) -> None:
+    async def _examine(self, resource: Resource, record: Record) -> None:
         """Delete a dependent whose owners are all gone; drop references to those that are."""
         references = record.decode()["metadata"].get("ownerReferences") or []
         if record.deleting or not references:
             return
-        kept: list[dict[str, Any]] = []
+        gone: list[dict[str, Any]] = []
         waited_for = False
         for reference in references:
             found = self._owner(reference, record.namespace)
             if isinstance(found, tuple) and found[1].deleting and FOREGROUND in found[1].finalizers:
                 waited_for = True
-            elif found:
-                kept.append(reference)
-        if len(kept) == len(references):
+                gone.append(reference)
+            elif not found:
+                gone.append(reference)
+        if not gone:
             return
-        if kept:
-            self._change(resource, record, "ownerReferences", kept)
+        if len(gone) < len(references):
+            await self._take_away(resource, record, "ownerReferences", gone.__contains__)
             return
         foreground = FOREGROUND in record.finalizers or (
             waited_for and bool(self._dependents.get(record.uid))
         )
         policy = "Orphan" if ORPHAN in record.finalizers else "Background"
-        self._delete(resource, record, "Foreground" if foreground else policy)
+        await self._delete(resource, record, "Foreground" if foreground else policy)
 
     # -- what is being deleted ---------------------------------------------------------------
 
-    def _continue_deletion(self, resource: Resource, record: Record) -> None:
+    async def _continue_deletion(self, resource: Resource, record: Record) -> None:
         if not record.deleting:
             return
         if ORPHAN in record.finalizers:
-            self._orphan(resource, record)
+            await self._orphan(resource, record)
         elif FOREGROUND in record.finalizers:
-            self._foreground(resource, record)
+            await self._foreground(resource, record)
         if resource.qualified_name == "namespaces":
-            self._empty_namespace(resource, record)
+            await self._empty_namespace(resource, record)
         elif CLEANUP in record.finalizers:
-            self._empty_definition(resource, record)
+            await self._empty_definition(resource, record)
 
-    def _orphan(self, resource: Resource, record: Record) -> None:
+    async def _orphan(self, resource: Resource, record: Record) -> None:
         for dependent, held in self._held_by(record):
-            references = held.decode()["metadata"].get("ownerReferences") or []
-            kept = [reference for reference in references if reference.get("uid") != record.uid]
-            self._change(dependent, held, "ownerReferences", kept)
-        self._drop_finalizer(resource, record, ORPHAN)
+            await self._take_away(
+                dependent,
+                held,
+                "ownerReferences",
+                lambda reference: reference.get("uid") == record.uid,
+            )
+        await self._drop_finalizer(resource, record, ORPHAN)
 
-    def _foreground(self, resource: Resource, record: Record) -> None:
+    async def _foreground(self, resource: Resource, record: Record) -> None:
         blocked = False
         for dependent, held in self._held_by(record):
             references = held.decode()["metadata"].get("ownerReferences") or []
@@ -196,7 +203,7 @@ class Collector:
             )
             self._add("examine", dependent.collection, held.key)
         if not blocked:
-            self._drop_finalizer(resource, record, FOREGROUND)
+            await self._drop_finalizer(resource, record, FOREGROUND)
 
     def _held_by(self, record: Record) -> list[tuple[Resource, Record]]:
         found: list[tuple[Resource, Record]] = []
@@ -207,7 +214,7 @@ class Collector:
                 found.append((dependent, held))
         return found
 
-    def _empty_namespace(self, resource: Resource, record: Record) -> None:
+    async def _empty_namespace(self, resource: Resource, record: Record) -> None:
         left = False
         for other in self._catalog:
             if not other.namespaced or "delete" not in other.verbs:
@@ -215,9 +222,12 @@ class Collector:
             for held in list(other.collection.scan(f"{record.name}/")):
                 if not held.deleting:
                     # No kubelet would ever end a pod's grace period here.
-                    self._delete(other, held, "Background", grace=0)
+                    await self._delete(other, held, "Background", grace=0)
                 left |= held.key in other.collection.records
         if left:
+            return
+        if resource.collection.records.get(record.key) is not record:
+            self._add("deleting", resource.collection, record.key)
             return
         obj = record.decode()
         if record.finalizers:
@@ -226,16 +236,16 @@ class Collector:
             return
         self._storage.remove(resource.collection, record.key)
 
-    def _empty_definition(self, resource: Resource, record: Record) -> None:
+    async def _empty_definition(self, resource: Resource, record: Record) -> None:
         spec = record.decode()["spec"]
         defined = self._catalog.resource(spec["group"], spec["names"]["plural"])
         if defined is not None and defined.rules.custom:
             for held in list(defined.collection.records.values()):
                 if not held.deleting:
-                    self._delete(defined, held, "Background")
+                    await self._delete(defined, held, "Background")
             if defined.collection.records:
                 return
-        self._drop_finalizer(resource, record, CLEANUP)
+        await self._drop_finalizer(resource, record, CLEANUP)
 
     # -- writes ------------------------------------------------------------------------------
 
@@ -244,20 +254,22 @@ class Collector:
         served = resource.versions[resource.storage_version]
         return Target(served, record.namespace, record.name)
 
-    def _delete(
+    async def _delete(
         self, resource: Resource, record: Record, policy: str, *, grace: int | None = None
     ) -> None:
         options = DeleteOptions(propagation=policy, grace=grace, uid=record.uid)
-        self._writer.delete(self._target(resource, record), options)
+        await self._writer.delete(self._target(resource, record), options)
 
-    def _change(self, resource: Resource, record: Record, name: str, value: list[Any]) -> None:
+    async def _take_away(
+        self, resource: Resource, record: Record, name: str, unwanted: Callable[[Any], bool]
+    ) -> None:
         def changed(obj: dict[str, Any]) -> dict[str, Any]:
-            obj["metadata"][name] = value
+            metadata = obj["metadata"]
+            metadata[name] = [item for item in metadata.get(name) or () if not unwanted(item)]
             return obj
 
         options = WriteOptions(field_validation="Ignore")
-        self._writer.update(self._target(resource, record), changed, options, patch=True)
+        await self._writer.update(self._target(resource, record), changed, options, patch=True)
 
-    def _drop_finalizer(self, resource: Resource, record: Record, name: str) -> None:
-        kept = [finalizer for finalizer in record.finalizers if finalizer != name]
-        self._change(resource, record, "finalizers", kept)
+    async def _drop_finalizer(self, resource: Resource, record: Record, name: str) -> None:
+        await self._take_away(resource, record, "finalizers", name.__eq__)

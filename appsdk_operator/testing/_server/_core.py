@@ -8,6 +8,7 @@ from typing import Any, final
 
 from appsdk_operator.runtime import Clock
 from appsdk_operator.testing._server import _builtin
+from appsdk_operator.testing._server._at_once import at_once
 from appsdk_operator.testing._server._collector import Collector
 from appsdk_operator.testing._server._crds import CRD_RULES, Definitions
 from appsdk_operator.testing._server._resources import Catalog, Resource, ServedVersion
@@ -55,10 +56,11 @@ class Core:
         return found
 
     def create(self, group: str, version: str, plural: str, obj: dict[str, Any]) -> None:
-        """Create a cluster-wide object."""
+        """Create a cluster-wide object; nobody is asked."""
         served = self.served(group, version, plural)
         obj["apiVersion"] = served.api_version
-        self.writer.create(Target(served), obj, WriteOptions(field_validation="Ignore"))
+        options = WriteOptions(field_validation="Ignore", admitted=True)
+        at_once(self.writer.create(Target(served), obj, options))
 
     def create_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:
         """Serve what CustomResourceDefinitions define."""
@@ -72,7 +74,7 @@ class Core:
     def attach(self, loop: asyncio.AbstractEventLoop) -> Hub:
         """Deliver events and clear away on ``loop``."""
         self.hub = Hub(self.storage, loop)
-        self.collector.resume(loop.call_soon)
+        self.collector.resume(loop.create_task)
         return self.hub
 
     def detach(self) -> None:

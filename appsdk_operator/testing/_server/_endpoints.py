@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 import attrs
+import msgspec
 
 from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
 from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS, apply_strategic_merge_patch
@@ -80,15 +81,15 @@ class Endpoints:
         self._reviews = reviews or Reviews()
         self._streaming_lists = streaming_lists
 
-    def answer(self, call: Call) -> Answer:
-        """Carry out any verb but watch.
+    async def answer(self, call: Call) -> Answer:
+        """Carry out any verb but watch; this waits for nobody but webhooks.
 
         Raises:
             StatusError: it cannot be done.
         """
         route = call.route
         if route.subresource:
-            return self._subresource(call)
+            return await self._subresource(call)
         match call.verb:
             case "get":
                 record = self._core.writer.get(call.target)
@@ -96,15 +97,15 @@ class Endpoints:
             case "list":
                 return self._list(call)
             case "create":
-                return self._create(call)
+                return await self._create(call)
             case "update":
-                return self._update(call)
+                return await self._update(call)
             case "patch":
-                return self._patch(call)
+                return await self._patch(call)
             case "delete":
-                return self._delete(call)
+                return await self._delete(call)
             case "deletecollection":
-                return self._delete_collection(call)
+                return await self._delete_collection(call)
             case _:
                 raise method_not_allowed()
 
@@ -208,7 +209,7 @@ class Endpoints:
 
     # -- writes ------------------------------------------------------------------------------
 
-    def _create(self, call: Call) -> Answer:
+    async def _create(self, call: Call) -> Answer:
         body = _bodies.as_json(call.body, call.content_type)
         if call.route.name:
             raise method_not_allowed()
@@ -224,10 +225,10 @@ class Endpoints:
         )
         if "list" not in served.resource.verbs:
             return self._made(call, self._reviews.answer(obj), warnings)
-        outcome = self._core.writer.create(call.target, obj, options)
+        outcome = await self._core.writer.create(call.target, obj, options)
         return self._made(call, outcome, warnings)
 
-    def _update(self, call: Call) -> Answer:
+    async def _update(self, call: Call) -> Answer:
         _check_named(call)
         body = _bodies.as_json(call.body, call.content_type)
         options = _bodies.write_options(call.query, "UpdateOptions")
@@ -239,15 +240,19 @@ class Endpoints:
             validation=options.field_validation,
         )
         _check_name_given(obj, call.route.name)
-        outcome = self._core.writer.update(
-            call.target, lambda _old: obj, options, subresource=call.route.subresource
+        wanted = msgspec.json.encode(obj)
+        outcome = await self._core.writer.update(
+            call.target,
+            lambda _old: msgspec.json.decode(wanted),
+            options,
+            subresource=call.route.subresource,
         )
         return self._made(call, outcome, warnings)
 
-    def _patch(self, call: Call) -> Answer:
+    async def _patch(self, call: Call) -> Answer:
         _check_named(call)
         options = _bodies.write_options(call.query, "PatchOptions")
-        outcome = self._core.writer.update(
+        outcome = await self._core.writer.update(
             call.target,
             lambda old: patched(call, old, custom=call.served.resource.rules.custom),
             options,
@@ -260,15 +265,15 @@ class Endpoints:
         told = [*warnings, *outcome.warnings]
         return Answer(outcome.status, call.form.one(call.served, outcome.obj), tuple(told))
 
-    def _delete(self, call: Call) -> Answer:
+    async def _delete(self, call: Call) -> Answer:
         options = _bodies.delete_options(call.query, call.body)
-        outcome = self._core.writer.delete(call.target, options)
+        outcome = await self._core.writer.delete(call.target, options)
         resource = call.served.resource
         if not outcome.deleted or resource.rules.returns_deleted:
             return self._made(call, outcome, [])
         return Answer(200, _subresources.success(resource, outcome.obj))
 
-    def _delete_collection(self, call: Call) -> Answer:
+    async def _delete_collection(self, call: Call) -> Answer:
         if call.served.resource.namespaced and not call.route.namespace:
             raise _no_such_method(call.served)
         options = _bodies.delete_options(call.query, call.body)
@@ -277,7 +282,7 @@ class Endpoints:
         for record in page.records:
             target = attrs.evolve(call.target, name=record.name)
             try:
-                self._core.writer.delete(target, options)
+                await self._core.writer.delete(target, options)
             except StatusError as error:
                 if error.code != 404:
                     raise
@@ -286,21 +291,21 @@ class Endpoints:
 
     # -- subresources ------------------------------------------------------------------------
 
-    def _subresource(self, call: Call) -> Answer:
+    async def _subresource(self, call: Call) -> Answer:
         name = call.route.subresource
         if name not in call.served.subresources:
             raise StatusError(404, "the server could not find the requested resource", details={})
         if name == "scale":
-            return self._scale(call)
+            return await self._scale(call)
         if name in ("status", "finalize", "approval", "ephemeralcontainers", "resize"):
             match call.verb:
                 case "get":
                     record = self._core.writer.get(call.target)
                     return Answer(200, call.form.stored(call.served, record))
                 case "update":
-                    return self._update(call)
+                    return await self._update(call)
                 case "patch":
-                    return self._patch(call)
+                    return await self._patch(call)
                 case _:
                     raise method_not_allowed()
         if call.verb != "create":
@@ -308,9 +313,10 @@ class Endpoints:
         obj = _bodies.decode_value(call.body or b"{}", name)
         if not isinstance(obj, dict):
             raise bad_request(f"{name}: expected an object")
-        return Answer(201, _subresources.action(self._core.writer, call.target, name, obj))
+        done = await _subresources.action(self._core.writer, call.target, name, obj)
+        return Answer(201, done)
 
-    def _scale(self, call: Call) -> Answer:
+    async def _scale(self, call: Call) -> Answer:
         writer = self._core.writer
         paths = _subresources.scale_paths(call.served)
         if call.verb == "get":
@@ -327,7 +333,7 @@ class Endpoints:
                 scale = _bodies.decode_value(call.body, "Scale")
             return _subresources.scaled(old, scale, paths, call.route.name)
 
-        outcome = writer.update(call.target, change, options, patch=True)
+        outcome = await writer.update(call.target, change, options, patch=True)
         scale = _subresources.scale_of(outcome.obj, paths)
         return Answer(200, call.form.one(call.served, scale))
 

@@ -136,11 +136,11 @@ class Frontend:
         )
         if verb == "watch":
             return await self._watch(request, call)
-        return self._carry_out(call, fault)
+        return await self._carry_out(call, fault)
 
-    def _carry_out(self, call: Call, fault: Fault | None) -> web.Response:
+    async def _carry_out(self, call: Call, fault: Fault | None) -> web.Response:
         try:
-            answer = self._endpoints.answer(call)
+            answer = await self._endpoints.answer(call)
         finally:
             if fault is not None:
                 raise _Cut

@@ -137,7 +137,7 @@ def success(resource: Resource, obj: dict[str, Any]) -> bytes:
     )
 
 
-def action(writer: Writer, target: Target, name: str, obj: dict[str, Any]) -> bytes:
+async def action(writer: Writer, target: Target, name: str, obj: dict[str, Any]) -> bytes:
     """Carry out what is posted to ``name`` below an object.
 
     Raises:
@@ -147,7 +147,8 @@ def action(writer: Writer, target: Target, name: str, obj: dict[str, Any]) -> by
     match name:
         case "eviction":
             given = obj.get("deleteOptions") or {}
-            writer.delete(target, DeleteOptions(grace=given.get("gracePeriodSeconds")))
+            options = DeleteOptions(grace=given.get("gracePeriodSeconds"), admitted=True)
+            await writer.delete(target, options)
         case "binding":
             node = (obj.get("target") or {}).get("name", "")
 
@@ -155,7 +156,7 @@ def action(writer: Writer, target: Target, name: str, obj: dict[str, Any]) -> by
                 pod.setdefault("spec", {})["nodeName"] = node
                 return pod
 
-            writer.update(target, bind, WriteOptions(), patch=True)
+            await writer.update(target, bind, WriteOptions(admitted=True), patch=True)
         case "token":
             # It opens nothing: there are no service accounts to act as.
             obj["status"] = {"token": f"token-of-{record.name}", "expirationTimestamp": None}

@@ -1,7 +1,9 @@
 """Create, update and delete, in the steps and with the checks of Kubernetes' generic registry.
 
 Each verb takes an object of the client's version and commits at most one change, so the state is
-consistent between any two of them; nothing here waits.
+consistent between any two of them. The only ones to wait for are those behind the :class:`Gate`.
+Whatever has changed meanwhile counts: an update or a deletion begins anew with the newest state,
+as often as it takes within reason, and a creation looks again at what it needs.
 """
 
 from __future__ import annotations
@@ -13,8 +15,17 @@ import attrs
 import msgspec
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _metadata, _schema
-from appsdk_operator.testing._server._resources import Catalog, ServedVersion
+from appsdk_operator.testing._server import _deletion, _metadata, _schema
+from appsdk_operator.testing._server._attempts import (
+    Attempt,
+    DeleteOptions,
+    Gate,
+    OpenGate,
+    Outcome,
+    Target,
+    WriteOptions,
+)
+from appsdk_operator.testing._server._resources import Catalog
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
@@ -32,52 +43,10 @@ from appsdk_operator.testing._server._storage import Record, Storage
 __all__ = ["DeleteOptions", "Outcome", "Target", "WriteOptions", "Writer"]
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
-
-ORPHAN: Final = "orphan"
-FOREGROUND: Final = "foregroundDeletion"
-
-
-@attrs.frozen
-class Target:
-    """What a request is about: a served version of a resource, a namespace, maybe an object."""
-
-    served: ServedVersion
-    namespace: str = ""
-    name: str = ""
-
-    @property
-    def key(self) -> str:
-        """Where the object is stored."""
-        return self.served.resource.key(self.namespace, self.name)
-
-
-@attrs.frozen(kw_only=True)
-class WriteOptions:
-    """What goes for creates, updates and patches."""
-
-    dry_run: bool = False
-    field_validation: str = "Warn"
-
-
-@attrs.frozen(kw_only=True)
-class DeleteOptions:
-    """What goes for deletes."""
-
-    dry_run: bool = False
-    propagation: str | None = None
-    grace: int | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-@attrs.define
-class Outcome:
-    """What a write leads to: the object in the client's version, and warnings to tell."""
-
-    obj: dict[str, Any]
-    status: int = 200
-    warnings: list[str] = attrs.field(factory=list)
-    deleted: bool = False
+# How often a write begins anew because the object was changed meanwhile. The real server tries
+# until the request times out.
+_ATTEMPTS: Final = 100
+_OPEN: Final = OpenGate()
 
 
 @final
@@ -89,6 +58,8 @@ class Writer:
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
+        self.gate: Gate = _OPEN
+        """Who is asked about writes; nobody at first."""
 
     def get(self, target: Target) -> Record:
         """The stored object.
@@ -104,16 +75,20 @@ class Writer:
 
     # -- create ------------------------------------------------------------------------------
 
-    def create(self, target: Target, obj: dict[str, Any], options: WriteOptions) -> Outcome:
-        """Store a new object."""
+    async def create(self, target: Target, obj: dict[str, Any], options: WriteOptions) -> Outcome:
+        """Store a new object.
+
+        Raises:
+            StatusError: it cannot be created.
+        """
         resource, rules = target.served.resource, target.served.resource.rules
         metadata = self._metadata_of(target, obj)
-        self._check_namespace_open(target, metadata.get("name", ""))
-        if resource.terminating:
-            raise method_not_allowed(
-                "create not allowed while custom resource definition is terminating",
-                {"group": resource.group, "kind": resource.plural},
-            )
+        self._check_open(target, metadata.get("name", ""))
+        warnings = self._fit_schema(target, obj, options)
+        attempt = Attempt(operation="CREATE", target=target, obj=obj, options=options)
+        gate = _OPEN if options.admitted else self.gate
+        obj = await self._mutated(gate, attempt)
+        metadata = obj["metadata"]
         if metadata.get("resourceVersion", "0") not in ("", "0"):
             raise StatusError(
                 500, "resourceVersion should not be set on objects to be created", reason=""
@@ -124,21 +99,33 @@ class Writer:
         _metadata.prepare_create(metadata, self._clock.time(), generation=rules.generation)
         if target.served.has_status:
             obj.pop("status", None)
-        warnings = self._fit_schema(target, obj, options)
         rules.prepare_create(obj)
         self._validate(target, obj, None)
+        await gate.validate(attrs.evolve(attempt, obj=obj))
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
+        self._check_open(target, name)
         if target.key in resource.collection.records:
             raise already_exists(resource.plural, resource.group, name)
         if not options.dry_run:
             self._commit(target, obj)
         return Outcome(obj, 201, warnings)
 
+    def _check_open(self, target: Target, name: str) -> None:
+        """Refuse to create where nothing can be created any more."""
+        resource = target.served.resource
+        if self._catalog.resource(resource.group, resource.plural) is not resource:
+            raise StatusError(404, "the server could not find the requested resource", details={})
+        if resource.namespaced:
+            self._check_namespace_open(target, name)
+        if resource.terminating:
+            raise method_not_allowed(
+                "create not allowed while custom resource definition is terminating",
+                {"group": resource.group, "kind": resource.plural},
+            )
+
     def _check_namespace_open(self, target: Target, name: str) -> None:
         resource = target.served.resource
-        if not resource.namespaced:
-            return
         namespaces = self._storage.collection("namespaces")
         record = namespaces.records.get(target.namespace)
         if record is None:
@@ -161,7 +148,7 @@ class Writer:
 
     # -- update ------------------------------------------------------------------------------
 
-    def update(
+    async def update(
         self,
         target: Target,
         change: Callable[[dict[str, Any]], dict[str, Any]],
@@ -174,24 +161,52 @@ class Writer:
 
         Args:
             target: the object.
-            change: from the present object, in the client's version, to the wanted one. The
-                argument is a copy of its own.
+            change: from the present object, in the client's version, to the wanted one; called
+                again for each attempt. What it takes and what it returns are the attempt's own.
             options: dry run and field validation.
             subresource: ``"status"`` and its like change a part of the object only.
             patch: whether the uid in the object is a field to check rather than a precondition,
                 and a missing resourceVersion is the present one.
+
+        Raises:
+            StatusError: it cannot be updated.
         """
         resource, rules = target.served.resource, target.served.resource.rules
-        record = resource.collection.records.get(target.key)
-        if record is None:
-            if rules.create_on_update and not patch and not subresource:
-                return self.create(target, change({}), options)
-            raise not_found(resource.plural, resource.group, target.name)
-        old = target.served.read(record.decode())
-        new = change(target.served.read(record.decode()))
+        for _ in range(_ATTEMPTS):
+            record = resource.collection.records.get(target.key)
+            if record is None:
+                if rules.create_on_update and not patch and not subresource:
+                    return await self.create(target, change({}), options)
+                raise not_found(resource.plural, resource.group, target.name)
+            old = target.served.read(record.decode())
+            new = change(target.served.read(record.decode()))
+            attempt = Attempt(
+                operation="UPDATE",
+                target=target,
+                subresource=subresource,
+                obj=new,
+                old=old,
+                options=options,
+            )
+            outcome = await self._try_update(attempt, record, options, patch=patch)
+            if outcome is not None:
+                return outcome
+        raise _timed_out()
+
+    async def _try_update(
+        self, attempt: Attempt, record: Record, options: WriteOptions, *, patch: bool
+    ) -> Outcome | None:
+        """What the update of ``record`` leads to; None when it was changed meanwhile."""
+        target, subresource = attempt.target, attempt.subresource
+        resource, rules = target.served.resource, target.served.resource.rules
+        new, old = attempt.obj, attempt.old
         metadata = self._metadata_of(target, new)
-        self._check_revision(target, metadata, record, patch=patch)
         warnings = self._fit_schema(target, new, options)
+        self._check_uid(target, metadata, record, patch=patch)
+        gate = _OPEN if options.admitted else self.gate
+        new = await self._mutated(gate, attempt)
+        metadata = new["metadata"]
+        self._check_revision(target, metadata, record, patch=patch)
         if subresource:
             new = _merge_subresource(new, old, subresource, custom=rules.custom)
             metadata = new["metadata"]
@@ -206,11 +221,14 @@ class Writer:
         if rules.generation and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
         self._validate(target, new, old)
+        await gate.validate(attrs.evolve(attempt, obj=new))
+        if resource.collection.records.get(target.key) is not record:
+            return None
         if _identical(new, old):
             return Outcome(old, 200, warnings)
         if options.dry_run:
             return Outcome(new, 200, warnings)
-        if self._is_gone(new, old):
+        if _deletion.is_gone(new, old):
             # As on the real server the state without finalizers is answered and never stored:
             # the deletion is the next revision.
             self._storage.remove(resource.collection, target.key)
@@ -219,29 +237,25 @@ class Writer:
         return Outcome(new, 200, warnings)
 
     @staticmethod
-    def _is_gone(new: dict[str, Any], old: dict[str, Any]) -> bool:
-        metadata = new["metadata"]
-        return (
-            "deletionTimestamp" in old["metadata"]
-            and not metadata.get("finalizers")
-            and not metadata.get("deletionGracePeriodSeconds")
-            and not (new.get("kind") == "Namespace" and new.get("spec", {}).get("finalizers"))
-        )
-
-    def _check_revision(
-        self, target: Target, metadata: dict[str, Any], record: Record, *, patch: bool
+    def _check_uid(
+        target: Target, metadata: dict[str, Any], record: Record, *, patch: bool
     ) -> None:
-        resource = target.served.resource
-        wanted = _metadata.parse_revision(metadata.get("resourceVersion", ""))
         uid = metadata.get("uid")
         if uid and uid != record.uid and not patch:
             raise conflict(
-                resource.plural,
-                resource.group,
+                target.served.resource.plural,
+                target.served.resource.group,
                 target.name,
                 f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
                 f"{record.uid}",
             )
+
+    @staticmethod
+    def _check_revision(
+        target: Target, metadata: dict[str, Any], record: Record, *, patch: bool
+    ) -> None:
+        resource = target.served.resource
+        wanted = _metadata.parse_revision(metadata.get("resourceVersion", ""))
         if wanted and wanted != record.revision:
             raise conflict(resource.plural, resource.group, target.name)
         if not wanted and not patch and not resource.rules.unconditional_update:
@@ -270,20 +284,39 @@ class Writer:
 
     # -- delete ------------------------------------------------------------------------------
 
-    def delete(self, target: Target, options: DeleteOptions) -> Outcome:
-        """Delete an object, or mark it when finalizers hold it."""
+    async def delete(self, target: Target, options: DeleteOptions) -> Outcome:
+        """Delete an object, or mark it when finalizers hold it.
+
+        Raises:
+            StatusError: it cannot be deleted.
+        """
         resource = target.served.resource
-        record = self.get(target)
-        if target.name in resource.rules.protected:
-            raise forbidden(
-                resource.plural, resource.group, target.name, "this namespace may not be deleted"
+        gate = _OPEN if options.admitted else self.gate
+        for _ in range(_ATTEMPTS):
+            record = self.get(target)
+            if target.name in resource.rules.protected:
+                why = "this namespace may not be deleted"
+                raise forbidden(resource.plural, resource.group, target.name, why)
+            _deletion.check_preconditions(resource, record, options.uid, options.resource_version)
+            attempt = Attempt(
+                operation="DELETE",
+                target=target,
+                old=target.served.read(record.decode()),
+                options=options,
             )
-        self._check_preconditions(target, record, options)
+            await gate.mutate(attempt)
+            await gate.validate(attempt)
+            if resource.collection.records.get(target.key) is record:
+                return self._delete(target, record, options)
+        raise _timed_out()
+
+    def _delete(self, target: Target, record: Record, options: DeleteOptions) -> Outcome:
+        resource = target.served.resource
         old = record.decode()
         new = record.decode()
         metadata = new["metadata"]
-        self._set_propagation(metadata, options.propagation)
-        grace = _grace(new, options) if resource.rules.graceful else 0
+        _deletion.set_propagation(metadata, options.propagation)
+        grace = _deletion.grace_of(new, options.grace) if resource.rules.graceful else 0
         held = resource.rules.prepare_delete(new)
         stays = bool(metadata.get("finalizers") or grace or held)
         if not stays and not resource.rules.graceful:
@@ -298,38 +331,15 @@ class Writer:
             self._storage.remove(resource.collection, target.key)
         return Outcome(target.served.read(new), 200, deleted=not stays)
 
-    @staticmethod
-    def _set_propagation(metadata: dict[str, Any], propagation: str | None) -> None:
-        finalizers = list(metadata.get("finalizers", ()))
-        if propagation is None:
-            return
-        kept = [name for name in finalizers if name not in (ORPHAN, FOREGROUND)]
-        if propagation == "Orphan":
-            kept.append(ORPHAN)
-        elif propagation == "Foreground":
-            kept.append(FOREGROUND)
-        if kept != finalizers:
-            metadata["finalizers"] = kept
-
-    @staticmethod
-    def _check_preconditions(target: Target, record: Record, options: DeleteOptions) -> None:
-        resource = target.served.resource
-        if options.uid is not None and options.uid != record.uid:
-            why = (
-                f"the UID in the precondition ({options.uid}) does not match the UID in record "
-                f"({record.uid}). The object might have been deleted and then recreated"
-            )
-        elif options.resource_version not in (None, str(record.revision)):
-            why = (
-                f"the ResourceVersion in the precondition ({options.resource_version}) does not "
-                f"match the ResourceVersion in record ({record.revision}). The object might have "
-                "been modified"
-            )
-        else:
-            return
-        raise conflict(resource.kind, resource.group, target.name, why)
-
     # -- what they share ---------------------------------------------------------------------
+
+    async def _mutated(self, gate: Gate, attempt: Attempt) -> dict[str, Any]:
+        """The object with what those at the gate changed in it, made to fit again."""
+        obj = await gate.mutate(attempt)
+        if obj is not attempt.obj:
+            self._metadata_of(attempt.target, obj)
+            self._fit_schema(attempt.target, obj, WriteOptions(field_validation="Ignore"))
+        return obj
 
     @staticmethod
     def _metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
@@ -428,11 +438,8 @@ def _identical(new: Any, old: Any) -> bool:
     return bool(new == old) and _canonical(new) == _canonical(old)
 
 
-def _grace(obj: dict[str, Any], options: DeleteOptions) -> int:
-    """Seconds a pod that runs somewhere is given."""
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
-        return 0
-    if options.grace is not None:
-        return max(0, options.grace)
-    return int(spec.get("terminationGracePeriodSeconds", 30))
+def _timed_out() -> StatusError:
+    return StatusError(
+        504,
+        "Timeout: request did not complete within requested timeout - context deadline exceeded",
+    )

@@ -1,0 +1,112 @@
+"""Writes as they are asked for, and whom they have to pass before they take effect."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, final
+
+import attrs
+
+from appsdk_operator.testing._server._resources import ServedVersion
+
+__all__ = [
+    "Attempt",
+    "DeleteOptions",
+    "Gate",
+    "OpenGate",
+    "Outcome",
+    "Target",
+    "WriteOptions",
+]
+
+
+@attrs.frozen
+class Target:
+    """What a request is about: a served version of a resource, a namespace, maybe an object."""
+
+    served: ServedVersion
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """Where the object is stored."""
+        return self.served.resource.key(self.namespace, self.name)
+
+
+@attrs.frozen(kw_only=True)
+class WriteOptions:
+    """What goes for creates, updates and patches."""
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    admitted: bool = False
+    """Whether the write is the server's own doing, which is let through the gate unasked."""
+
+
+@attrs.frozen(kw_only=True)
+class DeleteOptions:
+    """What goes for deletes."""
+
+    dry_run: bool = False
+    propagation: str | None = None
+    grace: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    admitted: bool = False
+
+
+@attrs.define
+class Outcome:
+    """What a write leads to: the object in the client's version, and warnings to tell."""
+
+    obj: dict[str, Any]
+    status: int = 200
+    warnings: list[str] = attrs.field(factory=list)
+    deleted: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Attempt:
+    """A write that is about to take effect."""
+
+    operation: str
+    """``CREATE``, ``UPDATE`` or ``DELETE``."""
+    target: Target
+    subresource: str = ""
+    obj: dict[str, Any] = attrs.field(factory=dict)
+    """The wanted state in the client's version; empty for deletions."""
+    old: dict[str, Any] = attrs.field(factory=dict)
+    """The present state in the client's version; empty for creations."""
+    options: WriteOptions | DeleteOptions
+
+
+class Gate(Protocol):
+    """Who has a say in writes. To wait here is to let others write meanwhile."""
+
+    async def mutate(self, attempt: Attempt) -> dict[str, Any]:
+        """The state to go on with: that of the attempt, or another.
+
+        Raises:
+            StatusError: the write is refused.
+        """
+        ...
+
+    async def validate(self, attempt: Attempt) -> None:
+        """Look at the final state.
+
+        Raises:
+            StatusError: the write is refused.
+        """
+        ...
+
+
+@final
+class OpenGate:
+    """A gate that lets everything through."""
+
+    async def mutate(self, attempt: Attempt) -> dict[str, Any]:
+        """The state of the attempt."""
+        return attempt.obj
+
+    async def validate(self, attempt: Attempt) -> None:
+        """Nothing is wrong."""

@@ -1,0 +1,147 @@
+"""Writes that have to wait: what others do meanwhile counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from appsdk_operator.runtime import system_clock
+from appsdk_operator.testing._server._at_once import at_once
+from appsdk_operator.testing._server._attempts import Attempt
+from appsdk_operator.testing._server._core import Core
+from appsdk_operator.testing._server._status import StatusError
+from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Target, WriteOptions
+
+OWN = WriteOptions(admitted=True)
+
+
+class Gate:
+    """Waits at the gate, and carries out what a test has to happen then."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        self.asked: list[str] = []
+
+    async def mutate(self, attempt: Attempt) -> dict[str, Any]:
+        self.asked.append(attempt.operation)
+        return attempt.obj
+
+    async def validate(self, attempt: Attempt) -> None:
+        await asyncio.sleep(0)
+        happens, self.meanwhile = self.meanwhile, None
+        if happens is not None:
+            await happens()
+
+
+@pytest.fixture
+def core() -> Core:
+    return Core(clock=system_clock, history=100)
+
+
+@pytest.fixture
+def gate(core: Core) -> Gate:
+    gate = core.writer.gate = Gate()
+    return gate
+
+
+def a_map(core: Core, name: str, namespace: str = "default") -> Target:
+    return Target(core.served("", "v1", "configmaps"), namespace, name)
+
+
+def content(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def put(
+    core: Core, name: str, options: WriteOptions = OWN, **data: str
+) -> Coroutine[Any, Any, Outcome]:
+    """Create or add data, as a patch does."""
+    target = a_map(core, name)
+    if target.key not in target.served.resource.collection.records:
+        return core.writer.create(a_map(core, ""), content(name, **data), options)
+
+    def change(obj: dict[str, Any]) -> dict[str, Any]:
+        return {**obj, "data": {**obj.get("data", {}), **data}}
+
+    return core.writer.update(target, change, options, patch=True)
+
+
+def test_a_patch_begins_anew_when_somebody_else_wrote_meanwhile(core: Core, gate: Gate) -> None:
+    at_once(put(core, "a"))
+    gate.meanwhile = lambda: put(core, "a", theirs="1")
+    outcome = asyncio.run(put(core, "a", WriteOptions(), mine="1"))
+    assert outcome.obj["data"] == {"theirs": "1", "mine": "1"}
+    assert gate.asked == ["UPDATE", "UPDATE"]
+
+
+def test_an_update_of_a_version_conflicts_when_somebody_else_wrote_meanwhile(
+    core: Core, gate: Gate
+) -> None:
+    made = at_once(put(core, "a"))
+    version = made.obj["metadata"]["resourceVersion"]
+
+    def wanted(_old: dict[str, Any]) -> dict[str, Any]:
+        obj = content("a", mine="1")
+        obj["metadata"]["resourceVersion"] = version
+        return obj
+
+    gate.meanwhile = lambda: put(core, "a", theirs="1")
+    with pytest.raises(StatusError) as refused:
+        asyncio.run(core.writer.update(a_map(core, "a"), wanted, WriteOptions()))
+    assert refused.value.code == 409
+
+
+def test_an_update_without_a_version_overwrites_the_newest_state(core: Core, gate: Gate) -> None:
+    at_once(put(core, "a"))
+    gate.meanwhile = lambda: put(core, "a", theirs="1")
+    mine = core.writer.update(a_map(core, "a"), lambda _: content("a", mine="1"), WriteOptions())
+    assert asyncio.run(mine).obj["data"] == {"mine": "1"}
+
+
+def test_a_name_can_be_taken_while_a_creation_waits(core: Core, gate: Gate) -> None:
+    gate.meanwhile = lambda: put(core, "a")
+    with pytest.raises(StatusError, match="already exists"):
+        asyncio.run(put(core, "a", WriteOptions()))
+
+
+def test_a_namespace_can_end_while_a_creation_waits(core: Core, gate: Gate) -> None:
+    core.create("", "v1", "namespaces", {"kind": "Namespace", "metadata": {"name": "brief"}})
+    namespace = Target(core.served("", "v1", "namespaces"), "", "brief")
+    gate.meanwhile = lambda: core.writer.delete(namespace, DeleteOptions(admitted=True))
+    creation = core.writer.create(a_map(core, "", "brief"), content("a"), WriteOptions())
+    with pytest.raises(StatusError, match="because it is being terminated"):
+        asyncio.run(creation)
+
+
+def test_a_deletion_looks_again_at_what_changed_while_it_waited(core: Core, gate: Gate) -> None:
+    at_once(put(core, "a"))
+    gate.meanwhile = lambda: put(core, "a", theirs="1")
+    assert asyncio.run(core.writer.delete(a_map(core, "a"), DeleteOptions())).deleted
+    assert gate.asked == ["DELETE", "DELETE"]
+    at_once(put(core, "b"))
+    gate.meanwhile = lambda: core.writer.delete(a_map(core, "b"), DeleteOptions(admitted=True))
+    with pytest.raises(StatusError, match="not found"):
+        asyncio.run(core.writer.delete(a_map(core, "b"), DeleteOptions()))
+
+
+def test_a_write_that_never_gets_through_ends(core: Core, gate: Gate) -> None:
+    at_once(put(core, "a"))
+    count = 0
+
+    async def again() -> None:
+        nonlocal count
+        count += 1
+        await put(core, "a", count=str(count))
+        gate.meanwhile = again
+
+    gate.meanwhile = again
+    with pytest.raises(StatusError, match="did not complete within requested timeout"):
+        asyncio.run(put(core, "a", WriteOptions(), mine="1"))
+
+
+def test_without_a_loop_nobody_is_waited_for(core: Core, gate: Gate) -> None:
+    with pytest.raises(RuntimeError, match="takes a server that is started"):
+        at_once(put(core, "a", WriteOptions()))
