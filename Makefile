@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 4
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test check format soak clean coverage test-lowest
+.PHONY: demo test check format soak clean coverage test-lowest fidelity
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -34,6 +34,10 @@ coverage: $(READY)
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage combine
 	$(BIN)/coverage report
+
+# How the embedded server compares with the real one that KUBEBUILDER_ASSETS names.
+fidelity: $(READY)
+	$(BIN)/python -m tests.differential $(ARGS)
 
 # A few minutes of random writes and faults, then convergence and memory are checked.
 soak: $(READY)

@@ -1,0 +1,94 @@
+"""The embedded server against the real one: case by case, live and as recorded. See README.md."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.differential import lanes, report
+from tests.differential.conversation import Server
+from tests.differential.scripts import Case, all_cases, areas, version_of
+from tests.differential.verdicts import compare
+
+_VARIABLES = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
+_CASES = [pytest.param(case, id=case.id) for case in all_cases()]
+_REAL = [pytest.param(case, id=case.id, marks=pytest.mark.real) for case in all_cases()]
+
+
+def _selected(request: pytest.FixtureRequest) -> list[Case]:
+    """The cases of the tests that were chosen: they are run together, many at a time."""
+    cases: dict[str, Case] = {}
+    for item in request.session.items:
+        call = getattr(item, "callspec", None)
+        if call is not None and isinstance(call.params.get("case"), Case):
+            cases[call.params["case"].id] = call.params["case"]
+    return list(cases.values())
+
+
+@pytest.fixture(scope="session")
+def ours(request: pytest.FixtureRequest) -> Iterator[dict[str, lanes.Answers | Exception]]:
+    """What the embedded server answers."""
+    with lanes.embedded() as server:
+        yield lanes.run(server, _selected(request))
+
+
+@pytest.fixture(scope="session")
+def real() -> Iterator[Server]:
+    """The real server."""
+    if not any(os.environ.get(variable) for variable in _VARIABLES):
+        pytest.skip("KUBEBUILDER_ASSETS is not set")
+    with lanes.real() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def theirs(request: pytest.FixtureRequest, real: Server) -> dict[str, lanes.Answers | Exception]:
+    """What the real server answers."""
+    return lanes.run(real, [case for case in _selected(request) if case.since <= real.version])
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_the_embedded_server_answers_as_it_was_recorded_of_the_real_one(
+    case: Case, ours: dict[str, lanes.Answers | Exception]
+) -> None:
+    recorded = lanes.recorded(case.area)
+    digest, answers = recorded["cases"].get(case.name, ("", []))
+    assert digest == case.digest, (
+        "the answers to this case were not recorded since it was written: see README.md"
+    )
+    verdict = compare(case, ours[case.id], answers, version_of(recorded["server"]))
+    assert not verdict.problem, f"\n{verdict.problem}"
+
+
+@pytest.mark.parametrize("case", _REAL)
+def test_the_embedded_server_answers_as_the_real_one_does(
+    case: Case,
+    ours: dict[str, lanes.Answers | Exception],
+    real: Server,
+    theirs: dict[str, lanes.Answers | Exception],
+) -> None:
+    if case.since > real.version:
+        return  # documented in the case
+    verdict = compare(case, ours[case.id], theirs[case.id], real.version)
+    assert not verdict.problem, f"\n{verdict.problem}"
+
+
+def test_nothing_is_kept_of_cases_that_are_gone() -> None:
+    for area in areas():
+        names = {case.name for case in area.cases}
+        assert set(lanes.recorded(area.key)["cases"]) <= names, area.key
+    files = {path.stem for path in lanes.RECORDED.glob("*.json")}
+    assert files <= {area.key for area in areas()}
+
+
+def test_the_page_of_the_docs_claims_no_more_than_there_is() -> None:
+    there_are = {area.title: len(area.cases) for area in areas()}
+    rows = re.findall(
+        r"^\| ([^|]+) \| (\d+) \| \d+ \| \d+ \|$", report.PAGE.read_text(), re.MULTILINE
+    )
+    claimed = {title: int(count) for title, count in rows if title != "all"}
+    assert claimed
+    assert all(count <= there_are.get(title, 0) for title, count in claimed.items())
