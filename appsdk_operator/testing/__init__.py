@@ -3,6 +3,8 @@
 * :class:`APIServer`: a Kubernetes API server in the process, on a real socket.
 * :class:`ControlPlane`: the real etcd and kube-apiserver, with the same interface.
 * :class:`FaultProxy`: cuts, stalls and delays the connections to any of them.
+* :class:`FaultSchedule` of :class:`FaultRule`: what goes wrong, with which requests, how often; the
+  same words for the embedded server and for the proxy.
 * :class:`Simulation`: an operator on a :class:`ModelServer`, without threads and sockets, where the
   test decides what happens when; with checkers of the kit's promises.
 * :func:`running`: anything that runs, in a thread for as long as a ``with`` block lasts.
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._control_plane import ControlPlane as ControlPlane
     from appsdk_operator.testing._control_plane import ControlPlaneError as ControlPlaneError
     from appsdk_operator.testing._crds import install_crds as install_crds
+    from appsdk_operator.testing._fault_rules import FaultRule as FaultRule
+    from appsdk_operator.testing._fault_rules import FaultSchedule as FaultSchedule
     from appsdk_operator.testing._model_server import Fault as Fault
     from appsdk_operator.testing._model_server import ModelServer as ModelServer
     from appsdk_operator.testing._proxy import FaultProxy as FaultProxy
@@ -45,6 +49,7 @@ _MODULES = {
     ),
     "_control_plane": ("ControlPlane", "ControlPlaneError"),
     "_crds": ("install_crds",),
+    "_fault_rules": ("FaultRule", "FaultSchedule"),
     "_model_server": ("Fault", "ModelServer"),
     "_proxy": ("FaultProxy",),
     "_running": ("running",),

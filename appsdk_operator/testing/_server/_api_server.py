@@ -19,9 +19,10 @@ import yaml
 
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.testing._fault_rules import FaultRule, FaultSchedule, When
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._endpoints import Endpoints
-from appsdk_operator.testing._server._faults import Fault, Faults, LoggedRequest
+from appsdk_operator.testing._server._faults import Faults, LoggedRequest
 from appsdk_operator.testing._server._http import Frontend, HttpServer, Settings
 from appsdk_operator.testing._server._reviews import Reviews
 from appsdk_operator.testing._server._storage import Collection
@@ -72,6 +73,7 @@ class APIServer:
         request_log: the number of requests that :attr:`requests` remembers; default 10,000.
         reviewed_tokens: what TokenReviews know: users (``{"username": …, "groups": […]}``) by their
             bearer tokens. Default: every token is ``admin``'s. These do not open this server.
+        faults: what goes wrong from the start, see :meth:`inject`.
         authorizer: decides on the ``spec`` of SubjectAccessReviews, in the server's thread;
             default: everybody may do everything.
 
@@ -95,6 +97,7 @@ class APIServer:
         request_log: int = 10_000,
         reviewed_tokens: Mapping[str, Mapping[str, Any]] | None = None,
         authorizer: Callable[[Mapping[str, Any]], bool] | None = None,
+        faults: FaultSchedule | Iterable[FaultRule] = (),
     ) -> None:
         """See the class."""
         if not 0 <= port <= 65535:
@@ -115,6 +118,7 @@ class APIServer:
         self._core = Core(clock=clock, history=history)
         self._core.create_definitions(crds)
         self._faults = Faults(log_size=request_log)
+        self._faults.add(_as_schedule(faults))
         self._endpoints = Endpoints(
             self._core,
             streaming_lists=streaming_lists,
@@ -217,6 +221,7 @@ class APIServer:
             server.close()
             bookmarks.cancel()
             hub.running.set()
+            self._faults.released.set()
             for watch in list(hub.watches):
                 watch.end()
             http.pre_shutdown()  # idle connections end at once and are not waited for
@@ -419,8 +424,27 @@ class APIServer:
         Raises:
             ValueError: an unknown verb, or a status that is no error.
         """
-        fault = Fault(verb, kind, status, times, retry_after, after_write)
-        self._call(lambda: self._faults.add(fault))
+        when: When = {"verb": verb, "kind": kind, "times": times}
+        if after_write:
+            self.inject([FaultRule.lose(**when)])
+        else:
+            self.inject([FaultRule.answer(status, retry_after=retry_after, **when)])
+
+    def inject(self, faults: FaultSchedule | Iterable[FaultRule]) -> None:
+        """From now on, let requests go wrong by these rules, behind those that are in force.
+
+        Args:
+            faults: rules, or a schedule of them with the seed of their chances.
+
+        Raises:
+            TypeError: one is no rule.
+
+        >>> from appsdk_operator.testing import FaultRule
+        >>> with APIServer() as server:
+        ...     server.inject([FaultRule.answer(409, verb="update", every=3)])
+        """
+        schedule = _as_schedule(faults)
+        self._call(lambda: self._faults.add(schedule))
 
     def stall_watches(self, stalled: bool = True) -> None:
         """Send open watches nothing at all while their connections stay open, or go on."""
@@ -441,7 +465,7 @@ class APIServer:
         self._call(send)
 
     def clear_faults(self) -> None:
-        """Drop the rules of :meth:`fail` and go on with stalled watches."""
+        """Drop the rules of :meth:`fail` and :meth:`inject`, and go on with what is stalled."""
 
         def clear() -> None:
             self._faults.clear()
@@ -449,6 +473,10 @@ class APIServer:
                 self._core.hub.stall(False)
 
         self._call(clear)
+
+
+def _as_schedule(faults: FaultSchedule | Iterable[FaultRule]) -> FaultSchedule:
+    return faults if isinstance(faults, FaultSchedule) else FaultSchedule(faults)
 
 
 def _listen(host: str, port: int) -> socket.socket:

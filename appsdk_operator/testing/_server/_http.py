@@ -17,13 +17,24 @@ from aiohttp import hdrs, web
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
+from appsdk_operator.testing._fault_rules import RequestFacts
 from appsdk_operator.testing._server import _bodies, _discovery, _endpoints, _openapi
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._endpoints import Call, Endpoints, NoPageError
-from appsdk_operator.testing._server._faults import Fault, Faults, LoggedRequest
+from appsdk_operator.testing._server._exchange import Exchange
+from appsdk_operator.testing._server._fault_effects import (
+    ConnectionCut,
+    FaultyWire,
+    befall,
+    name_in,
+    watch_rules,
+)
+from appsdk_operator.testing._server._faults import Faults, LoggedRequest
 from appsdk_operator.testing._server._forms import negotiate
-from appsdk_operator.testing._server._routes import parse_path, verb_of
+from appsdk_operator.testing._server._resources import Resource, ServedVersion
+from appsdk_operator.testing._server._routes import Route, parse_path, verb_of
 from appsdk_operator.testing._server._status import StatusError, method_not_allowed
+from appsdk_operator.testing._server._watch import Wire
 
 __all__ = ["Frontend", "HttpServer", "Settings"]
 
@@ -60,6 +71,7 @@ class Frontend:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
+        assert isinstance(request, Exchange)
         try:
             self._authenticate(request)
             response = await self._answer(request)
@@ -67,7 +79,7 @@ class Frontend:
             response = _failure(error)
         except NoPageError:
             response = _no_page()
-        except _Cut:
+        except ConnectionCut:
             self._note(request, 0)
             if request.transport is not None:
                 request.transport.abort()
@@ -80,11 +92,13 @@ class Frontend:
         except Exception as error:  # a bug of the server must not look like a broken connection
             _log.exception("%s %s failed", request.method, request.path)
             response = _failure(StatusError(500, f"Internal error occurred: {error!r}"))
-        if not response.prepared:
+        if not request.is_noted:
             self._note(request, response.status)
         return response
 
-    def _note(self, request: web.BaseRequest, status: int) -> None:
+    def _note(self, request: Exchange, status: int) -> None:
+        request.is_noted = True
+        facts = request.facts
         self._faults.log.append(
             LoggedRequest(
                 request.method,
@@ -92,10 +106,15 @@ class Frontend:
                 request.query_string,
                 request.headers.get(hdrs.USER_AGENT, ""),
                 status,
+                verb=facts.verb if facts is not None else "",
+                namespace=facts.namespace if facts is not None else "",
+                user=request.user,
+                duration=asyncio.get_running_loop().time() - request.began,
+                fault=", ".join(map(repr, request.rules)),
             )
         )
 
-    def _authenticate(self, request: web.BaseRequest) -> None:
+    def _authenticate(self, request: Exchange) -> None:
         tokens = self._settings.tokens
         if not tokens or request.path.startswith(_PUBLIC):
             return
@@ -103,7 +122,7 @@ class Frontend:
         if scheme.lower() != "bearer" or token.strip() not in tokens:
             raise StatusError(401, "Unauthorized")
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: Exchange) -> web.StreamResponse:
         route = parse_path(request.raw_path)
         if route is None:
             return self._document(request)
@@ -114,10 +133,36 @@ class Frontend:
             raise method_not_allowed()
         served = _endpoints.find(self._core, route)
         resource = served.resource
-        fault = self._faults.take(verb, resource.group, resource.plural, resource.kind)
-        if fault is not None and not fault.after_write:
-            raise fault.answer()
-        body = await _body(request) if request.can_read_body else b""
+        body: bytes | None = None
+        if route.name or verb != "create" or not self._faults.asks_for_names:
+            facts = _facts(request, verb, route, resource)
+        else:
+            body = await _body(request)
+            facts = _facts(request, verb, route, resource, name=name_in(body))
+        request.facts = facts
+        rules = request.rules = self._faults.take(facts)
+        if not rules:
+            return await self._proceed(request, verb, route, served, body)
+        if body is None and verb != "watch":
+            body = await _body(request) if request.can_read_body else b""
+        return await befall(
+            rules,
+            self._faults,
+            request,
+            lambda: self._proceed(request, verb, route, served, body),
+        )
+
+    async def _proceed(
+        self,
+        request: Exchange,
+        verb: str,
+        route: Route,
+        served: ServedVersion,
+        body: bytes | None,
+    ) -> web.StreamResponse:
+        query, resource = request.query, served.resource
+        if body is None:
+            body = await _body(request) if request.can_read_body else b""
         form = negotiate(
             request.headers.get(hdrs.ACCEPT, ""),
             include=query.get("includeObject", ""),
@@ -136,14 +181,10 @@ class Frontend:
         )
         if verb == "watch":
             return await self._watch(request, call)
-        return await self._carry_out(call, fault)
+        return await self._carry_out(call)
 
-    async def _carry_out(self, call: Call, fault: Fault | None) -> web.Response:
-        try:
-            answer = await self._endpoints.answer(call)
-        finally:
-            if fault is not None:
-                raise _Cut
+    async def _carry_out(self, call: Call) -> web.Response:
+        answer = await self._endpoints.answer(call)
         headers = {hdrs.CONTENT_TYPE: _JSON}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)
         warnings = answer.warnings
@@ -153,11 +194,12 @@ class Frontend:
             response.headers.add("Warning", _warning(warning))
         return response
 
-    async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+    async def _watch(self, request: Exchange, call: Call) -> web.StreamResponse:
         seconds = _bodies.number(call.query, "timeoutSeconds")
         response = web.StreamResponse(status=200, headers={hdrs.CONTENT_TYPE: _JSON})
-        wire = _HttpWire(request, response)
-        watch = self._endpoints.watch(call, wire)
+        wire: Wire = _HttpWire(request, response)
+        faulty = self._faulty_wire(request, wire)
+        watch = self._endpoints.watch(call, faulty or wire)
         if request.version >= (1, 1):
             response.enable_chunked_encoding()
         await response.prepare(request)
@@ -168,15 +210,26 @@ class Frontend:
             timeout = seconds if seconds > 0 else uniform(_WATCH_TIMEOUT, 2 * _WATCH_TIMEOUT)
             timer = asyncio.get_running_loop().call_later(timeout, watch.end)
             try:
-                await watch.run()
+                await (watch.run() if faulty is None else faulty.run(watch))
             finally:
                 timer.cancel()
         await response.write_eof()
         return response
 
+    def _faulty_wire(self, request: Exchange, wire: Wire) -> FaultyWire | None:
+        rules = watch_rules(request.rules)
+        if not rules:
+            return None
+
+        def abort() -> None:
+            if request.transport is not None:
+                request.transport.abort()
+
+        return FaultyWire(wire, rules, self._faults, abort)
+
     # -- what is not a resource --------------------------------------------------------------
 
-    def _document(self, request: web.BaseRequest) -> web.Response:
+    def _document(self, request: Exchange) -> web.Response:
         path, accept = request.path, request.headers.get(hdrs.ACCEPT, "")
         if path.startswith(("/healthz", "/livez", "/readyz")):
             return web.Response(text="ok")
@@ -198,17 +251,13 @@ class Frontend:
         return _no_page() if found is None else _json(found)
 
 
-class _Cut(Exception):  # noqa: N818 - no error: a fault rule is being obeyed
-    """Cut the connection without an answer."""
-
-
 @final
 class _HttpWire:
     """The response of a watch."""
 
     __slots__ = ("_request", "_response")
 
-    def __init__(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+    def __init__(self, request: Exchange, response: web.StreamResponse) -> None:
         self._request = request
         self._response = response
 
@@ -227,11 +276,26 @@ class _HttpWire:
         return transport.get_write_buffer_size()
 
 
-def _media_type(request: web.BaseRequest) -> str:
+def _facts(
+    request: Exchange, verb: str, route: Route, resource: Resource, *, name: str = ""
+) -> RequestFacts:
+    return RequestFacts(
+        verb=verb,
+        group=resource.group,
+        plural=resource.plural,
+        kind=resource.kind,
+        namespace=route.namespace,
+        name=route.name or name,
+        subresource=route.subresource,
+        user_agent=request.headers.get(hdrs.USER_AGENT, ""),
+    )
+
+
+def _media_type(request: Exchange) -> str:
     return request.headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
 
 
-async def _body(request: web.BaseRequest) -> bytes:
+async def _body(request: Exchange) -> bytes:
     if (request.content_length or 0) > _bodies.BODY_LIMIT:
         raise _bodies.too_large()
     parts: list[bytes] = []
@@ -341,8 +405,8 @@ class HttpServer(web.Server):
         protocol: web.RequestHandler,
         writer: Any,
         task: asyncio.Task[None],
-    ) -> web.BaseRequest:
-        return web.BaseRequest(message, payload, protocol, writer, task, self._loop)
+    ) -> Exchange:
+        return Exchange(message, payload, protocol, writer, task, self._loop)
 
     def cut(self, *, watches_only: bool) -> None:
         """Abort connections at the level of TCP."""

@@ -1,0 +1,255 @@
+"""What the rules do in the embedded server, as its clients see it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from appsdk_operator.client import (
+    AlreadyExists,
+    Client,
+    ClientConfig,
+    Conflict,
+    Expired,
+    ReadTimeout,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from appsdk_operator.resource import MutableObject, Object, kinds
+from appsdk_operator.runtime import RealClock
+from appsdk_operator.testing import APIServer, FaultRule, FaultSchedule
+
+CONFIG_MAP = kinds.core.v1.ConfigMap
+SHORT = 0.1  # seconds in which nothing is to happen
+
+
+@pytest.fixture
+def server() -> Iterator[APIServer]:
+    with APIServer() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: APIServer) -> Iterator[Client]:
+    with Client(ClientConfig(server=server.url, max_retries=0)) as client:
+        yield client
+
+
+def create(client: Client, name: str, **data: str) -> Object:
+    return client.create(MutableObject.new(CONFIG_MAP, name, namespace="default", data=data))
+
+
+def names(client: Client) -> list[str]:
+    return [obj.name for obj in client.list(CONFIG_MAP, namespace="default")]
+
+
+def test_errors_come_with_their_reason_and_with_the_time_to_wait(
+    server: APIServer, client: Client
+) -> None:
+    server.inject(
+        [
+            FaultRule.answer(429, retry_after=7, verb="create", times=1),
+            FaultRule.answer(409, verb="create", times=1),
+            FaultRule.answer(401, verb="create", times=2),  # a client tries once more
+        ]
+    )
+    with pytest.raises(TooManyRequests) as caught:
+        create(client, "a")
+    assert caught.value.retry_after == 7
+    with pytest.raises(Conflict, match="has been modified"):
+        create(client, "a")
+    with pytest.raises(Unauthorized):
+        create(client, "a")
+    assert create(client, "a").name == "a"
+    last = server.requests[-2:]
+    assert [(request.verb, request.namespace, request.status) for request in last] == [
+        ("create", "default", 401),
+        ("create", "default", 201),
+    ]
+    assert last[0].fault == "FaultRule.answer(401, verb='create', times=2)"
+    assert not last[1].fault
+    assert all(0 <= request.duration < 10 for request in last)
+
+
+def test_rules_may_be_given_from_the_start_and_find_new_objects_by_name() -> None:
+    faults = FaultSchedule([FaultRule.answer(409, verb="create", name="b*")], seed=3)
+    with (
+        APIServer(faults=faults) as server,
+        Client(ClientConfig(server=server.url, max_retries=0)) as client,
+    ):
+        create(client, "a")
+        with pytest.raises(Conflict):
+            create(client, "b1")
+        assert names(client) == ["a"]
+
+
+def test_a_dropped_request_is_not_carried_out_and_a_lost_one_is(
+    server: APIServer, client: Client
+) -> None:
+    server.inject([FaultRule.drop(verb="create", times=1), FaultRule.lose(verb="create", times=1)])
+    for name in ("dropped", "lost"):
+        with pytest.raises(TransportError):
+            create(client, name)
+    assert names(client) == ["lost"]
+
+
+def test_an_answer_is_cut_in_the_middle(server: APIServer, client: Client) -> None:
+    server.inject([FaultRule.cut(20, verb="create", times=1)])
+    with pytest.raises(TransportError):
+        create(client, "a")
+    assert names(client) == ["a"]
+
+
+def test_a_duplicated_request_is_carried_out_twice(server: APIServer, client: Client) -> None:
+    server.inject([FaultRule.duplicate(verb="create")])
+    with pytest.raises(AlreadyExists):
+        create(client, "a")
+    assert names(client) == ["a"]
+
+
+@pytest.mark.parametrize("rule", [FaultRule.delay(SHORT), FaultRule.hold(SHORT)])
+def test_an_answer_is_late(server: APIServer, client: Client, rule: FaultRule) -> None:
+    clock = RealClock()
+    server.inject([rule])
+    began = clock.monotonic()
+    create(client, "a")
+    assert clock.monotonic() - began >= SHORT
+    server.clear_faults()
+    assert server.requests[-1].duration >= SHORT
+
+
+def test_an_answer_is_sent_slowly_and_is_whole(server: APIServer, client: Client) -> None:
+    create(client, "a", text="x" * 1000)
+    clock = RealClock()
+    server.inject([FaultRule.slow(10_000.0)])
+    began = clock.monotonic()
+    found = client.get(CONFIG_MAP, "a", namespace="default")
+    assert found.to_dict()["data"] == {"text": "x" * 1000}
+    assert clock.monotonic() - began >= SHORT
+    assert server.requests[-1].status == 200
+
+
+def test_a_stalled_request_goes_on_when_the_faults_are_cleared(
+    server: APIServer, client: Client
+) -> None:
+    server.inject([FaultRule.stall(verb="create")])
+    made: list[Object] = []
+    thread = threading.Thread(target=lambda: made.append(create(client, "a")))
+    thread.start()
+    thread.join(SHORT)
+    assert thread.is_alive()
+    assert not server.objects(CONFIG_MAP)
+    server.clear_faults()
+    thread.join(10)
+    assert [obj.name for obj in made] == ["a"]
+
+
+def test_a_client_may_give_up_what_is_stalled(server: APIServer) -> None:
+    server.inject([FaultRule.stall()])
+    config = ClientConfig(server=server.url, max_retries=0, read_timeout=SHORT)
+    with Client(config) as client, pytest.raises(ReadTimeout):
+        create(client, "a")
+
+
+def test_a_stop_does_not_wait_for_what_is_stalled() -> None:
+    clock = RealClock()
+    server = APIServer(faults=[FaultRule.stall()]).start()
+    with Client(ClientConfig(server=server.url, max_retries=0)) as client:
+        thread = threading.Thread(target=lambda: give_up(lambda: create(client, "a")))
+        thread.start()
+        thread.join(SHORT)
+        began = clock.monotonic()
+        server.stop()
+        assert clock.monotonic() - began < 3
+        thread.join(10)
+
+
+def give_up(call: Callable[[], object]) -> None:
+    with contextlib.suppress(TransportError):
+        call()
+
+
+# -- watches -------------------------------------------------------------------------------------
+
+
+def test_a_watch_ends_with_an_error_after_some_events(server: APIServer, client: Client) -> None:
+    server.inject([FaultRule.end_watch(410, after=2, times=1)])
+    for name in ("a", "b", "c"):
+        create(client, name)
+    seen: list[str] = []
+    with (
+        pytest.raises(Expired, match="too old resource version"),
+        client.watch(CONFIG_MAP, namespace="default") as watch,
+    ):
+        seen.extend(event.object.name for event in watch.events())
+    assert seen == ["a", "b"]
+
+
+def test_a_watch_ends_in_good_order(server: APIServer, client: Client) -> None:
+    server.inject([FaultRule.end_watch(after=1)])
+    create(client, "a")
+    create(client, "b")
+    with client.watch(CONFIG_MAP, namespace="default") as watch:
+        assert [event.object.name for event in watch.events()] == ["a"]
+
+
+def test_a_watch_is_cut_in_the_middle_of_a_line(server: APIServer, client: Client) -> None:
+    server.inject([FaultRule.cut(30, verb="watch")])
+    create(client, "a")
+    with pytest.raises(TransportError), client.watch(CONFIG_MAP, namespace="default") as watch:
+        list(watch)
+
+
+def test_a_watch_goes_silent_and_on_again(server: APIServer, client: Client) -> None:
+    server.inject([FaultRule.stall(after=1, verb="watch")])
+    create(client, "a")
+    with client.watch(CONFIG_MAP, namespace="default") as watch:
+        events = watch.events()
+        assert next(events).object.name == "a"
+        create(client, "b")
+        seen: list[str] = []
+        thread = threading.Thread(target=lambda: seen.append(next(events).object.name))
+        thread.start()
+        thread.join(SHORT)
+        assert not seen
+        server.clear_faults()
+        thread.join(10)
+        assert seen == ["b"]
+
+
+def test_a_stalled_watch_takes_up_no_memory_and_loses_nothing(
+    server: APIServer, client: Client
+) -> None:
+    server.inject([FaultRule.stall(verb="watch")])
+    with client.watch(CONFIG_MAP, namespace="default") as watch:
+        for number in range(40):
+            create(client, f"m{number:02}", text="x" * 10_000)
+        server.clear_faults()
+        events = watch.events()
+        assert [next(events).object.name for _ in range(40)] == [f"m{n:02}" for n in range(40)]
+
+
+def test_events_are_late_and_in_order(server: APIServer, client: Client) -> None:
+    server.inject([FaultRule.delay(SHORT, verb="watch")])
+    clock = RealClock()
+    with client.watch(CONFIG_MAP, namespace="default") as watch:
+        began = clock.monotonic()
+        create(client, "a")
+        create(client, "b")
+        events = watch.events()
+        assert [next(events).object.name for _ in range(2)] == ["a", "b"]
+        assert SHORT <= clock.monotonic() - began < 2
+
+
+def test_events_come_slowly(server: APIServer, client: Client) -> None:
+    create(client, "a", text="x" * 1000)
+    server.inject([FaultRule.slow(10_000.0, verb="watch")])
+    clock = RealClock()
+    with client.watch(CONFIG_MAP, namespace="default") as watch:
+        began = clock.monotonic()
+        assert next(watch.events()).object.name == "a"
+        assert clock.monotonic() - began >= SHORT
