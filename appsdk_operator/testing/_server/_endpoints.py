@@ -26,6 +26,7 @@ from appsdk_operator.testing._server._status import (
     unsupported_media_type,
 )
 from appsdk_operator.testing._server._storage import HistoryGoneError, Record
+from appsdk_operator.testing._server._users import ADMIN, User
 from appsdk_operator.testing._server._watch import Watch, Wire, error_event
 from appsdk_operator.testing._server._writes import Outcome, Target
 
@@ -53,6 +54,7 @@ class Call:
     body: bytes = b""
     content_type: str = ""
     form: AnyForm
+    user: User = ADMIN
 
     @property
     def target(self) -> Target:
