@@ -173,6 +173,53 @@ def give_up(call: Callable[[], object]) -> None:
         call()
 
 
+# -- caches that lag -----------------------------------------------------------------------------
+
+
+def test_only_reads_of_any_state_come_from_a_cache_that_lags(
+    server: APIServer, client: Client
+) -> None:
+    create(client, "a")
+    create(client, "b")
+    client.delete(CONFIG_MAP, "a", namespace="default")
+    server.inject([FaultRule.stale(2, kind=CONFIG_MAP)])
+    any_state = client.list_page(CONFIG_MAP, namespace="default", resource_version="0")
+    assert [obj.name for obj in any_state.items] == ["a"]
+    newest = client.list_page(CONFIG_MAP, namespace="default")
+    assert [obj.name for obj in newest.items] == ["b"]
+    assert int(any_state.resource_version) < int(newest.resource_version)
+    reached = client.list_page(
+        CONFIG_MAP,
+        namespace="default",
+        resource_version=newest.resource_version,
+        resource_version_match="NotOlderThan",
+    )
+    assert [obj.name for obj in reached.items] == ["b"]
+    server.clear_faults()
+    again = client.list_page(CONFIG_MAP, namespace="default", resource_version="0")
+    assert [obj.name for obj in again.items] == ["b"]
+
+
+def test_a_watch_of_a_cache_that_lags_goes_forward_and_misses_nothing(
+    server: APIServer, client: Client
+) -> None:
+    create(client, "a")
+    create(client, "b")
+    client.delete(CONFIG_MAP, "a", namespace="default")
+    server.inject([FaultRule.stale(2, verb="watch", times=1)])
+    with client.watch(CONFIG_MAP, namespace="default", resource_version="0") as watch:
+        events = watch.events()
+        seen = [next(events) for _ in range(3)]
+        create(client, "c")
+        seen.append(next(events))
+    assert [(event.type.value, event.object.name) for event in seen] == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+        ("DELETED", "a"),
+        ("ADDED", "c"),
+    ]
+
+
 # -- watches -------------------------------------------------------------------------------------
 
 

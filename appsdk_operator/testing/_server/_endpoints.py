@@ -10,7 +10,7 @@ import msgspec
 
 from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
 from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS, apply_strategic_merge_patch
-from appsdk_operator.testing._server import _bodies, _lists, _subresources
+from appsdk_operator.testing._server import _bodies, _lists, _stale, _subresources
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._forms import AnyForm
 from appsdk_operator.testing._server._resources import Catalog, ServedVersion
@@ -55,6 +55,8 @@ class Call:
     content_type: str = ""
     form: AnyForm
     user: User = ADMIN
+    at: int | None = None
+    """The revision that a lagging cache is at; None: nothing lags."""
 
     @property
     def target(self) -> Target:
@@ -94,7 +96,7 @@ class Endpoints:
             return await self._subresource(call)
         match call.verb:
             case "get":
-                record = self._core.writer.get(call.target)
+                record = _stale.stale_record(call) or self._core.writer.get(call.target)
                 return Answer(200, call.form.stored(call.served, record))
             case "list":
                 return self._list(call)
@@ -114,7 +116,7 @@ class Endpoints:
     # -- reads -------------------------------------------------------------------------------
 
     def _list(self, call: Call) -> Answer:
-        query = call.query
+        query = _stale.stale_query(call.query, call.at)
         if _bodies.flag(query, "sendInitialEvents") or "sendInitialEvents" in query:
             problem = FieldError.forbidden(
                 "sendInitialEvents", "sendInitialEvents is forbidden for list"
@@ -156,9 +158,14 @@ class Endpoints:
         # A stream of the initial state begins now, which is not older than any version asked for.
         if streaming or (not position and "sendInitialEvents" not in query):
             wanted = selection.filter()
-            records = collection.scan(selection.prefix)
+            at = storage.revision
+            # Who streams the state without a version asks for the newest.
+            if call.at is not None and (version or not streaming):
+                at = max(call.at, position)
+            past = at if at < storage.revision else None
+            records = collection.scan(selection.prefix, at=past)
             initial = list(records if wanted is None else filter(wanted, records))
-            position = storage.revision
+            position = at
         elif not position:
             position = storage.revision
         try:

@@ -33,6 +33,7 @@ from appsdk_operator.testing._server._faults import Faults, LoggedRequest
 from appsdk_operator.testing._server._forms import negotiate
 from appsdk_operator.testing._server._resources import Resource, ServedVersion
 from appsdk_operator.testing._server._routes import Route, parse_path, verb_of
+from appsdk_operator.testing._server._stale import cache_at
 from appsdk_operator.testing._server._status import StatusError, method_not_allowed
 from appsdk_operator.testing._server._watch import Wire
 
@@ -178,10 +179,18 @@ class Frontend:
             body=body,
             content_type=_media_type(request),
             form=form,
+            at=self._lag(request, resource),
         )
         if verb == "watch":
             return await self._watch(request, call)
         return await self._carry_out(call)
+
+    def _lag(self, request: Exchange, resource: Resource) -> int | None:
+        """The revision that a rule makes a cache be at."""
+        for rule in request.rules:
+            if rule.action == "stale":
+                return cache_at(self._core.storage, resource.collection, rule.behind)
+        return None
 
     async def _carry_out(self, call: Call) -> web.Response:
         answer = await self._endpoints.answer(call)

@@ -15,6 +15,7 @@ import yaml
 
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock
+from appsdk_operator.testing import FaultRule
 from appsdk_operator.testing._server import APIServer, _command
 
 
@@ -88,6 +89,20 @@ def test_a_write_can_take_effect_and_not_be_answered(api: Any, server: Any) -> N
     assert api.names(api.maps) == ["a"]
     statuses = [request.status for request in server.requests]
     assert statuses == [0, 200]
+
+
+def test_a_cache_that_lags_has_objects_that_are_gone_and_lacks_new_ones(
+    api: Any, server: Any
+) -> None:
+    first = api.map("a")
+    api.patch(f"{api.maps}/a", {"data": {"x": "2"}})
+    api.map("b")
+    server.inject([FaultRule.stale(2)])
+    assert api.get(f"{api.maps}/a?resourceVersion=0")["metadata"] == first["metadata"]
+    assert api.get(f"{api.maps}/b?resourceVersion=0").status == 404
+    assert api.get(f"{api.maps}/b").status == 200
+    version = api.get(f"{api.maps}/b").version
+    assert api.get(f"{api.maps}/b?resourceVersion={version}").status == 200
 
 
 def test_connections_can_be_cut(api: Any, server: Any) -> None:
