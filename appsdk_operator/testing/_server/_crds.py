@@ -15,6 +15,7 @@ from appsdk_operator.testing._server._resources import (
     Rules,
     ServedVersion,
 )
+from appsdk_operator.testing._server._schema import Structure
 from appsdk_operator.testing._server._status import FieldError
 from appsdk_operator.testing._server._storage import Event, Record, Storage
 
@@ -372,7 +373,9 @@ def _served(
     """The version as it is served now; a known one is changed, so that its watches go on."""
     served = known or ServedVersion(resource, version["name"])
     served.subresources = version.get("subresources") or {}
-    served.schema = version["schema"]["openAPIV3Schema"]
+    schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    served.schema = schema
+    served.structure = Structure(schema, served.subresources.get("scale"))
     served.served = bool(version.get("served"))
     served.columns = tuple(_columns(version))
     served.selectable_fields = frozenset(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["is_valid"]
+__all__ = ["is_checked", "is_known", "is_valid"]
 
 _DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
 _DURATION: Final = re.compile(r"[-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w))+|0")
@@ -23,6 +23,23 @@ _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _UUID: Final = re.compile(r"(?i)[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}")
 _MAC: Final = re.compile(r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
 _HEX_COLOR: Final = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+
+_KNOWN: Final = (
+    *("bsonobjectid", "byte", "cidr", "creditcard", "date", "datetime", "duration", "email"),
+    *("hexcolor", "hostname", "ipv4", "ipv6", "isbn", "isbn10", "isbn13", "k8slongname"),
+    *("k8sshortname", "mac", "password", "rgbcolor", "ssn", "uri", "uuid", "uuid3", "uuid4"),
+    "uuid5",
+)
+
+
+def is_known(name: str) -> bool:
+    """Whether Kubernetes knows the format of that name; others mean nothing."""
+    return name.replace("-", "") in _KNOWN
+
+
+def is_checked(name: str) -> bool:
+    """Whether :func:`is_valid` has anything to check for that format."""
+    return name in _CHECKS
 
 
 def is_valid(name: str, value: str) -> bool:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, Final
 
-from appsdk_operator.testing._server._resources import NameStyle
+from appsdk_operator.testing._server._names import NameStyle
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
 
 import attrs
 
 from appsdk_operator.resource import kinds
+from appsdk_operator.testing._server._names import NameStyle
+from appsdk_operator.testing._server._schema import Structure
 from appsdk_operator.testing._server._status import FieldError
 from appsdk_operator.testing._server._storage import Collection, Record
 
 __all__ = ["Catalog", "Column", "NameStyle", "Resource", "Rules", "ServedVersion"]
-
-
-class NameStyle(enum.Enum):
-    """What an object's name may look like."""
-
-    SUBDOMAIN = "subdomain"
-    LABEL = "label"
-    SERVICE = "service"
-    PATH_SEGMENT = "path"
 
 
 def _nothing(_obj: dict[str, Any]) -> None:
@@ -126,6 +118,7 @@ class ServedVersion:
     version: str
     subresources: Mapping[str, Any] = attrs.field(factory=dict)
     schema: Mapping[str, Any] | None = None
+    structure: Structure | None = None
     columns: tuple[Column, ...] = ()
     served: bool = True
     warning: str = ""

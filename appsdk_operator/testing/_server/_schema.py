@@ -1,298 +1,139 @@
 """Structural schemas of custom resources: drop what they do not name, fill in defaults, validate.
 
-The three work on plain JSON values and in this order, as the real server's do. Message forms are
-those of its ``openAPIV3Schema`` validation. CEL rules (``x-kubernetes-validations``) are kept and
-not evaluated.
+The three work on plain JSON values and in this order, as the real server's do. A schema is
+compiled once, when its definition is served, because every write goes through it.
 """
 
 from __future__ import annotations
 
-import copy
-import functools
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, final
 
-from appsdk_operator.testing._server import _formats
+import attrs
+
+from appsdk_operator.testing._server import (
+    _schema_fit,
+    _schema_objects,
+    _schema_values,
+)
 from appsdk_operator.testing._server._status import FieldError
 
-__all__ = ["apply_defaults", "prune", "validate"]
+__all__ = ["Structure"]
 
-_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
-_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
-_EMBEDDED: Final = "x-kubernetes-embedded-resource"
-_OF_AN_OBJECT: Final = ("apiVersion", "kind", "metadata")
-
-_TYPE_NAMES: Final[dict[type, str]] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
-
-
-def prune(obj: dict[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """Drop from ``obj`` every field the schema does not name; the paths of those that went."""
-    dropped: list[str] = []
-    _prune(obj, {**schema, _EMBEDDED: True}, "", dropped)
-    return dropped
+_BLOCKING: Final = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+_UNCHECKED: Final = FieldError(
+    "FieldValueInvalid",
+    "<nil>",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
 
 
-def _prune(value: Any, schema: Mapping[str, Any], path: str, dropped: list[str]) -> None:
-    if isinstance(value, list):
-        items = schema.get("items")
-        if isinstance(items, dict):
-            for index, item in enumerate(value):
-                _prune(item, items, f"{path}[{index}]", dropped)
-        elif not schema.get(_PRESERVE):
-            for index, item in enumerate(value):
-                _prune(item, {}, f"{path}[{index}]", dropped)
-        return
-    if not isinstance(value, dict):
-        return
-    properties = schema.get("properties") or {}
-    additional = schema.get("additionalProperties")
-    embedded = schema.get(_EMBEDDED)
-    preserve = schema.get(_PRESERVE) or additional is True
-    for key in list(value):
-        at = f"{path}.{key}" if path else key
-        if embedded and key in _OF_AN_OBJECT:
-            continue
-        if key in properties:
-            _prune(value[key], properties[key], at, dropped)
-        elif isinstance(additional, dict):
-            _prune(value[key], additional, at, dropped)
-        elif not preserve:
-            del value[key]
-            dropped.append(at)
+@final
+class Structure:
+    """What one version of a custom resource may look like."""
 
+    def __init__(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None = None) -> None:
+        """The schema at the root, and the ``scale`` subresource, if there is one."""
+        self.has_defaults = _schema_fit.has_defaults(schema)
+        self._schema = schema
+        self._scale = scale
+        self._prune: _schema_fit.Fit | None = None
+        self._fit = _schema_fit.compiled(schema, root=True)
+        self._coerce = _schema_objects.coercion(schema)
+        self._values = _schema_values.compiled(_without_implied(schema))
+        status = (schema.get("properties") or {}).get("status")
+        self._status = _schema_values.compiled(status) if status else None
+        self._embedded = _schema_objects.embedded(schema)
+        self._lists = _schema_objects.list_types(schema)
 
-def apply_defaults(value: Any, schema: Mapping[str, Any]) -> None:
-    """Fill in the schema's defaults wherever the object around them is there."""
-    if isinstance(value, dict):
-        properties = schema.get("properties") or {}
-        for key, child in properties.items():
-            if "default" in child and (
-                key not in value or (value[key] is None and not child.get("nullable"))
-            ):
-                value[key] = copy.deepcopy(child["default"])
-            if key in value:
-                apply_defaults(value[key], child)
-        additional = schema.get("additionalProperties")
-        if isinstance(additional, dict):
-            for key, item in value.items():
-                if key not in properties:
-                    apply_defaults(item, additional)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for item in value:
-            apply_defaults(item, schema["items"])
+    def fit(self, obj: dict[str, Any]) -> list[str]:
+        """Drop unknown fields and nulls, fill in defaults; the paths of unknown fields.
 
+        Raises:
+            CoercionError: an embedded object's metadata cannot be read.
+        """
+        dropped: list[str] = []
+        self._fit(obj, "", dropped)
+        if self._coerce is not None:
+            self._coerce(obj, dropped)
+        dropped.sort()
+        return dropped
 
-def validate(obj: dict[str, Any], schema: Mapping[str, Any]) -> list[FieldError]:
-    """Everything in ``obj`` that breaks the schema, in the schema's order."""
-    return list(_validate(obj, schema, ""))
+    def prune(self, obj: dict[str, Any]) -> None:
+        """Drop unknown fields and nulls."""
+        if self._prune is None:
+            self._prune = _schema_fit.compiled(self._schema, root=True, defaults=False)
+        self._prune(obj, "", [])
 
+    def validate(
+        self,
+        new: dict[str, Any],
+        old: dict[str, Any] | None,
+        errors: list[FieldError],
+        *,
+        status_only: bool = False,
+    ) -> None:
+        """Add everything in ``new`` that breaks the schema; what ``old`` has too may stay.
 
-def _validate(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    if value is None:
-        if schema.get("nullable") or not (schema.get("type") or schema.get(_INT_OR_STRING)):
+        Args:
+            new: the wanted state.
+            old: the present state; None on create.
+            errors: what is known to be wrong already, to add to.
+            status_only: whether nothing but the status can have changed.
+        """
+        found: list[FieldError] = []
+        if status_only and old is not None:
+            self._check_status(new, old, found)
+        else:
+            self._values(new, _schema_values.NOT_THERE if old is None else old, "", found)
+        errors += dict.fromkeys(found)
+        if self._scale is not None:
+            errors += _schema_objects.replicas(new, self._scale, spec=not status_only)
+        self._check_whole(new, old, errors)
+
+    def _check_status(
+        self, new: dict[str, Any], old: dict[str, Any], errors: list[FieldError]
+    ) -> None:
+        if "status" not in new or self._status is None:
             return
-        yield _wrong_type(value, schema.get("type") or "integer,string", path)
-        return
-    if (problem := _check_type(value, schema, path)) is not None:
-        yield problem
-        return
-    if isinstance(value, dict):
-        yield from _validate_object(value, schema, path)
-    elif isinstance(value, list):
-        yield from _validate_array(value, schema, path)
-    elif isinstance(value, str):
-        yield from _validate_string(value, schema, path)
-    elif not isinstance(value, bool):
-        yield from _validate_number(value, schema, path)
-    if "enum" in schema and not any(_same(value, allowed) for allowed in schema["enum"]):
-        yield FieldError.not_supported(path, value, map(_as_text, schema["enum"]))
-    yield from _validate_combinations(value, schema, path)
+        before = old.get("status", _schema_values.NOT_THERE)
+        if before is _schema_values.NOT_THERE or not _schema_values.same(new["status"], before):
+            found: list[FieldError] = []
+            self._status(new["status"], before, "", found)
+            errors += map(_below_status, found)
+
+    def _check_whole(
+        self, new: dict[str, Any], old: dict[str, Any] | None, errors: list[FieldError]
+    ) -> None:
+        if self._embedded is not None:
+            self._embedded(new, "", errors)
+        if self._lists is not None:
+            before: list[FieldError] = []
+            if old is not None:
+                self._lists(old, "", before)
+            if not before:
+                self._lists(new, "", errors)
 
 
-def _check_type(value: Any, schema: Mapping[str, Any], path: str) -> FieldError | None:
-    if schema.get(_INT_OR_STRING):
-        if isinstance(value, (int, str)) and not isinstance(value, bool):
-            return None
-        return _wrong_type(value, "integer,string", path)
-    wanted = schema.get("type")
-    if not wanted:
-        return None
-    found = _TYPE_NAMES[type(value)]
-    if found == wanted or (found == "integer" and wanted == "number"):
-        return None
-    if found == "number" and wanted == "integer" and value == int(value):
-        return None
-    return _wrong_type(value, wanted, path)
+def _below_status(error: FieldError) -> FieldError:
+    field = "status" if error.field == "<nil>" else f"status.{error.field}"
+    return attrs.evolve(error, field=field)
 
 
-def _wrong_type(value: Any, wanted: str, path: str) -> FieldError:
-    found = _TYPE_NAMES[type(value)]
-    return FieldError.invalid(
-        path or "<nil>", found, f'{path} in body must be of type {wanted}: "{found}"'
-    )
-
-
-def _validate_object(
-    value: dict[str, Any], schema: Mapping[str, Any], path: str
-) -> Iterator[FieldError]:
-    properties = schema.get("properties") or {}
-    additional = schema.get("additionalProperties")
-    for key in schema.get("required") or ():
-        if key not in value:
-            yield FieldError.required(f"{path}.{key}" if path else key)
-    for key, item in value.items():
-        at = f"{path}.{key}" if path else key
-        if key in properties:
-            # The server checks the metadata of the object itself with its own rules.
-            if path or key != "metadata":
-                yield from _validate(item, properties[key], at)
-        elif isinstance(additional, dict):
-            yield from _validate(item, additional, at)
-    if schema.get(_EMBEDDED):
-        for key in ("apiVersion", "kind"):
-            if not value.get(key):
-                yield FieldError.required(f"{path}.{key}", "must not be empty")
-    count = len(value)
-    if count > schema.get("maxProperties", count):
-        limit = schema["maxProperties"]
-        yield FieldError.invalid(
-            path, count, f"{path} in body should have at most {limit} properties"
-        )
-    if count < schema.get("minProperties", 0):
-        limit = schema["minProperties"]
-        yield FieldError.invalid(
-            path, count, f"{path} in body should have at least {limit} properties"
-        )
-
-
-def _validate_array(value: list[Any], schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    count = len(value)
-    if count > schema.get("maxItems", count):
-        limit = schema["maxItems"]
-        yield FieldError.invalid(path, count, f"{path} in body should have at most {limit} items")
-    if count < schema.get("minItems", 0):
-        limit = schema["minItems"]
-        yield FieldError.invalid(path, count, f"{path} in body should have at least {limit} items")
-    items = schema.get("items")
-    if isinstance(items, dict):
-        for index, item in enumerate(value):
-            yield from _validate(item, items, f"{path}[{index}]")
-    yield from _validate_list_type(value, schema, path)
-
-
-def _validate_list_type(
-    value: list[Any], schema: Mapping[str, Any], path: str
-) -> Iterator[FieldError]:
-    kind = schema.get("x-kubernetes-list-type")
-    if kind not in ("set", "map"):
-        return
-    names = schema.get("x-kubernetes-list-map-keys") or ()
-    seen: set[str] = set()
-    for index, item in enumerate(value):
-        shown = item
-        if kind == "map":
-            if not isinstance(item, dict):
-                continue
-            shown = {name: item[name] for name in names if name in item}
-        identity = repr(shown)
-        if identity in seen:
-            yield FieldError.duplicate(f"{path}[{index}]", shown)
-        seen.add(identity)
-
-
-def _validate_string(value: str, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    count = len(value)
-    pattern = schema.get("pattern")
-    problem = ""
-    # One of these at a time, as the real server has it.
-    if count > schema.get("maxLength", count):
-        problem = f"should be at most {schema['maxLength']} chars long"
-    elif count < schema.get("minLength", 0):
-        problem = f"should be at least {schema['minLength']} chars long"
-    elif pattern and not _compiled(pattern).search(value):
-        problem = f"should match '{pattern}'"
-    if problem:
-        yield FieldError.invalid(path, value, f"{path} in body {problem}")
-    name = schema.get("format")
-    if name and not _formats.is_valid(name, value):
-        yield FieldError.invalid(path, value, f'{path} in body must be of type {name}: "{value}"')
-
-
-@functools.lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
-def _validate_number(value: float, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    maximum, minimum = schema.get("maximum"), schema.get("minimum")
-    if maximum is not None:
-        exclusive = schema.get("exclusiveMaximum")
-        if value >= maximum if exclusive else value > maximum:
-            words = "less than" if exclusive else "less than or equal to"
-            yield FieldError.invalid(path, value, f"{path} in body should be {words} {maximum}")
-    if minimum is not None:
-        exclusive = schema.get("exclusiveMinimum")
-        if value <= minimum if exclusive else value < minimum:
-            words = "greater than" if exclusive else "greater than or equal to"
-            yield FieldError.invalid(path, value, f"{path} in body should be {words} {minimum}")
-    factor = schema.get("multipleOf")
-    if factor and abs(value / factor - round(value / factor)) > 1e-9:
-        yield FieldError.invalid(path, value, f"{path} in body should be a multiple of {factor}")
-    bits = {"int32": 31, "int64": 63}.get(schema.get("format", ""))
-    if bits and not -(2**bits) <= value < 2**bits:
-        yield FieldError.invalid(
-            path, value, f"Checked value must be of type {schema['format']}: {value}"
-        )
-
-
-def _validate_combinations(
-    value: Any, schema: Mapping[str, Any], path: str
-) -> Iterator[FieldError]:
-    for part in schema.get("allOf") or ():
-        yield from _validate(value, part, path)
-    name = path or "<nil>"
-    if schema.get("anyOf"):
-        found = [list(_validate(value, part, path)) for part in schema["anyOf"]]
-        if all(found):
-            yield FieldError.invalid(
-                name, _shown(value), f"{path} in body must validate at least one schema (anyOf)"
-            )
-            yield from min(found, key=len)
-    if schema.get("oneOf"):
-        found = [list(_validate(value, part, path)) for part in schema["oneOf"]]
-        valid = sum(not problems for problems in found)
-        if valid != 1:
-            which = "Found none valid" if not valid else f"Found {valid} valid alternatives"
-            yield FieldError.invalid(
-                name,
-                _shown(value),
-                f"{path} in body must validate one and only one schema (oneOf). {which}",
-            )
-            if not valid:
-                yield from min(found, key=len)
-    if schema.get("not") and not list(_validate(value, schema["not"], path)):
-        yield FieldError.invalid(
-            name, _shown(value), f"{path} in body must not validate the schema (not)"
-        )
-
-
-def _shown(value: Any) -> Any:
-    return "" if isinstance(value, (dict, list)) else value
-
-
-def _same(value: Any, other: Any) -> bool:
-    # 1, 1.0 and True are equal in Python and three things in JSON.
-    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
+def _without_implied(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a resource without the bare fields that every object has, for speed."""
+    properties = dict(schema.get("properties") or {})
+    for name in ("apiVersion", "kind", "metadata"):
+        declared = properties.get(name) or {}
+        if not set(declared) - {"type", "description"}:
+            properties.pop(name, None)
+    return {**schema, "properties": properties}

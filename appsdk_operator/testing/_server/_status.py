@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import attrs
 
+from appsdk_operator.testing._server._go_text import go_float, go_json
+
 __all__ = [
     "FieldError",
     "StatusError",
@@ -154,18 +156,9 @@ def _go(value: Any) -> str:
     """A value as Go prints it in field errors."""
     if isinstance(value, Verbatim):
         return str(value)
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        inner = ", ".join(f"{_go(key)}:{_go(item)}" for key, item in sorted(value.items()))
-        return f"map[string]interface {{}}{{{inner}}}"
-    if isinstance(value, list):
-        return f"[]interface {{}}{{{', '.join(map(_go, value))}}}"
-    return str(value)
+    if isinstance(value, float):
+        return go_float(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else go_json(value)
 
 
 def _details(name: str, group: str, kind: str) -> dict[str, Any]:

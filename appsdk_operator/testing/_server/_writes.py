@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _deletion, _metadata, _schema
+from appsdk_operator.testing._server import _deletion, _metadata
 from appsdk_operator.testing._server._attempts import (
     Attempt,
     DeleteOptions,
@@ -26,6 +26,7 @@ from appsdk_operator.testing._server._attempts import (
     WriteOptions,
 )
 from appsdk_operator.testing._server._resources import Catalog
+from appsdk_operator.testing._server._schema_objects import CoercionError
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
@@ -220,7 +221,7 @@ class Writer:
             rules.prepare_update(new, old)
         if rules.generation and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
-        self._validate(target, new, old)
+        self._validate(target, new, old, subresource)
         await gate.validate(attrs.evolve(attempt, obj=new))
         if resource.collection.records.get(target.key) is not record:
             return None
@@ -365,16 +366,22 @@ class Writer:
     @staticmethod
     def _fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> list[str]:
         """Drop unknown fields and fill in defaults; the warnings to tell."""
-        schema = target.served.schema
-        if schema is None:
+        served = target.served
+        structure = served.structure
+        if structure is None:
             return []
-        dropped = _schema.prune(obj, schema)
-        _schema.apply_defaults(obj, schema)
-        stored = target.served.resource.versions[target.served.resource.storage_version]
-        if stored is not target.served and stored.schema is not None:
+        try:
+            dropped = structure.fit(obj)
+        except CoercionError as error:
+            kind = served.resource.kind
+            raise bad_request(
+                f'{kind} in version "{served.version}" cannot be handled as a {kind}: {error}'
+            ) from None
+        stored = served.resource.versions[served.resource.storage_version]
+        if stored is not served and served.to_storage is None and stored.structure is not None:
             # What the stored version has no field for is not kept, whoever sent it.
-            _schema.prune(obj, stored.schema)
-            _schema.apply_defaults(obj, stored.schema)
+            stored.structure.fit(obj)
+            structure.prune(obj)
         complaints = [f'unknown field "{path}"' for path in dropped]
         if not complaints or options.field_validation == "Ignore":
             return []
@@ -383,13 +390,16 @@ class Writer:
         return complaints
 
     @staticmethod
-    def _validate(target: Target, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+    def _validate(
+        target: Target, new: dict[str, Any], old: dict[str, Any] | None, subresource: str = ""
+    ) -> None:
         resource = target.served.resource
         errors = list(_metadata.validate(new["metadata"], resource.rules.name_style))
         if old is not None:
             errors += _metadata.validate_update(new["metadata"], old["metadata"])
-        if target.served.schema is not None:
-            errors += _schema.validate(new, target.served.schema)
+        structure = target.served.structure
+        if structure is not None:
+            structure.validate(new, old, errors, status_only=subresource == "status")
         elif resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
             errors += _metadata.validate_finalizers(new["metadata"])
         errors += resource.rules.validate(new, old)

@@ -38,14 +38,13 @@ def test_a_definition_is_established_and_served_at_once(connect: Any, widget_crd
         ({"size": "x"}, "spec.size", 'spec.size in body must be of type integer: "string"'),
         ({"size": 99}, "spec.size", "spec.size in body should be less than or equal to 10"),
         ({"size": 0}, "spec.size", "spec.size in body should be greater than or equal to 1"),
-        ({"size": 1.5}, "spec.size", 'spec.size in body must be of type integer: "number"'),
         ({"size": True}, "spec.size", 'spec.size in body must be of type integer: "boolean"'),
-        ({"size": None}, "spec.size", 'spec.size in body must be of type integer: "null"'),
+        ({"size": None}, "spec.size", "Required value"),
         ({"mode": "z"}, "spec.mode", 'Unsupported value: "z": supported values: "a", "b"'),
-        ({"name": "TOOLONG"}, "spec.name", "spec.name in body should be at most 5 chars long"),
+        ({"name": "TOOLONG"}, "spec.name", "Too long: may not be more than 5 bytes"),
         ({"name": "A"}, "spec.name", "spec.name in body should match '^[a-z]+$'"),
         ({"when": "x"}, "spec.when", 'spec.when in body must be of type date-time: "x"'),
-        ({"list": ["a", "b", "c"]}, "spec.list", "spec.list in body should have at most 2 items"),
+        ({"list": ["a", "b", "c"]}, "spec.list", "Too many: 3: must have at most 2 items"),
         ({"list": [1]}, "spec.list[0]", 'spec.list[0] in body must be of type string: "integer"'),
         ({"port": {}}, "spec.port", 'spec.port in body must be of type integer,string: "object"'),
         ({"counts": {"k": "v"}}, "spec.counts.k", 'must be of type integer: "string"'),
@@ -67,11 +66,11 @@ def test_every_problem_is_told_at_once(api: Any, new_widget: Any) -> None:
     del body["spec"]["size"]
     refused = api.create(api.widgets, body)
     assert [(c["field"], c["reason"]) for c in refused["details"]["causes"]] == [
-        ("spec.size", "FieldValueRequired"),
         ("spec.mode", "FieldValueNotSupported"),
         ("spec.name", "FieldValueInvalid"),
+        ("spec.size", "FieldValueRequired"),
     ]
-    assert "is invalid: [spec.size: Required value, " in refused["message"]
+    assert "is invalid: [spec.mode: Unsupported value: " in refused["message"]
 
 
 def test_what_the_schema_allows_is_kept(api: Any) -> None:
