@@ -161,6 +161,10 @@ class ClientConfig:
     """Hosts that are reached without the proxy: names (with their subdomains), addresses, networks
     like ``10.0.0.0/8``, or ``*``. Loopback never goes through a proxy."""
 
+    connector: Callable[[], Any] | None = attrs.field(default=None, repr=False, eq=False)
+    """Makes the connections instead of sockets to ``server``, which then is a name only: for tests,
+    as :attr:`~appsdk_operator.testing.MemoryServer.config` has it."""
+
     user_agent: str = attrs.field(factory=_default_user_agent, validator=_check_header)
     """What the server's audit log shows as the program; default: the kit and its version."""
     connect_timeout: float = attrs.field(default=10.0, converter=float, validator=_positive)

@@ -189,6 +189,8 @@ class Endpoint:
     connect_timeout: float
     read_timeout: float
     contexts: TLSContexts | None
+    connector: Callable[[], Any] | None = None
+    """Makes what is used instead of connections on sockets."""
 
     @classmethod
     def of(cls, config: ClientConfig, credentials: Credentials) -> Endpoint:
@@ -205,6 +207,7 @@ class Endpoint:
             connect_timeout=config.connect_timeout,
             read_timeout=config.read_timeout,
             contexts=TLSContexts(config, credentials) if parts.scheme == "https" else None,
+            connector=config.connector,
         )
 
     @property
@@ -251,6 +254,11 @@ class Endpoint:
                 reasons that have a remedy of their own.
             ConfigError: a certificate cannot be used.
         """
+        if self.connector is not None:
+            made: Connection = self.connector()
+            started(made)
+            made.set_timeout(self.read_timeout)
+            return made
         context = self.contexts.get() if self.contexts else None
         connection = self._open(started)
         try:

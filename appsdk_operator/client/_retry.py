@@ -51,9 +51,10 @@ class RetryRules:
     rng: random.Random = attrs.field(factory=random.Random, repr=False)
 
     @classmethod
-    def of(cls, config: ClientConfig) -> RetryRules:
+    def of(cls, config: ClientConfig, *, rng: random.Random) -> RetryRules:
         """The rules with a configuration's numbers."""
         return cls(
+            rng=rng,
             max_retries=config.max_retries,
             backoff=config.retry_backoff,
             max_wait=config.retry_max_wait,

@@ -29,7 +29,7 @@ from appsdk_operator.client._transport_errors import (
     ResponseTooLarge,
     TransportError,
 )
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, TokenBucket
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, TokenBucket, random_of
 
 __all__ = ["Answer", "Opened", "Transport"]
 
@@ -98,7 +98,7 @@ class Transport:
         self._credentials = credentials_of(config, clock)
         self._endpoint = Endpoint.of(config, self._credentials)
         self._pool = Pool(self._endpoint, clock)
-        self._rules = RetryRules.of(config)
+        self._rules = RetryRules.of(config, rng=random_of(clock))
         self._clock = clock
         self._metrics = RequestMetrics(
             metrics, host=self._endpoint.authority, detailed=config.detailed_metrics

@@ -1,6 +1,8 @@
 """Test operators without a cluster, down to the order of events.
 
 * :class:`APIServer`: a Kubernetes API server in the process, on a real socket.
+* :class:`MemoryServer`: the same server without socket and thread; :class:`MemoryView`: past the
+  socket of one that runs.
 * :class:`ControlPlane`: the real etcd and kube-apiserver, with the same interface.
 * :class:`FaultProxy`: cuts, stalls and delays the connections to any of them.
 * :class:`FaultSchedule` of :class:`FaultRule`: what goes wrong, with which requests, how often; the
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._crds import install_crds as install_crds
     from appsdk_operator.testing._fault_rules import FaultRule as FaultRule
     from appsdk_operator.testing._fault_rules import FaultSchedule as FaultSchedule
+    from appsdk_operator.testing._memory_server import MemoryServer as MemoryServer
+    from appsdk_operator.testing._memory_server import MemoryView as MemoryView
     from appsdk_operator.testing._model_server import Fault as Fault
     from appsdk_operator.testing._model_server import ModelServer as ModelServer
     from appsdk_operator.testing._proxy import FaultProxy as FaultProxy
@@ -50,6 +54,7 @@ _MODULES = {
     "_control_plane": ("ControlPlane", "ControlPlaneError"),
     "_crds": ("install_crds",),
     "_fault_rules": ("FaultRule", "FaultSchedule"),
+    "_memory_server": ("MemoryServer", "MemoryView"),
     "_model_server": ("Fault", "ModelServer"),
     "_proxy": ("FaultProxy",),
     "_running": ("running",),

@@ -133,6 +133,7 @@ class APIServer:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._http: HttpServer | None = None
+        self._frontend: Frontend | None = None
         self._stopping: asyncio.Event | None = None
 
     # -- life --------------------------------------------------------------------------------
@@ -201,14 +202,38 @@ class APIServer:
         """Stop."""
         self.stop()
 
+    def attach(self, loop: asyncio.AbstractEventLoop) -> Frontend:
+        """Work on ``loop``, whoever runs it, and answer requests there, wherever they come from."""
+        hub = self._core.attach(loop)
+
+        def send_bookmarks() -> None:
+            if self._core.hub is hub:
+                hub.send_bookmarks()
+                loop.call_later(self._bookmark_interval, send_bookmarks)
+
+        loop.call_later(self._bookmark_interval, send_bookmarks)
+        self._frontend = Frontend(self._core, self._faults, self._settings, self._endpoints)
+        return self._frontend
+
+    def call_frontend(
+        self, function: Callable[[Frontend, asyncio.AbstractEventLoop], object]
+    ) -> None:
+        """Call ``function`` on the loop of the server, and do not wait for it.
+
+        Raises:
+            ConnectionRefusedError: it does not run.
+        """
+        loop, frontend = self._loop, self._frontend
+        if loop is None or frontend is None:
+            raise ConnectionRefusedError("the embedded API server is not started")
+        loop.call_soon_threadsafe(function, frontend, loop)
+
     async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
         loop = asyncio.get_running_loop()
-        frontend = Frontend(self._core, self._faults, self._settings, self._endpoints)
+        frontend = self.attach(loop)
         http = HttpServer(frontend)
-        hub = self._core.attach(loop)
         server = await loop.create_server(http, sock=listener, ssl=self._ssl, backlog=512)
         self._loop, self._http, self._stopping = loop, http, asyncio.Event()
-        bookmarks = loop.create_task(self._bookmarks())
         ready.set()
         try:
             await self._stopping.wait()
@@ -219,11 +244,11 @@ class APIServer:
             loop.remove_reader(listener)
             await _turns()
             server.close()
-            bookmarks.cancel()
-            hub.running.set()
             self._faults.released.set()
-            for watch in list(hub.watches):
-                watch.end()
+            if self._core.hub is not None:
+                self._core.hub.running.set()
+                for watch in list(self._core.hub.watches):
+                    watch.end()
             http.pre_shutdown()  # idle connections end at once and are not waited for
             await http.shutdown(_GRACE)
             await self._close_all(http)
@@ -241,12 +266,6 @@ class APIServer:
             transport.abort()
         # What is aborted is closed a turn of the loop later.
         await _turns()
-
-    async def _bookmarks(self) -> None:
-        while True:
-            await asyncio.sleep(self._bookmark_interval)
-            if self._core.hub is not None:
-                self._core.hub.send_bookmarks()
 
     def _call(self, function: Callable[[], _T]) -> _T:
         """Run ``function`` where the state may be touched, and wait for what it returns."""

@@ -1,0 +1,141 @@
+# ruff: noqa: SLF001 - a loop has no other way to say that it runs, or to run a handle
+"""An event loop without a selector: it does what is due, in order, when somebody lets it."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, cast, final
+
+from appsdk_operator.runtime import Clock
+
+__all__ = ["TurnLoop"]
+
+
+@final
+class TurnLoop:
+    """Runs callbacks, tasks and timers of a clock in the thread that calls :meth:`turn`.
+
+    It has what asyncio's futures, tasks and timers ask of a loop, and nothing else: nothing here
+    waits, and nothing touches a socket. Timers are due when the clock says so. One thread at a time
+    may use it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """A loop with nothing to do, whose time is that of ``clock``."""
+        self._clock = clock
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._sequence = itertools.count()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def as_loop(self) -> asyncio.AbstractEventLoop:
+        """The same for type checkers."""
+        return cast("asyncio.AbstractEventLoop", self)
+
+    def turn(self) -> None:
+        """Do all that is due, and what comes of it."""
+        before = asyncio._get_running_loop()  # the test's own, when that is a coroutine
+        asyncio._set_running_loop(self.as_loop)
+        try:
+            while self._ready or self._is_due():
+                while self._is_due():
+                    _, _, timer = heapq.heappop(self._timers)
+                    if not timer.cancelled():
+                        self._ready.append(timer)
+                for _ in range(len(self._ready)):
+                    handle = self._ready.popleft()
+                    if not handle.cancelled():
+                        handle._run()
+        finally:
+            asyncio._set_running_loop(before)
+
+    def _is_due(self) -> bool:
+        return bool(self._timers) and self._timers[0][0] <= self._clock.monotonic()
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the next timer is due, on the clock; None when there is none."""
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def close(self) -> None:
+        """Cancel what is still under way."""
+        for task in list(self._tasks):
+            task.cancel()
+        self.turn()
+        self._timers.clear()
+
+    # -- what asyncio asks of a loop ---------------------------------------------------------
+
+    def time(self) -> float:
+        """The clock's seconds."""
+        return self._clock.monotonic()
+
+    def is_running(self) -> bool:
+        """It is, as far as anybody can see who is on it."""
+        return True
+
+    def is_closed(self) -> bool:
+        """Never."""
+        return False
+
+    def get_debug(self) -> bool:
+        """No."""
+        return False
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run ``callback`` in the next turn."""
+        handle = asyncio.Handle(callback, args, self.as_loop, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` when ``delay`` seconds of the clock have passed."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` at a time of the clock."""
+        timer = asyncio.TimerHandle(when, callback, args, self.as_loop, context)
+        heapq.heappush(self._timers, (when, next(self._sequence), timer))
+        return timer
+
+    def _timer_handle_cancelled(self, timer: asyncio.TimerHandle) -> None:
+        """asyncio tells us; the timer is dropped when its time comes."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self.as_loop)
+
+    def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+        """A task that begins in the next turn."""
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self.as_loop, **options)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Raise: what fails here is a defect that no test should miss."""
+        error = context.get("exception")
+        if error is not None:
+            raise error
