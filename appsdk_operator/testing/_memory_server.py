@@ -15,7 +15,7 @@ from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, Metrics, system_clock
 from appsdk_operator.testing._memory_connection import Host, MemoryConnection, Passage
 from appsdk_operator.testing._server import APIServer
-from appsdk_operator.testing._server._http import Frontend
+from appsdk_operator.testing._server._frontend import Frontend
 from appsdk_operator.testing._turns import TurnLoop
 
 __all__ = ["MemoryServer", "MemoryView"]

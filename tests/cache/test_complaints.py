@@ -58,7 +58,7 @@ def test_credentials_that_change_under_a_running_watch_do_not_end_it(run):
             informer, recorder = informer_on(client), Recorder()
             informer.add_event_handler(recorder)
             run(informer)
-            server.accept_tokens("two")
+            server.token = "two"
             server.cut_connections()
             eventually(lambda: type(informer.last_error).__name__ == "Unauthorized")
             token = "two"

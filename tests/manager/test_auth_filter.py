@@ -370,7 +370,7 @@ def test_the_embedded_server_reviews_the_tokens_it_was_given(
 
     with (
         caplog.at_level(logging.DEBUG),
-        APIServer(reviewed_tokens=users, authorizer=may, token="own") as api,
+        APIServer(users=users, authorizer=may, token="own") as api,
         Client(ClientConfig(server=api.url, token="own"), metrics=Metrics()) as client,
     ):
         served = serve(metrics_server(client))
@@ -395,10 +395,10 @@ def test_reviews_of_the_embedded_server_allow_everything_unless_told_otherwise()
         assert auth.check(request("whatever")) is None
         auth.close()
     with (
-        APIServer(reviewed_tokens={"t": {"username": "u"}}) as api,
-        Client(ClientConfig(server=api.url), metrics=Metrics()) as client,
+        APIServer(users={"t": {"username": "u"}}) as api,
+        Client(api.client_config(), metrics=Metrics()) as client,
     ):
-        auth = AuthFilter(client, audiences=["metrics"])
+        auth = AuthFilter(client, audiences=["api"])
         assert auth.check(request("t")) is None
         assert status(auth.check(request("u"))) == 401
         auth.close()
@@ -422,18 +422,24 @@ def test_the_operators_own_missing_right_is_500_and_logged_with_the_remedy(
 
 def test_reviews_of_oneself_are_answered_whatever_the_options() -> None:
     with (
-        APIServer(reviewed_tokens={}, authorizer=lambda spec: False) as api,
-        Client(ClientConfig(server=api.url), metrics=Metrics()) as client,
+        APIServer(authorizer=lambda spec: False) as api,
+        Client(api.client_config(), metrics=Metrics()) as client,
     ):
 
-        def review(kind: Kind) -> Any:
-            return client.create(MutableObject.new(kind, spec={})).to_dict()["status"]
+        def review(kind: Kind, **spec: Any) -> Any:
+            return client.create(MutableObject.new(kind, spec=spec)).to_dict()["status"]
 
         groups = kinds.authentication.v1, kinds.authorization.v1
+        pods = {"verb": "get", "resource": "pods"}
         assert review(groups[0].SelfSubjectReview)["userInfo"]["username"] == "admin"
-        assert review(groups[1].SelfSubjectRulesReview)["incomplete"] is False
-        assert review(groups[1].SelfSubjectAccessReview) == {"allowed": True}
-        assert review(groups[1].SubjectAccessReview) == {"allowed": False}
+        rules = review(groups[1].SelfSubjectRulesReview, namespace="default")
+        assert rules["incomplete"] is False
+        assert review(groups[1].SelfSubjectAccessReview, resourceAttributes=pods) == {
+            "allowed": True
+        }
+        assert review(groups[1].SubjectAccessReview, user="eve", resourceAttributes=pods) == {
+            "allowed": False
+        }
 
 
 @pytest.fixture

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import os
-import secrets
+import ipaddress
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, final
-
-import yaml
 
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.runtime import Clock, system_clock
 from appsdk_operator.testing._fault_rules import FaultRule, FaultSchedule, When
+from appsdk_operator.testing._server._access import Access
 from appsdk_operator.testing._server._core import Core
+from appsdk_operator.testing._server._documents import Documents
 from appsdk_operator.testing._server._endpoints import Endpoints
 from appsdk_operator.testing._server._faults import Faults, LoggedRequest
-from appsdk_operator.testing._server._http import Frontend, HttpServer, Settings
-from appsdk_operator.testing._server._reviews import Reviews
+from appsdk_operator.testing._server._frontend import Frontend
+from appsdk_operator.testing._server._http import HttpServer
+from appsdk_operator.testing._server._reachable import Reachable
 from appsdk_operator.testing._server._storage import Collection
-from appsdk_operator.testing._server._tls import make_context
+from appsdk_operator.testing._server._tls import Authority
 
 __all__ = ["APIServer"]
 
@@ -43,7 +40,7 @@ async def _turns() -> None:
 
 
 @final
-class APIServer:
+class APIServer(Reachable):
     """A Kubernetes API server inside the process, on a real socket, with real HTTP.
 
     It serves the built-in kinds and custom resources to any client, kubectl included, collects
@@ -58,11 +55,18 @@ class APIServer:
 
     Args:
         port: the TCP port; default 0, any free one.
-        host: the address to listen on; default loopback. There is no authorisation: do not offer
-            the server to a network you do not trust.
+        host: the address to listen on; default loopback. Another one is refused while the server
+            asks nobody for credentials.
         tls: whether to serve HTTPS, with a certificate of an authority made for this server.
-        token: the bearer token that requests must carry; default: none is asked for. kubectl and
-            other Go clients send tokens over TLS only.
+        token: the bearer token of ``admin``, who may do everything. Default: none is asked for and
+            everybody is ``admin``; with ``users``, ``rbac`` or ``authorizer`` a random one. kubectl
+            and other Go clients send tokens over TLS only.
+        users: further users by their bearer tokens, each as ``{"username": …}``, if need be with
+            ``uid``, ``groups`` and ``extra``. Who shows no token is ``system:anonymous``.
+        rbac: whether roles and bindings decide who may do what; default: everybody may do
+            everything. The roles that every cluster has are there from the start.
+        authorizer: decides instead, given the ``spec`` of a SubjectAccessReview, in the server's
+            thread; not asked about the members of ``system:masters``.
         clock: gives the objects' time stamps. The time-outs of connections are real time.
         crds: CustomResourceDefinitions to serve from the start.
         history: the number of events each resource remembers for watches and for pages of lists;
@@ -71,11 +75,7 @@ class APIServer:
         streaming_lists: whether watches may begin with the state (``sendInitialEvents``); False
             answers them with 422, as servers without the feature do.
         request_log: the number of requests that :attr:`requests` remembers; default 10,000.
-        reviewed_tokens: what TokenReviews know: users (``{"username": …, "groups": […]}``) by their
-            bearer tokens. Default: every token is ``admin``'s. These do not open this server.
         faults: what goes wrong from the start, see :meth:`inject`.
-        authorizer: decides on the ``spec`` of SubjectAccessReviews, in the server's thread;
-            default: everybody may do everything.
 
     Raises:
         ValueError: an option out of its range.
@@ -89,14 +89,15 @@ class APIServer:
         host: str = "127.0.0.1",
         tls: bool = False,
         token: str | None = None,
+        users: Mapping[str, Mapping[str, Any]] | None = None,
+        rbac: bool = False,
+        authorizer: Callable[[Mapping[str, Any]], bool] | None = None,
         clock: Clock = system_clock,
         crds: Iterable[Mapping[str, Any]] = (),
         history: int = 10_000,
         bookmark_interval: float = 60.0,
         streaming_lists: bool = True,
         request_log: int = 10_000,
-        reviewed_tokens: Mapping[str, Mapping[str, Any]] | None = None,
-        authorizer: Callable[[Mapping[str, Any]], bool] | None = None,
         faults: FaultSchedule | Iterable[FaultRule] = (),
     ) -> None:
         """See the class."""
@@ -108,26 +109,23 @@ class APIServer:
             raise ValueError(f"bookmark_interval={bookmark_interval} must be more than 0 seconds")
         if token is not None and not token:
             raise ValueError("token is empty: leave it out to ask for none")
-        self._host = host
-        self._port = port
-        self._tls = tls
         self._clock = clock
         self._bookmark_interval = bookmark_interval
-        self._settings = Settings(frozenset([token] if token else ()))
-        self._token = token
         self._core = Core(clock=clock, history=history)
+        access = Access(self._core, token=token, users=users, rbac=rbac, authorizer=authorizer)
+        if access.is_open and not _is_loopback(host):
+            raise ValueError(
+                f"host={host!r} offers the server to a network: give it a token, users or rbac=True"
+            )
+        super().__init__(host, port, access, Authority(clock.time()) if tls else None)
+        self._ssl = self._authority.context(host) if self._authority is not None else None
         self._core.create_definitions(crds)
         self._faults = Faults(log_size=request_log)
         self._faults.add(_as_schedule(faults))
         self._endpoints = Endpoints(
-            self._core,
-            streaming_lists=streaming_lists,
-            reviews=Reviews(reviewed_tokens, authorizer),
+            self._core, streaming_lists=streaming_lists, access=self._access
         )
-        self._ssl: ssl.SSLContext | None = None
-        self._ca = b""
-        if tls:
-            self._ssl, self._ca = make_context(host, clock.time())
+        self._documents = Documents(self._core)
         # Held while starting and stopping, so that both may be called from any thread.
         self._lifecycle = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -149,7 +147,7 @@ class APIServer:
                 return self
             listener = _listen(self._host, self._port)
             self._port = listener.getsockname()[1]
-            self._settings.address = f"{self._host}:{self._port}"
+            self._documents.address = f"{self._host}:{self._port}"
             ready = threading.Event()
             failure: list[BaseException] = []
 
@@ -212,7 +210,9 @@ class APIServer:
                 loop.call_later(self._bookmark_interval, send_bookmarks)
 
         loop.call_later(self._bookmark_interval, send_bookmarks)
-        self._frontend = Frontend(self._core, self._faults, self._settings, self._endpoints)
+        self._frontend = Frontend(
+            self._core, self._faults, self._endpoints, self._access, self._documents
+        )
         return self._frontend
 
     def call_frontend(
@@ -278,63 +278,6 @@ class APIServer:
                 return function()
 
             return asyncio.run_coroutine_threadsafe(run(), loop).result(_JOIN_TIMEOUT)
-
-    # -- how to reach it ---------------------------------------------------------------------
-
-    @property
-    def url(self) -> str:
-        """Where it is served, for example ``http://127.0.0.1:40123``."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
-
-    @property
-    def token(self) -> str | None:
-        """The bearer token that requests must carry, if any. Setting it replaces all others."""
-        return self._token
-
-    @token.setter
-    def token(self, token: str | None) -> None:
-        self.accept_tokens(*([token] if token else []))
-
-    def accept_tokens(self, *tokens: str) -> None:
-        """From now on accept these bearer tokens and no others; none at all asks for none."""
-        self._token = tokens[0] if tokens else None
-        self._settings.tokens = frozenset(tokens)
-
-    @property
-    def ca_data(self) -> bytes:
-        """The PEM certificate of the authority to trust; empty without TLS."""
-        return self._ca
-
-    def kubeconfig(self) -> dict[str, Any]:
-        """A kubeconfig that leads to this server."""
-        cluster: dict[str, Any] = {"server": self.url}
-        if self._ca:
-            cluster["certificate-authority-data"] = base64.b64encode(self._ca).decode()
-        # kubectl asks its user for a name and a password when a kubeconfig holds no credentials.
-        user = {"token": self._token or "not-asked-for"}
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "embedded", "cluster": cluster}],
-            "users": [{"name": "admin", "user": user}],
-            "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "admin"}}],
-            "current-context": "embedded",
-        }
-
-    def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
-        """Write :meth:`kubeconfig` to a file that only its owner can read."""
-        target = Path(path)
-        # Under a name of its own first: nobody ever reads a half of it, or one with wider rights.
-        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                yaml.safe_dump(self.kubeconfig(), file, sort_keys=False)
-            draft.replace(target)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
 
     # -- what it holds -----------------------------------------------------------------------
 
@@ -496,6 +439,13 @@ class APIServer:
 
 def _as_schedule(faults: FaultSchedule | Iterable[FaultRule]) -> FaultSchedule:
     return faults if isinstance(faults, FaultSchedule) else FaultSchedule(faults)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _listen(host: str, port: int) -> socket.socket:

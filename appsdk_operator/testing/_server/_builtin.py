@@ -346,10 +346,6 @@ _RULES: Final[dict[str, Rules]] = {
     "poddisruptionbudgets.policy": Rules(
         generation=True, unconditional_update=False, prepare_create=_empty_status
     ),
-    "roles.rbac.authorization.k8s.io": _PATHS,
-    "rolebindings.rbac.authorization.k8s.io": _PATHS,
-    "clusterroles.rbac.authorization.k8s.io": _PATHS,
-    "clusterrolebindings.rbac.authorization.k8s.io": _PATHS,
     "csidrivers.storage.k8s.io": Rules(unconditional_update=False),
     "csinodes.storage.k8s.io": Rules(unconditional_update=False),
     "volumeattachments.storage.k8s.io": Rules(unconditional_update=False),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _builtin
+from appsdk_operator.testing._server import _builtin, _rbac_objects
+from appsdk_operator.testing._server._accounts import AccountTokens
 from appsdk_operator.testing._server._at_once import at_once
 from appsdk_operator.testing._server._collector import Collector
 from appsdk_operator.testing._server._crds import CRD_RULES, Definitions
@@ -34,7 +35,12 @@ class Core:
         self.writer = Writer(self.storage, self.catalog, clock)
         self.hub: Hub | None = None
         self.collector = Collector(self.storage, self.catalog, self.writer)
-        overrides = {"customresourcedefinitions.apiextensions.k8s.io": CRD_RULES}
+        self.accounts = AccountTokens(self.storage, clock)
+        self.followers: list[Callable[[Collection, Event], None]] = []
+        overrides = {
+            "customresourcedefinitions.apiextensions.k8s.io": CRD_RULES,
+            **_rbac_objects.RULES,
+        }
         _builtin.install(self.catalog, self.storage, overrides)
         self._definitions = Definitions(self.storage, self.catalog, clock, self._withdrawn)
         self._definitions_collection = self.served(
@@ -88,6 +94,8 @@ class Core:
         self.collector.notice(collection, event)
         if collection is self._definitions_collection:
             self._definitions.notice(event)
+        for follow in self.followers:
+            follow(collection, event)
 
     def _withdrawn(self, resource: Resource) -> None:
         if self.hub is not None:

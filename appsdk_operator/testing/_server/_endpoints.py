@@ -11,10 +11,10 @@ import msgspec
 from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
 from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS, apply_strategic_merge_patch
 from appsdk_operator.testing._server import _bodies, _lists, _stale, _subresources
+from appsdk_operator.testing._server._access import Access
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._forms import AnyForm
 from appsdk_operator.testing._server._resources import Catalog, ServedVersion
-from appsdk_operator.testing._server._reviews import Reviews
 from appsdk_operator.testing._server._routes import Route
 from appsdk_operator.testing._server._status import (
     FieldError,
@@ -36,6 +36,7 @@ _JSON_PATCH: Final = "application/json-patch+json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
+_REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 _MAX_OPERATIONS: Final = 10_000
 
 
@@ -78,11 +79,18 @@ class Endpoints:
     """Answers the calls for resources."""
 
     def __init__(
-        self, core: Core, *, streaming_lists: bool, reviews: Reviews | None = None
+        self,
+        core: Core,
+        *,
+        streaming_lists: bool,
+        access: Access | None = None,
     ) -> None:
-        """Calls work on ``core``; without ``streaming_lists`` as servers that lack them."""
+        """Calls work on ``core``; without ``streaming_lists`` as servers that lack them.
+
+        Without ``access`` nobody is asked who it is.
+        """
         self._core = core
-        self._reviews = reviews or Reviews()
+        self._access = access or Access(core)
         self._streaming_lists = streaming_lists
 
     async def answer(self, call: Call) -> Answer:
@@ -232,8 +240,10 @@ class Endpoints:
             expected=(served.api_version, served.resource.kind),
             validation=options.field_validation,
         )
-        if "list" not in served.resource.verbs:
-            return self._made(call, self._reviews.answer(obj), warnings)
+        if served.resource.group in _REVIEWS:
+            reviewed = self._access.reviews.answer(obj, call.user, call.route.namespace)
+            return self._made(call, reviewed, warnings)
+        self._access.check_grant(call.user, call.target, obj)
         outcome = await self._core.writer.create(call.target, obj, options)
         return self._made(call, outcome, warnings)
 
@@ -252,7 +262,7 @@ class Endpoints:
         wanted = msgspec.json.encode(obj)
         outcome = await self._core.writer.update(
             call.target,
-            lambda _old: msgspec.json.decode(wanted),
+            self._access.guarded(call.user, call.target, lambda _old: msgspec.json.decode(wanted)),
             options,
             subresource=call.route.subresource,
         )
@@ -263,7 +273,11 @@ class Endpoints:
         options = _bodies.write_options(call.query, "PatchOptions")
         outcome = await self._core.writer.update(
             call.target,
-            lambda old: patched(call, old, custom=call.served.resource.rules.custom),
+            self._access.guarded(
+                call.user,
+                call.target,
+                lambda old: patched(call, old, custom=call.served.resource.rules.custom),
+            ),
             options,
             subresource=call.route.subresource,
             patch=True,
@@ -306,6 +320,8 @@ class Endpoints:
             raise StatusError(404, "the server could not find the requested resource", details={})
         if name == "scale":
             return await self._scale(call)
+        if name == "token" and call.verb == "create":
+            return self._token(call)
         if name in ("status", "finalize", "approval", "ephemeralcontainers", "resize"):
             match call.verb:
                 case "get":
@@ -324,6 +340,23 @@ class Endpoints:
             raise bad_request(f"{name}: expected an object")
         done = await _subresources.action(self._core.writer, call.target, name, obj)
         return Answer(201, done)
+
+    def _token(self, call: Call) -> Answer:
+        body = _bodies.as_json(call.body, call.content_type)
+        review = _bodies.decode_value(body or b"{}", "TokenRequest")
+        if not isinstance(review, dict):
+            raise bad_request("expected object TokenRequest")
+        review.setdefault("kind", "TokenRequest")
+        version = review.setdefault("apiVersion", "authentication.k8s.io/v1")
+        if (version, review["kind"]) != ("authentication.k8s.io/v1", "TokenRequest"):
+            raise bad_request(
+                f'{review["kind"]} in version "{version}" cannot be handled as a TokenRequest: no '
+                f'kind "{review["kind"]}" is registered for version "{version}" in scheme '
+                '"pkg/runtime/scheme.go:111"'
+            )
+        route = call.route
+        made = self._core.accounts.request(route.namespace, route.name, review)
+        return Answer(201, call.form.one(call.served, made))
 
     async def _scale(self, call: Call) -> Answer:
         writer = self._core.writer

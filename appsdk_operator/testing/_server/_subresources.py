@@ -143,7 +143,7 @@ async def action(writer: Writer, target: Target, name: str, obj: dict[str, Any])
     Raises:
         StatusError: it cannot be done.
     """
-    record = writer.get(target)
+    writer.get(target)
     match name:
         case "eviction":
             given = obj.get("deleteOptions") or {}
@@ -157,10 +157,6 @@ async def action(writer: Writer, target: Target, name: str, obj: dict[str, Any])
                 return pod
 
             await writer.update(target, bind, WriteOptions(admitted=True), patch=True)
-        case "token":
-            # It opens nothing: there are no service accounts to act as.
-            obj["status"] = {"token": f"token-of-{record.name}", "expirationTimestamp": None}
-            return msgspec.json.encode(obj)
         case _:
             raise method_not_allowed()
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}

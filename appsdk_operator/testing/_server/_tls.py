@@ -1,4 +1,4 @@
-"""A certificate authority and a serving certificate, made in memory for one server."""
+"""A certificate authority and what it signs, made in memory for one server."""
 
 from __future__ import annotations
 
@@ -6,45 +6,92 @@ import datetime as dt
 import ipaddress
 import ssl
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["make_context"]
+__all__ = ["Authority"]
 
 _LIFETIME = dt.timedelta(days=365)
 
 
-def make_context(host: str, now: float) -> tuple[ssl.SSLContext, bytes]:
-    """A context to serve ``host`` with, and the PEM of the authority clients are to trust."""
-    start = dt.datetime.fromtimestamp(now, dt.UTC) - dt.timedelta(minutes=5)
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "appsdk-operator-test-ca")])
-    ca = (
-        _builder(ca_name, ca_name, ca_key, start)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs=True), critical=True)
-        .sign(ca_key, hashes.SHA256())
+@final
+class Authority:
+    """Signs the certificates of one server and of its clients."""
+
+    def __init__(self, now: float) -> None:
+        """A new authority; what it signs is valid from ``now`` on, in seconds since 1970."""
+        self._start = dt.datetime.fromtimestamp(now, dt.UTC) - dt.timedelta(minutes=5)
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name("appsdk-operator-test-ca")
+        certificate = (
+            _builder(self._name, self._name, self._key, self._start)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(signs=True), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
+        """What clients are to trust, as PEM."""
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """A context to serve ``host`` with, which knows the clients it signed certificates for."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = x509.SubjectAlternativeName(_names(host))
+        usage = ExtendedKeyUsageOID.SERVER_AUTH
+        signed = self._sign(_name("kube-apiserver"), key, usage, names)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=self.certificate.decode())
+        _load(context, signed, _pem(key))
+        return context
+
+    def client(self, username: str, groups: Iterable[str]) -> tuple[bytes, bytes]:
+        """Certificate and key of a user, as PEM."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        signed = self._sign(_name(username, groups), key, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return signed, _pem(key)
+
+    def _sign(
+        self,
+        name: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        usage: x509.ObjectIdentifier,
+        names: x509.SubjectAlternativeName | None = None,
+    ) -> bytes:
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = (
+            _builder(name, self._name, key, self._start)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(identifier, critical=False)
+        )
+        if names is not None:
+            builder = builder.add_extension(names, critical=False)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _name(common: str, organizations: Iterable[str] = ()) -> x509.Name:
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations),
+            x509.NameAttribute(NameOID.COMMON_NAME, common),
+        ]
     )
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    certificate = (
-        _builder(name, ca_name, key, start)
-        .add_extension(x509.SubjectAlternativeName(_names(host)), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(identifier, critical=False)
-        .sign(ca_key, hashes.SHA256())
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
     )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load(context, certificate, key)
-    return context, ca.public_bytes(serialization.Encoding.PEM)
 
 
 def _builder(
@@ -93,17 +140,10 @@ def _names(host: str) -> list[x509.GeneralName]:
     return names if own in names else [*names, own]
 
 
-def _load(
-    context: ssl.SSLContext, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
-) -> None:
+def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Give the context its certificate; ssl reads files only, so there is one for a moment."""
-    pem = certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
     with tempfile.TemporaryDirectory(prefix="appsdk-operator-") as folder:
         path = Path(folder) / "serving.pem"
         path.touch(mode=0o600)
-        path.write_bytes(pem)
+        path.write_bytes(certificate + key)
         context.load_cert_chain(path)

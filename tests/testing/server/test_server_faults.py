@@ -253,19 +253,6 @@ def test_options_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
         APIServer(**wrong)
 
 
-def test_a_token_is_asked_for_and_can_be_changed(connect: Any) -> None:
-    with APIServer(token="one") as server:
-        anonymous, one, two = connect(server), connect(server, "one"), connect(server, "two")
-        refused = anonymous.get(anonymous.maps)
-        assert (refused.status, refused["message"]) == (401, "Unauthorized")
-        assert anonymous.get("/readyz").body == "ok"
-        assert one.get(one.maps).status == 200
-        server.token = "two"
-        assert (one.get(one.maps).status, two.get(two.maps).status) == (401, 200)
-        server.accept_tokens("one", "two")
-        assert (one.get(one.maps).status, two.get(two.maps).status) == (200, 200)
-
-
 def test_tls_is_verified_by_the_authority_of_the_server(connect: Any, tmp_path: Path) -> None:
     with APIServer(tls=True, token="secret") as server:
         api = connect(server, "secret")
