@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 4
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test check format soak clean coverage test-lowest fidelity
+.PHONY: demo test check format soak clean coverage test-lowest fidelity control-plane
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -38,6 +38,11 @@ coverage: $(READY)
 # How the embedded server compares with the real one that KUBEBUILDER_ASSETS names.
 fidelity: $(READY)
 	$(BIN)/python -m tests.differential $(ARGS)
+
+# Builds a current etcd and kube-apiserver once, into the user's cache folder, and prints where:
+# export KUBEBUILDER_ASSETS=$(make -s control-plane)
+control-plane:
+	@hack/control-plane/build.sh
 
 # A few minutes of random writes and faults, then convergence and memory are checked.
 soak: $(READY)

@@ -19,7 +19,7 @@ import attrs
 from appsdk_operator.resource._patches import apply_merge_patch
 from appsdk_operator.runtime import system_clock
 from tests.differential.paths import get
-from tests.differential.scripts import Case, ScriptError, shared_definitions
+from tests.differential.scripts import Case, ScriptError, shared_definitions, version_of
 
 PATIENCE = 10.0
 """Seconds to wait for events and states that will come."""
@@ -56,7 +56,7 @@ class Server:
         """Which Kubernetes it says it is."""
         with Line(self) as line:
             body = json.loads(line.ask("GET", "/version").read())
-        return int(body["major"]), int(body["minor"].rstrip("+"))
+        return version_of(body["gitVersion"])
 
     @cached_property
     def context(self) -> ssl.SSLContext:
@@ -214,7 +214,7 @@ class Conversation:
 
     def _step(self, line: Line, step: dict[str, Any]) -> dict[str, Any] | None:
         if "each" in step:
-            self.values["each"] = step["each"]
+            self.values["each"] = self.fill(step["each"])
         if "close" in step:
             self._watches.pop(step["close"]).close()
             return None

@@ -19,7 +19,9 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _MICRO_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _GO_TIME = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \+0000 UTC( m=\S+)?")
-_VERSION_IN_TEXT = re.compile(r"((?:resource ?version|current)\b[^0-9]{0,40})(\d+)", re.IGNORECASE)
+_VERSION_IN_TEXT = re.compile(
+    r"((?:resource ?version(?: in [a-z ]+)?|current): )(\d+)\b", re.IGNORECASE
+)
 _SECOND_IN_TEXT = re.compile(r"(<v[^>]*> \()(\d+)(\))")
 _AGE = re.compile(r"(\d+(ms|s|m|h|d|y))+( ago)?|<unknown>|<invalid>")
 _AGE_COLUMNS = {"Age", "Last Seen", "First Seen"}
@@ -68,6 +70,10 @@ class _Normaliser:
             item = value[key]
             if key == "resourceVersion" and isinstance(item, str):
                 found[key] = self.version(item, exact=not _is_of_collection(value, path))
+            elif key == "causes" and isinstance(item, list):
+                # The real server finds some mistakes several times on its way.
+                causes = self.value(item, path)
+                found[key] = [each for at, each in enumerate(causes) if each not in causes[:at]]
             elif key == "continue" and item:
                 found[key] = "<continue>"
             else:

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.resource._selectors import FieldSelector, LabelSelector, SelectorError
 from appsdk_operator.testing._server import _protobuf
 from appsdk_operator.testing._server._lists import Selection
 from appsdk_operator.testing._server._resources import ServedVersion
+from appsdk_operator.testing._server._selectors import parse_fields, parse_labels
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
@@ -41,6 +41,7 @@ _MEDIA_TYPES: Final = (
     "application/yaml",
     _protobuf.MEDIA_TYPE,
 )
+_MANAGER_LIMIT: Final = 128
 _PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
 
 
@@ -168,22 +169,24 @@ def number(query: Mapping[str, str], name: str) -> int:
     Raises:
         StatusError: 400, it is something else.
     """
-    value = query.get(name, "")
-    if not value:
+    value = query.get(name)
+    if value is None:
         return 0
-    if value.isascii() and value.removeprefix("-").isdigit() and len(value) < 20:
-        return int(value)
+    if value.isascii() and value.lstrip("+-").isdigit() and not value[1:].count("-"):
+        if abs(int(value)) < 2**63:
+            return int(value)
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
     raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
 
 
 def _dry_run(query: Mapping[str, str], body: Mapping[str, Any], kind: str) -> bool:
     value = query.get("dryRun")
-    values = [value] if value else body.get("dryRun") or []
+    values = [value] if value is not None else body.get("dryRun") or []
     if not values:
         return False
     if values != ["All"]:
-        listed = ", ".join(json.dumps(item) for item in values)
-        problem = FieldError.not_supported("dryRun", Verbatim(f"[]string{{{listed}}}"), ("All",))
+        shown = Verbatim(msgspec.json.encode(values).decode())
+        problem = FieldError.not_supported("dryRun", shown, ("All",))
         raise invalid(kind, "meta.k8s.io", "", [problem])
     return True
 
@@ -199,7 +202,28 @@ def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
         supported = ("Ignore", "Strict", "Warn")
         problem = FieldError.not_supported("fieldValidation", validation, supported)
         raise invalid(kind, "meta.k8s.io", "", [problem])
+    manager = query.get("fieldManager", "")
+    problems = [
+        FieldError.invalid(
+            "fieldManager",
+            Verbatim(_go_quoted(manager)),
+            f"invalid character U+{ord(char):04X} (at position {at})",
+        )
+        for at, char in enumerate(manager)
+        if not char.isprintable()
+    ]
+    if len(manager.encode()) > _MANAGER_LIMIT:
+        what = f"Too long: may not be more than {_MANAGER_LIMIT} bytes"
+        problems = [FieldError("FieldValueTooLong", "fieldManager", what)]
+    if problems:
+        raise invalid(kind, "meta.k8s.io", "", problems)
     return WriteOptions(dry_run=_dry_run(query, {}, kind), field_validation=validation)
+
+
+def _go_quoted(text: str) -> str:
+    """Text as Go's ``%q`` has it."""
+    inner = text.encode("unicode_escape").decode().replace('"', '\\"')
+    return f'"{inner}"'
 
 
 def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
@@ -246,11 +270,7 @@ def selection(query: Mapping[str, str], served: ServedVersion, namespace: str) -
     Raises:
         StatusError: 400, a selector that is malformed or that the resource has no field for.
     """
-    try:
-        labels = LabelSelector.parse(query.get("labelSelector", ""))
-        fields = FieldSelector.parse(query.get("fieldSelector", ""))
-    except SelectorError as error:
-        raise bad_request(f"unable to parse requirement: {error}") from None
+    labels, fields = parse_labels(query), parse_fields(query)
     known = served.resource.rules.fields | served.selectable_fields
     for path in fields.paths:
         if path not in _ALWAYS and path not in known:

@@ -322,7 +322,7 @@ _RULES: Final[dict[str, Rules]] = {
     ),
     "resourcequotas": Rules(prepare_create=_empty_status, returns_deleted=True),
     "serviceaccounts": Rules(returns_deleted=True),
-    "services": Rules(create_on_update=True, name_style=NameStyle.SERVICE, prepare_create=_service),
+    "services": Rules(create_on_update=True, name_style=NameStyle.LABEL, prepare_create=_service),
     "daemonsets.apps": Rules(
         generation=True, prepare_create=_empty_status, validate=_valid_selector
     ),

@@ -104,6 +104,7 @@ class Endpoints:
             return await self._subresource(call)
         match call.verb:
             case "get":
+                _lists.parse_version(call.query.get("resourceVersion") or "0")
                 record = _stale.stale_record(call) or self._core.writer.get(call.target)
                 return Answer(200, call.form.stored(call.served, record))
             case "list":
@@ -125,17 +126,13 @@ class Endpoints:
 
     def _list(self, call: Call) -> Answer:
         query = _stale.stale_query(call.query, call.at)
-        if _bodies.flag(query, "sendInitialEvents") or "sendInitialEvents" in query:
-            problem = FieldError.forbidden(
-                "sendInitialEvents", "sendInitialEvents is forbidden for list"
-            )
-            raise invalid("ListOptions", "meta.k8s.io", "", [problem])
         selection = _bodies.selection(query, call.served, call.route.namespace)
         options = _lists.ListOptions(
             limit=max(0, _bodies.number(query, "limit")),
             continue_token=query.get("continue", ""),
             resource_version=query.get("resourceVersion", ""),
             match=query.get("resourceVersionMatch", ""),
+            is_stream="sendInitialEvents" in query,
         )
         page = _lists.list_page(self._core.storage, call.served, selection, options)
         metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
@@ -228,7 +225,8 @@ class Endpoints:
 
     async def _create(self, call: Call) -> Answer:
         body = _bodies.as_json(call.body, call.content_type)
-        if call.route.name:
+        # The real server takes the name of a custom resource in the path, if only there.
+        if call.route.name and not call.served.resource.rules.custom:
             raise method_not_allowed()
         if call.served.resource.namespaced and not call.route.namespace:
             raise _no_such_method(call.served)
@@ -382,6 +380,8 @@ class Endpoints:
 
 def _check_named(call: Call) -> None:
     if not call.route.name:
+        if call.served.resource.rules.custom and call.route.namespace:
+            raise bad_request("name must be provided")
         raise _no_such_method(call.served)
 
 

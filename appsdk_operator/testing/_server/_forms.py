@@ -9,12 +9,22 @@ import msgspec
 
 from appsdk_operator.testing._server import _tables
 from appsdk_operator.testing._server._resources import ServedVersion
-from appsdk_operator.testing._server._status import not_acceptable
+from appsdk_operator.testing._server._status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    not_acceptable,
+)
 from appsdk_operator.testing._server._storage import Record
 
 __all__ = ["AnyForm", "PartialForm", "TableForm", "WholeForm", "negotiate"]
 
 _encode: Final = msgspec.json.Encoder().encode
+
+
+def _list_metadata(served: ServedVersion, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Lists of custom resources say that nothing is left, those of built-in kinds say nothing."""
+    return {"continue": "", **metadata} if served.resource.rules.custom else metadata
 
 
 def _list(head: dict[str, Any], items: Iterable[bytes]) -> bytes:
@@ -45,22 +55,36 @@ class WholeForm:
         head = {
             "kind": served.resource.list_kind,
             "apiVersion": served.api_version,
-            "metadata": metadata,
+            "metadata": _list_metadata(served, metadata),
         }
         return _list(head, map(served.item, records))
 
 
 @final
 class PartialForm:
-    """The metadata of objects only, as ``PartialObjectMetadata``."""
+    """The metadata of objects only, as ``PartialObjectMetadata``.
 
-    key = "partial"
+    Args:
+        version: of ``meta.k8s.io``: ``v1`` or ``v1beta1``.
+        lists: whether lists were asked for, and no single objects.
+    """
 
-    def one(self, _served: ServedVersion, obj: dict[str, Any]) -> bytes:
+    def __init__(self, version: str, *, lists: bool) -> None:
+        """The form of that version."""
+        self._version = f"meta.k8s.io/{version}"
+        self._lists = lists
+        self.key = f"partial/{version}"
+
+    def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
         """An object that is not stored, or not as it is shown."""
+        if self._lists:
+            raise StatusError(500, "content is not a list", reason="")
+        return self._object(served, obj)
+
+    def _object(self, _served: ServedVersion, obj: dict[str, Any]) -> bytes:
         partial = {
             "kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1",
+            "apiVersion": self._version,
             "metadata": obj["metadata"],
         }
         return _encode(partial)
@@ -75,12 +99,29 @@ class PartialForm:
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
     ) -> bytes:
         """A list of stored objects."""
+        if not self._lists:
+            raise StatusError(
+                406,
+                "you requested PartialObjectMetadata, but the requested object is a list "
+                f"({_go_list_type(served)})",
+            )
         head = {
             "kind": "PartialObjectMetadataList",
-            "apiVersion": "meta.k8s.io/v1",
+            "apiVersion": self._version,
             "metadata": metadata,
         }
-        return _list(head, (self.stored(served, record) for record in records))
+        if not records:
+            return _encode({**head, "items": None})
+        return _list(head, (self._object(served, record.decode()) for record in records))
+
+
+def _go_list_type(served: ServedVersion) -> str:
+    if served.resource.rules.custom:
+        return "*unstructured.UnstructuredList"
+    package = served.resource.group.partition(".")[0]
+    if package in ("", "events"):
+        package = "core"
+    return f"*{package}.{served.resource.list_kind}"
 
 
 @final
@@ -90,19 +131,27 @@ class TableForm:
     Args:
         include: what each row carries: ``None``, ``Metadata`` (the default) or ``Object``.
         now: seconds since 1970, for ages.
+        version: of ``meta.k8s.io``: ``v1`` or ``v1beta1``.
+
+    Raises:
+        StatusError: 400, rows cannot carry that.
     """
 
-    def __init__(self, include: str, now: float) -> None:
+    def __init__(self, include: str, now: float, version: str = "v1") -> None:
         """A table whose rows carry what ``include`` says."""
+        if include not in ("", "None", "Metadata", "Object"):
+            what = "must be 'Metadata', 'Object', 'None', or empty"
+            problem = FieldError.invalid("includeObject", include, what)
+            raise bad_request(f"Unable to convert to Table as requested: {problem}")
         self._include = include or "Metadata"
         self._now = now
-        self.key = f"table/{self._include}"
+        self._version = f"meta.k8s.io/{version}"
+        self.key = f"table/{version}/{self._include}"
 
     def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
         """A table of one object that is not stored, or not as it is shown."""
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        rows = [_tables.row(served, obj, self._include, self._now)]
-        return _encode(_tables.table(served, rows, metadata))
+        return self._table(served, [obj], metadata)
 
     def stored(self, served: ServedVersion, record: Record) -> bytes:
         """A table of one stored object."""
@@ -114,17 +163,30 @@ class TableForm:
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
     ) -> bytes:
         """A table of stored objects."""
-        rows = [
-            _tables.row(served, served.read(record.decode()), self._include, self._now)
-            for record in records
-        ]
-        return _encode(_tables.table(served, rows, metadata))
+        objects = [served.read(record.decode()) for record in records]
+        return self._table(served, objects, metadata)
+
+    def _table(
+        self, served: ServedVersion, objects: Sequence[dict[str, Any]], metadata: dict[str, Any]
+    ) -> bytes:
+        rows = [_tables.row(served, obj, self._include, self._now) for obj in objects]
+        table = _tables.table(served, rows, metadata) | {"apiVersion": self._version}
+        return _encode(table)
 
 
 AnyForm = WholeForm | PartialForm | TableForm
 
 _WHOLE: Final = WholeForm()
-_PARTIAL: Final = PartialForm()
+_PARTIAL: Final = {
+    (version, lists): PartialForm(version, lists=lists)
+    for version in ("v1", "v1beta1")
+    for lists in (True, False)
+}
+_MEDIA_TYPES: Final = (
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+)
 _JSON_TYPES: Final = ("application/json", "application/*", "*/*")
 
 
@@ -146,7 +208,7 @@ def negotiate(accept: str, *, include: str = "", now: float = 0.0) -> AnyForm:
             return _WHOLE
         if given.get("g") == "meta.k8s.io" and given.get("v") in ("v1", "v1beta1"):
             if wanted == "Table":
-                return TableForm(include, now)
+                return TableForm(include, now, given["v"])
             if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-                return _PARTIAL
-    raise not_acceptable(("application/json",))
+                return _PARTIAL[given["v"], wanted.endswith("List")]
+    raise not_acceptable(_MEDIA_TYPES)

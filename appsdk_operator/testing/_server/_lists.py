@@ -7,6 +7,8 @@ state at that revision, so nothing is missing or twice whatever happens in betwe
 from __future__ import annotations
 
 import base64
+import json
+import string
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
@@ -34,6 +36,8 @@ _PAGE_GONE: Final = (
     "inconsistent list - objects that were created, modified, or deleted between the time the "
     "first chunk was returned and now may show up in the list."
 )
+_ENCODED: Final = "meta.k8s.io/v1"
+_BASE64: Final = frozenset(string.ascii_letters + string.digits + "-_")
 _TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 
 
@@ -85,6 +89,8 @@ class ListOptions:
     continue_token: str = ""
     resource_version: str = ""
     match: str = ""
+    is_stream: bool = False
+    """Whether a stream of the initial state was asked for, which is for watches only."""
 
 
 @attrs.frozen
@@ -118,7 +124,8 @@ def list_page(
         found: Iterator[Record] = collection.scan(selection.prefix, after=after, at=past)
         if wanted is not None:
             found = filter(wanted, found)
-        if not options.limit:
+        # The state at any version comes from a cache there, which knows no pages.
+        if not options.limit or (options.resource_version == "0" and not options.continue_token):
             return Page(list(found), revision)
         records = list(islice(found, options.limit))
         rest = 0
@@ -135,7 +142,7 @@ def list_page(
 def _start(storage: Storage, options: ListOptions) -> tuple[int | None, str]:
     """The revision to list at (None: now) and the key to go on after."""
     version = options.resource_version
-    if options.match:
+    if options.match or options.is_stream:
         _check_match(options)
     if options.continue_token:
         if version not in ("", "0"):
@@ -144,35 +151,37 @@ def _start(storage: Storage, options: ListOptions) -> tuple[int | None, str]:
         return (None if revision < 0 else revision), after
     if version in ("", "0"):
         return None, ""
+    try:
+        number = parse_version(version)
+    except StatusError as error:
+        raise bad_request(f"invalid resource version: {error}") from None
     if options.match == "Exact" or (options.limit and not options.match):
-        try:
-            return parse_version(version), ""
-        except StatusError as error:
-            raise bad_request(f"invalid resource version: {error}") from None
-    number = parse_version(version)
+        return number, ""
     check_not_ahead(storage, number)
     return None, ""
 
 
 def _check_match(options: ListOptions) -> None:
     field, match = "resourceVersionMatch", options.match
-    problem: FieldError | None = None
-    if not options.resource_version:
-        problem = FieldError.forbidden(
-            field, "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        )
-    elif options.continue_token:
-        problem = FieldError.forbidden(
-            field, "resourceVersionMatch is forbidden when continue is provided"
-        )
-    elif match not in ("Exact", "NotOlderThan"):
-        problem = FieldError.not_supported(field, match, ("Exact", "NotOlderThan", ""))
+    problems: list[FieldError] = []
+
+    def forbid(why: str) -> None:
+        problems.append(FieldError.forbidden(field, why))
+
+    if match and not options.resource_version:
+        forbid("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if match and options.continue_token:
+        forbid("resourceVersionMatch is forbidden when continue is provided")
+    if match not in ("Exact", "NotOlderThan", ""):
+        supported = ("Exact", "NotOlderThan", "")
+        problems.append(FieldError.not_supported(field, match, supported))
     elif match == "Exact" and options.resource_version == "0":
-        problem = FieldError.forbidden(
-            field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        )
-    if problem is not None:
-        raise invalid("ListOptions", "meta.k8s.io", "", [problem])
+        forbid('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    if options.is_stream:
+        what = "sendInitialEvents is forbidden for list"
+        problems.append(FieldError.forbidden("sendInitialEvents", what))
+    if problems:
+        raise invalid("ListOptions", "meta.k8s.io", "", problems)
 
 
 def parse_version(text: str) -> int:
@@ -181,12 +190,13 @@ def parse_version(text: str) -> int:
     Raises:
         StatusError: 500 as on the real server, it is none.
     """
-    if text.isascii() and text.isdigit() and len(text) <= 20:
+    is_number = text.isascii() and text.isdigit()
+    if is_number and int(text) < 2**64:
         return int(text)
+    what = "value out of range" if is_number else "invalid syntax"
     raise StatusError(
         500,
-        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid '
-        "syntax",
+        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {what}',
         reason="",
     )
 
@@ -221,17 +231,38 @@ def _too_old(storage: Storage, options: ListOptions, after: str) -> StatusError:
 
 
 def _encode_token(revision: int, key: str) -> str:
-    content = {"v": "meta.k8s.io/v1", "rv": revision, "start": f"{key}\x00"}
+    content = {"v": _ENCODED, "rv": revision, "start": f"{key}\x00"}
     return base64.urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
 
 
 def _decode_token(text: str) -> tuple[int, str]:
+    bad = next((at for at, char in enumerate(text) if char not in _BASE64), None)
+    if bad is None and len(text) % 4 == 1:
+        bad = len(text)
+    if bad is not None:
+        raise _bad_token(f"illegal base64 data at input byte {bad}")
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode(errors="replace")
     try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        content: Any = msgspec.json.decode(raw)
-        version, revision, start = content["v"], content["rv"], content["start"]
-        if version != "meta.k8s.io/v1" or type(revision) is not int or type(start) is not str:
-            raise bad_request("continue key is not valid: incorrect encoded start resourceVersion")
-    except (ValueError, KeyError, TypeError, msgspec.MsgspecError):
-        raise bad_request("continue key is not valid") from None
+        content: Any = json.loads(raw)
+    except ValueError as error:
+        raise _bad_token(_go_json_error(raw, error)) from None
+    version = content.get("v", "") if isinstance(content, dict) else ""
+    if version != _ENCODED:
+        raise _bad_token(f"server does not recognize this encoded version {version}")
+    revision, start = content.get("rv", 0), content.get("start", "")
+    if type(revision) is not int or not revision:
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {version})")
+    if type(start) is not str or not start:
+        raise _bad_token(f"encoded start key empty (version {version})")
     return revision, start.rstrip("\x00")
+
+
+def _bad_token(why: str) -> StatusError:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")
+
+
+def _go_json_error(text: str, error: ValueError) -> str:
+    at = error.pos if isinstance(error, json.JSONDecodeError) else 0
+    if at >= len(text):
+        return "unexpected end of JSON input"
+    return f"invalid character '{text[at]}' looking for beginning of value"

@@ -17,14 +17,20 @@ from typing import Any, Final, final
 
 import msgspec
 
-__all__ = ["Collection", "Event", "HistoryGoneError", "Record", "Storage"]
+__all__ = ["Collection", "Event", "HistoryGoneError", "Record", "Storage", "TooLargeError"]
 
 _encode: Final = msgspec.json.Encoder().encode
+# What etcd takes in one request unless told otherwise.
+_LARGEST: Final = 3 * 1024 * 1024 // 2
 _decode: Final = msgspec.json.Decoder().decode
 
 
 class HistoryGoneError(Exception):
     """A version was asked for that the ring no longer covers."""
+
+
+class TooLargeError(Exception):
+    """An object beyond the size that can be stored."""
 
 
 @final
@@ -219,10 +225,16 @@ class Storage:
         self.collections.pop(name, None)
 
     def put(self, collection: Collection, key: str, obj: dict[str, Any]) -> Record:
-        """Store ``obj`` under the next revision, which is set in its metadata."""
+        """Store ``obj`` under the next revision, which is set in its metadata.
+
+        Raises:
+            TooLargeError: it is more than a server's etcd takes.
+        """
+        obj["metadata"]["resourceVersion"] = str(self.revision + 1)
+        record = Record(key, self.revision + 1, obj)
+        if len(record.data) > _LARGEST:
+            raise TooLargeError
         self.revision += 1
-        obj["metadata"]["resourceVersion"] = str(self.revision)
-        record = Record(key, self.revision, obj)
         previous = collection.records.get(key)
         kind = "ADDED" if previous is None else "MODIFIED"
         self._emit(collection, Event(kind, self.revision, record, previous))

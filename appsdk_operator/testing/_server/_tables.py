@@ -62,7 +62,7 @@ def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) ->
             cells.append(_age(value, now))
         else:
             cells.append(_cell(value, column.type))
-    made: dict[str, Any] = {"cells": cells}
+    made: dict[str, Any] = {"cells": cells, "object": None}
     if include == "Object":
         made["object"] = obj
     elif include == "Metadata":

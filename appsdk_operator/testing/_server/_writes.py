@@ -25,6 +25,7 @@ from appsdk_operator.testing._server._attempts import (
     Target,
     WriteOptions,
 )
+from appsdk_operator.testing._server._metadata_shape import check_shape
 from appsdk_operator.testing._server._resources import Catalog
 from appsdk_operator.testing._server._schema_objects import CoercionError
 from appsdk_operator.testing._server._status import (
@@ -39,7 +40,7 @@ from appsdk_operator.testing._server._status import (
     method_not_allowed,
     not_found,
 )
-from appsdk_operator.testing._server._storage import Record, Storage
+from appsdk_operator.testing._server._storage import Record, Storage, TooLargeError
 
 __all__ = ["DeleteOptions", "Outcome", "Target", "WriteOptions", "Writer"]
 
@@ -98,6 +99,7 @@ class Writer:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = _metadata.generated_name(metadata["generateName"])
         _metadata.prepare_create(metadata, self._clock.time(), generation=rules.generation)
+        warnings += _metadata.warnings(metadata, None, custom=rules.custom)
         if target.served.has_status:
             obj.pop("status", None)
         rules.prepare_create(obj)
@@ -345,7 +347,9 @@ class Writer:
     @staticmethod
     def _metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
         resource = target.served.resource
-        metadata = _metadata.check_shape(obj, resource.kind, target.served.version)
+        metadata = check_shape(
+            obj, resource.kind, target.served.version, custom=resource.rules.custom
+        )
         if target.name and metadata.get("name", target.name) != target.name:
             raise bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL "
@@ -416,7 +420,10 @@ class Writer:
             stored = {**obj, "apiVersion": storage.api_version}
         else:
             stored = obj
-        self._storage.put(resource.collection, target.key, stored)
+        try:
+            self._storage.put(resource.collection, target.key, stored)
+        except TooLargeError:
+            raise StatusError(500, "etcdserver: request is too large", reason="") from None
         obj["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
 
 

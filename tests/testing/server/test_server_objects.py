@@ -55,7 +55,7 @@ def test_names_are_generated_from_their_beginning(api: Any) -> None:
         ({"name": "a", "annotations": {"/x": ""}}, "prefix part must be non-empty"),
         (
             {"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "x"}]},
-            'metadata.ownerReferences.uid: Invalid value: "": uid must not be empty',
+            'metadata.ownerReferences.uid: Invalid value: "": must not be empty',
         ),
     ],
 )
