@@ -7,13 +7,21 @@ what the OpenAPI documents of Kubernetes say of the built-in kinds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 
 from appsdk_operator.resource._patches import PatchError
 
-__all__ = ["BUILTIN_MERGE_KEYS", "MergeKeys", "MergeRule", "apply_strategic_merge_patch"]
+__all__ = [
+    "BUILTIN_MERGE_KEYS",
+    "DirectiveError",
+    "MergeKeyError",
+    "MergeKeys",
+    "MergeRule",
+    "MergeRules",
+    "apply_strategic_merge_patch",
+]
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
@@ -31,6 +39,33 @@ class MergeRule:
     """Whether a patch may name the only keys that stay (``$retainKeys``)."""
     merges: bool = True
     """Whether it is a list that is merged at all."""
+
+
+class DirectiveError(PatchError):
+    """A ``$patch`` that is none; :attr:`part` is the part of the patch that has it."""
+
+    def __init__(self, text: str, part: Mapping[str, Any]) -> None:
+        """``text`` is for people."""
+        super().__init__(text)
+        self.part = part
+
+
+class MergeKeyError(PatchError):
+    """An element of a list that is merged lacks the key it is merged by."""
+
+    def __init__(self, text: str, element: Any, key: str) -> None:
+        """``text`` is for people."""
+        super().__init__(text)
+        self.element = element
+        self.key = key
+
+
+class MergeRules(Protocol):
+    """What says which lists are merged."""
+
+    def rule(self, path: tuple[str, ...], /) -> MergeRule | None:
+        """The rule for the field at ``path`` (list indexes left out); None: it is replaced."""
+        ...
 
 
 class MergeKeys:
@@ -110,7 +145,7 @@ BUILTIN_MERGE_KEYS: Final = MergeKeys(
 
 
 def apply_strategic_merge_patch(
-    document: Any, patch: Any, merge_keys: MergeKeys = BUILTIN_MERGE_KEYS
+    document: Any, patch: Any, merge_keys: MergeRules = BUILTIN_MERGE_KEYS
 ) -> Any:
     """Apply a strategic merge patch and return the new document.
 
@@ -135,7 +170,7 @@ def apply_strategic_merge_patch(
 
 
 def _merge_object(
-    document: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, ...], keys: MergeKeys
+    document: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, ...], keys: MergeRules
 ) -> dict[str, Any]:
     directive = patch.get(_DIRECTIVE)
     if directive is not None:
@@ -144,9 +179,8 @@ def _merge_object(
         if directive == "delete":
             return {}
         if directive != "merge":
-            raise PatchError(
-                f"{directive!r} at {_shown(path)} is no $patch: use merge, replace or delete"
-            )
+            text = f"{directive!r} at {_shown(path)} is no $patch: use merge, replace or delete"
+            raise DirectiveError(text, patch)
     merged = dict(document)
     if _RETAIN in patch:
         retained = set(_texts(patch[_RETAIN], path, _RETAIN))
@@ -190,7 +224,7 @@ def _delete_primitives(
 
 
 def _reorder(
-    merged: dict[str, Any], patch: Mapping[str, Any], path: tuple[str, ...], keys: MergeKeys
+    merged: dict[str, Any], patch: Mapping[str, Any], path: tuple[str, ...], keys: MergeRules
 ) -> None:
     """Order lists that the patch orders and does not change otherwise."""
     for name, order in patch.items():
@@ -201,7 +235,7 @@ def _reorder(
 
 
 def _merge_list(
-    present: Any, patch: list[Any], order: Any, path: tuple[str, ...], keys: MergeKeys
+    present: Any, patch: list[Any], order: Any, path: tuple[str, ...], keys: MergeRules
 ) -> list[Any]:
     rule = keys.rule(path)
     if rule is None or not isinstance(present, list):
@@ -223,13 +257,14 @@ def _merge_list(
 
 
 def _merge_element(
-    merged: list[Any], item: Any, key: str, path: tuple[str, ...], keys: MergeKeys
+    merged: list[Any], item: Any, key: str, path: tuple[str, ...], keys: MergeRules
 ) -> None:
     if not isinstance(item, Mapping) or key not in item:
-        raise PatchError(
+        text = (
             f"an element of {_shown(path)} has no {key!r}: lists there are merged by it, so every "
             "element of the patch must have it"
         )
+        raise MergeKeyError(text, item, key)
     places = [
         index
         for index, other in enumerate(merged)

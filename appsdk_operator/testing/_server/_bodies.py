@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.testing._server import _protobuf
+from appsdk_operator.resource._yaml import load_yaml
+from appsdk_operator.testing._server import _decoding, _protobuf
+from appsdk_operator.testing._server._builtin_types import DecodeError
 from appsdk_operator.testing._server._lists import Selection
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._selectors import parse_fields, parse_labels
@@ -51,14 +52,21 @@ def too_large() -> StatusError:
 
 
 def as_json(body: bytes, content_type: str) -> bytes:
-    """The body as JSON; protobuf is read for the few kinds that kubectl needs it for.
+    """The body as JSON; YAML is read, and protobuf for the few kinds that kubectl needs it for.
 
     Raises:
         StatusError: 400 or 415.
     """
     if content_type in ("", "application/json"):
         return body
-    obj: dict[str, Any] | None = None
+    obj: Any = None
+    if content_type == "application/yaml":
+        try:
+            documents = load_yaml(body)
+        except ValueError as error:
+            raise bad_request(f"error converting YAML to JSON: {error}") from None
+        # Further documents are not looked at.
+        return msgspec.json.encode(documents[0] if documents else {})
     if content_type == _protobuf.MEDIA_TYPE:
         try:
             obj = _protobuf.decode(body)
@@ -92,7 +100,8 @@ def decode_object(
         body: the JSON.
         served: where it was sent.
         expected: the apiVersion and kind it must have.
-        validation: ``Strict`` refuses and ``Warn`` tells of fields that are there twice.
+        validation: ``Strict`` refuses and ``Warn`` tells of fields that are there twice, and of
+            those that a built-in kind does not have.
 
     Raises:
         StatusError: 400, it is no object of that kind.
@@ -118,11 +127,18 @@ def decode_object(
                 f'{kind} in version "{version}" cannot be handled as a {kind}: '
                 f"Object '{label}' is missing in '{body[:1024].decode(errors='replace')}'"
             )
-    _check_type(obj, served, api_version, kind)
-    duplicates = _duplicates(body) if validation != "Ignore" else []
-    if duplicates and validation == "Strict":
-        raise bad_request(f"strict decoding error: {', '.join(duplicates)}")
-    return obj, duplicates
+    unknown: list[str] = []
+    if _decoding.has_type(served) and (obj["apiVersion"], obj["kind"]) == expected:
+        try:
+            obj, unknown = _decoding.read(served, obj)
+        except DecodeError as error:
+            raise _decoding.mishandled(served, kind, str(error)) from None
+    else:
+        _check_type(obj, served, api_version, kind)
+    told = _decoding.complaints_of(body, unknown) if validation != "Ignore" else []
+    if told and validation == "Strict":
+        raise _decoding.refuse_strictly(served, told)
+    return obj, told
 
 
 def _check_type(obj: dict[str, Any], served: ServedVersion, api_version: str, kind: str) -> None:
@@ -142,19 +158,6 @@ def _check_type(obj: dict[str, Any], served: ServedVersion, api_version: str, ki
         f'{obj["kind"]} in version "{served.version}" cannot be handled as a {kind}: '
         f"converting ({obj['kind']}) to ({kind}): unknown conversion"
     )
-
-
-def _duplicates(body: bytes) -> list[str]:
-    """Names that an object of ``body`` has twice; the last one counts."""
-    found: list[str] = []
-
-    def note(pairs: list[tuple[str, Any]]) -> None:
-        names = [name for name, _ in pairs]
-        if len(set(names)) != len(names):
-            found.extend(f'duplicate field "{n}"' for n in set(names) if names.count(n) > 1)
-
-    json.loads(body, object_pairs_hook=note)
-    return found
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:

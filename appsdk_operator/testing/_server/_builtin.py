@@ -14,6 +14,8 @@ import attrs
 
 from appsdk_operator.resource import kinds
 from appsdk_operator.resource.kinds import BuiltinKind
+from appsdk_operator.testing._server import _builtin_strategies as strategies
+from appsdk_operator.testing._server import _builtin_types
 from appsdk_operator.testing._server._resources import (
     Catalog,
     NameStyle,
@@ -21,6 +23,7 @@ from appsdk_operator.testing._server._resources import (
     Rules,
     ServedVersion,
 )
+from appsdk_operator.testing._server._service_addresses import ServiceAddresses
 from appsdk_operator.testing._server._status import FieldError
 from appsdk_operator.testing._server._storage import Storage
 
@@ -34,6 +37,11 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Rules]) -> 
         resource = catalog.resource(kind.group, kind.plural)
         if resource is None:
             rules = overrides.get(kind.qualified_name) or _RULES.get(kind.qualified_name, Rules())
+            if kind.qualified_name == "services":
+                addresses = ServiceAddresses(storage.collection("services"))
+                rules = attrs.evolve(
+                    rules, prepare_create=addresses.create, prepare_update=addresses.update
+                )
             resource = _resource(entry, storage, rules)
             catalog.add(resource)
         served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
@@ -41,6 +49,7 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Rules]) -> 
             served.from_storage, served.to_storage = _event_from_core, _event_to_core
         elif kind.group == "autoscaling" and kind.version == "v1":
             served.from_storage, served.to_storage = _autoscaler_to_v1, _autoscaler_from_v1
+        served.warning = _DEPRECATED.get(kind.qualified_name, "")
         resource.versions[kind.version] = served
         resource.storage_version = resource.storage_version or kind.version
 
@@ -63,6 +72,11 @@ def _resource(entry: BuiltinKind, storage: Storage, rules: Rules) -> Resource:
         verbs=entry.verbs,
     )
 
+
+_DEPRECATED: Final = {
+    "endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    "componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
+}
 
 # Names of the same things in core/v1 and events.k8s.io/v1.
 _EVENT_FIELDS: Final = {
@@ -94,7 +108,8 @@ def _autoscaler_to_v1(obj: dict[str, Any]) -> dict[str, Any]:
             if metric.get("type") == "Resource" and resource.get("name") == "cpu":
                 target = resource.get("target") or {}
                 spec["targetCPUUtilizationPercentage"] = target.get("averageUtilization")
-    return obj
+    # What the first version has no field for is not shown.
+    return _builtin_types.read("autoscaling", "v1", "HorizontalPodAutoscaler", obj)[0]
 
 
 def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
@@ -105,44 +120,8 @@ def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
         metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
         kept = {k: v for k, v in spec.items() if k != "targetCPUUtilizationPercentage"}
         obj = {**obj, "spec": {**kept, "metrics": [metric]}}
-    return {**obj, "apiVersion": "autoscaling/v2"}
-
-
-# -- what the server fills in ----------------------------------------------------------------
-
-
-def _namespace(obj: dict[str, Any]) -> None:
-    metadata = obj["metadata"]
-    labels = metadata.setdefault("labels", {})
-    labels.setdefault("kubernetes.io/metadata.name", metadata.get("name", ""))
-    spec = obj.setdefault("spec", {}) or {}
-    obj["spec"] = spec
-    if "kubernetes" not in (spec.get("finalizers") or ()):
-        spec["finalizers"] = [*(spec.get("finalizers") or ()), "kubernetes"]
-    obj["status"] = {"phase": "Active"}
-
-
-def _keep_namespace(new: dict[str, Any], old: dict[str, Any]) -> None:
-    if "spec" in old:
-        new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"].get("finalizers", [])}
-
-
-def _end_namespace(obj: dict[str, Any]) -> bool:
-    obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-    return bool((obj.get("spec") or {}).get("finalizers"))
-
-
-def _secret(obj: dict[str, Any]) -> None:
-    obj.setdefault("type", "Opaque")
-    plain = obj.pop("stringData", None)
-    if isinstance(plain, dict):
-        data = obj.setdefault("data", {})
-        for name, value in plain.items():
-            data[name] = base64.b64encode(str(value).encode()).decode()
-
-
-def _update_secret(new: dict[str, Any], _old: dict[str, Any]) -> None:
-    _secret(new)
+    obj = {**obj, "apiVersion": "autoscaling/v2"}
+    return _builtin_types.read("autoscaling", "v2", "HorizontalPodAutoscaler", obj)[0]
 
 
 def _valid_secret(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
@@ -173,36 +152,6 @@ def _immutable_data(new: dict[str, Any], old: dict[str, Any] | None) -> list[Fie
     return errors
 
 
-def _pod(obj: dict[str, Any]) -> None:
-    spec = obj.setdefault("spec", {})
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("schedulerName", "default-scheduler")
-    obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
-
-
-def _claim(obj: dict[str, Any]) -> None:
-    obj["status"] = {"phase": "Pending"}
-
-
-def _workload(obj: dict[str, Any]) -> None:
-    spec = obj.get("spec")
-    if isinstance(spec, dict):
-        spec.setdefault("replicas", 1)
-    obj["status"] = {}
-
-
-def _workload_update(new: dict[str, Any], old: dict[str, Any]) -> None:
-    spec, before = new.get("spec"), old.get("spec")
-    if isinstance(spec, dict) and isinstance(before, dict):
-        spec.setdefault("replicas", 1)
-
-
-def _empty_status(obj: dict[str, Any]) -> None:
-    obj["status"] = {}
-
-
 def _valid_selector(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
     """The pods of a workload must be those it selects, and it selects the same for ever."""
     spec = new.get("spec") or {}
@@ -225,31 +174,13 @@ def _valid_selector(new: dict[str, Any], old: dict[str, Any] | None) -> list[Fie
     return errors
 
 
-def _keep_labels(new: dict[str, Any], old: dict[str, Any]) -> None:
-    new["metadata"].pop("labels", None)
-    if "labels" in old["metadata"]:
-        new["metadata"]["labels"] = old["metadata"]["labels"]
-
-
-def _service(obj: dict[str, Any]) -> None:
-    spec = obj.setdefault("spec", {})
-    spec.setdefault("type", "ClusterIP")
-    spec.setdefault("sessionAffinity", "None")
-    for port in spec.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        if "port" in port:
-            port.setdefault("targetPort", port["port"])
-    obj["status"] = {"loadBalancer": {}}
-
-
-def _event(obj: dict[str, Any]) -> None:
-    obj.setdefault("type", "Normal")
-
+_APPS: Final = "io.k8s.api.apps.v1."
+_CORE: Final = "io.k8s.api.core.v1."
+_bare: Final = strategies.bare_status
 
 _WORKLOAD: Final = Rules(
     generation=True,
-    prepare_create=_workload,
-    prepare_update=_workload_update,
+    prepare_create=_bare(f"{_APPS}DeploymentStatus"),
     validate=_valid_selector,
 )
 _PATHS: Final = Rules(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
@@ -258,8 +189,8 @@ _WEBHOOKS: Final = Rules(generation=True, unconditional_update=False)
 _RULES: Final[dict[str, Rules]] = {
     "configmaps": Rules(validate=_immutable_data),
     "secrets": Rules(
-        prepare_create=_secret,
-        prepare_update=_update_secret,
+        prepare_create=strategies.secret,
+        prepare_update=strategies.update_secret,
         validate=_valid_secret,
         fields=frozenset({"type"}),
     ),
@@ -268,7 +199,7 @@ _RULES: Final[dict[str, Rules]] = {
     "podtemplates": Rules(create_on_update=True, generation=True),
     "events": Rules(
         create_on_update=True,
-        prepare_create=_event,
+        prepare_create=strategies.event,
         fields=frozenset(
             {
                 "involvedObject.kind",
@@ -287,18 +218,32 @@ _RULES: Final[dict[str, Rules]] = {
     ),
     "namespaces": Rules(
         name_style=NameStyle.LABEL,
-        prepare_create=_namespace,
-        prepare_update=_keep_namespace,
-        prepare_delete=_end_namespace,
+        prepare_create=strategies.begin_namespace,
+        prepare_update=strategies.keep_namespace,
+        prepare_delete=strategies.end_namespace,
         returns_deleted=True,
         protected=frozenset({"default", "kube-public", "kube-system"}),
         fields=frozenset({"status.phase"}),
     ),
-    "nodes": Rules(fields=frozenset({"spec.unschedulable"}), prepare_create=_empty_status),
-    "persistentvolumes": Rules(prepare_create=_claim, returns_deleted=True),
-    "persistentvolumeclaims": Rules(prepare_create=_claim, returns_deleted=True),
+    "nodes": Rules(
+        fields=frozenset({"spec.unschedulable"}),
+        prepare_create=strategies.node,
+        status_on_create=True,
+    ),
+    "persistentvolumes": Rules(
+        prepare_create=strategies.volume,
+        prepare_delete=strategies.end_volume,
+        returns_deleted=True,
+    ),
+    "persistentvolumeclaims": Rules(
+        prepare_create=strategies.claim,
+        prepare_delete=strategies.end_claim,
+        returns_deleted=True,
+    ),
     "pods": Rules(
-        prepare_create=_pod,
+        generation=True,
+        prepare_create=strategies.begin_pod,
+        prepare_status=strategies.keep_pod_status,
         graceful=True,
         returns_deleted=True,
         fields=frozenset(
@@ -316,35 +261,53 @@ _RULES: Final[dict[str, Rules]] = {
     ),
     "replicationcontrollers": Rules(
         generation=True,
-        prepare_create=_workload,
-        prepare_update=_workload_update,
+        prepare_create=_bare(f"{_CORE}ReplicationControllerStatus"),
         fields=frozenset({"status.replicas"}),
     ),
-    "resourcequotas": Rules(prepare_create=_empty_status, returns_deleted=True),
-    "serviceaccounts": Rules(returns_deleted=True),
-    "services": Rules(create_on_update=True, name_style=NameStyle.LABEL, prepare_create=_service),
-    "daemonsets.apps": Rules(
-        generation=True, prepare_create=_empty_status, validate=_valid_selector
+    "resourcequotas": Rules(
+        prepare_create=_bare(f"{_CORE}ResourceQuotaStatus"), returns_deleted=True
     ),
-    "deployments.apps": attrs.evolve(_WORKLOAD, prepare_status=_keep_labels),
-    "replicasets.apps": attrs.evolve(_WORKLOAD, fields=frozenset({"status.replicas"})),
-    "statefulsets.apps": _WORKLOAD,
-    "events.events.k8s.io": Rules(create_on_update=True, prepare_create=_event),
-    "horizontalpodautoscalers.autoscaling": Rules(prepare_create=_empty_status),
-    "cronjobs.batch": Rules(generation=True, prepare_create=_empty_status),
+    "serviceaccounts": Rules(returns_deleted=True),
+    "services": Rules(create_on_update=True, name_style=NameStyle.LABEL),
+    "daemonsets.apps": Rules(
+        generation=True,
+        prepare_create=strategies.daemon_set,
+        prepare_update=strategies.update_daemon_set,
+        validate=_valid_selector,
+    ),
+    "deployments.apps": attrs.evolve(
+        _WORKLOAD, prepare_status=strategies.keep_labels, annotations_count=True
+    ),
+    "replicasets.apps": attrs.evolve(
+        _WORKLOAD,
+        prepare_create=_bare(f"{_APPS}ReplicaSetStatus"),
+        fields=frozenset({"status.replicas"}),
+    ),
+    "statefulsets.apps": attrs.evolve(_WORKLOAD, prepare_create=_bare(f"{_APPS}StatefulSetStatus")),
+    "events.events.k8s.io": Rules(create_on_update=True, prepare_create=strategies.event),
+    "horizontalpodautoscalers.autoscaling": Rules(prepare_create=strategies.autoscaler),
+    "cronjobs.batch": Rules(
+        generation=True, prepare_create=_bare("io.k8s.api.batch.v1.CronJobStatus")
+    ),
     "jobs.batch": Rules(
         generation=True,
-        prepare_create=_empty_status,
+        prepare_create=strategies.job,
         fields=frozenset({"status.successful"}),
     ),
     "certificatesigningrequests.certificates.k8s.io": Rules(
-        prepare_create=_empty_status, fields=frozenset({"spec.signerName"})
+        prepare_create=_bare("io.k8s.api.certificates.v1.CertificateSigningRequestStatus"),
+        fields=frozenset({"spec.signerName"}),
     ),
-    "ingresses.networking.k8s.io": Rules(generation=True, prepare_create=_empty_status),
+    "ingresses.networking.k8s.io": Rules(
+        generation=True, prepare_create=_bare("io.k8s.api.networking.v1.IngressStatus")
+    ),
+    "priorityclasses.scheduling.k8s.io": Rules(generation=True),
     "networkpolicies.networking.k8s.io": Rules(generation=True),
     "ingressclasses.networking.k8s.io": Rules(generation=True),
     "poddisruptionbudgets.policy": Rules(
-        generation=True, unconditional_update=False, prepare_create=_empty_status
+        generation=True,
+        unconditional_update=False,
+        prepare_create=_bare("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
     ),
     "csidrivers.storage.k8s.io": Rules(unconditional_update=False),
     "csinodes.storage.k8s.io": Rules(unconditional_update=False),

@@ -8,9 +8,7 @@ from typing import Any, Final, final
 import attrs
 import msgspec
 
-from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
-from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS, apply_strategic_merge_patch
-from appsdk_operator.testing._server import _bodies, _lists, _stale, _subresources
+from appsdk_operator.testing._server import _bodies, _lists, _patching, _stale, _subresources
 from appsdk_operator.testing._server._access import Access
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._forms import AnyForm
@@ -32,12 +30,8 @@ from appsdk_operator.testing._server._writes import Outcome, Target
 
 __all__ = ["Answer", "Call", "Endpoints", "NoPageError", "find", "unknown_path"]
 
-_JSON_PATCH: Final = "application/json-patch+json"
-_MERGE_PATCH: Final = "application/merge-patch+json"
-_STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
-_MAX_OPERATIONS: Final = 10_000
 
 
 class NoPageError(Exception):
@@ -269,18 +263,22 @@ class Endpoints:
     async def _patch(self, call: Call) -> Answer:
         _check_named(call)
         options = _bodies.write_options(call.query, "PatchOptions")
+        served, told = call.served, list[str]()
+
+        def change(old: dict[str, Any]) -> dict[str, Any]:
+            new = patched(call, old, custom=served.resource.rules.custom)
+            validation = options.field_validation
+            new, told[:] = _patching.fitted(call.content_type, call.body, new, served, validation)
+            return new
+
         outcome = await self._core.writer.update(
             call.target,
-            self._access.guarded(
-                call.user,
-                call.target,
-                lambda old: patched(call, old, custom=call.served.resource.rules.custom),
-            ),
+            self._access.guarded(call.user, call.target, change),
             options,
             subresource=call.route.subresource,
             patch=True,
         )
-        return self._made(call, outcome, [])
+        return self._made(call, outcome, told)
 
     def _made(self, call: Call, outcome: Outcome, warnings: list[str]) -> Answer:
         told = [*warnings, *outcome.warnings]
@@ -399,16 +397,16 @@ def _no_such_method(served: ServedVersion) -> Exception:
     return NoPageError() if served.resource.rules.custom else method_not_allowed()
 
 
-def patched(call: Call, old: dict[str, Any], *, custom: bool) -> dict[str, Any]:
+def patched(call: Call, old: dict[str, Any], *, custom: bool) -> Any:
     """The object with the patch of a request applied.
 
     Raises:
         StatusError: 400, 415 or 422.
     """
     content_type = call.content_type
-    accepted = [_JSON_PATCH, _MERGE_PATCH]
+    accepted = [_patching.JSON_PATCH, _patching.MERGE_PATCH]
     if not custom:
-        accepted.append(_STRATEGIC_PATCH)
+        accepted.append(_patching.STRATEGIC_PATCH)
     if content_type == _APPLY_PATCH:
         raise StatusError(
             415,
@@ -417,34 +415,7 @@ def patched(call: Call, old: dict[str, Any], *, custom: bool) -> dict[str, Any]:
         )
     if content_type not in accepted:
         raise unsupported_media_type([*accepted, _APPLY_PATCH])
-    patch = _bodies.decode_value(call.body, "error decoding patch")
-    new: Any
-    try:
-        if content_type == _JSON_PATCH:
-            if not isinstance(patch, list):
-                raise bad_request("error decoding patch: a JSON patch is a list of operations")
-            if len(patch) > _MAX_OPERATIONS:
-                raise StatusError(
-                    413,
-                    f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got "
-                    f"{len(patch)}",
-                )
-            new = apply_json_patch(old, patch)
-        elif not isinstance(patch, dict):
-            raise bad_request("error decoding patch: a merge patch is an object")
-        elif content_type == _MERGE_PATCH:
-            new = apply_merge_patch(old, patch)
-        else:
-            new = apply_strategic_merge_patch(old, patch, BUILTIN_MERGE_KEYS)
-    except PatchError as error:
-        raise StatusError(
-            422,
-            f"the server rejected our request due to an error in our request: {error}",
-            details={},
-        ) from None
-    if not isinstance(new, dict):
-        raise bad_request("the patch makes something of the object that is no object")
-    return new
+    return _patching.apply(content_type, call.body, old, call.served)
 
 
 def unknown_path(catalog: Catalog, path: str) -> Exception:

@@ -40,6 +40,10 @@ class Rules:
     """Whether it is a custom resource: schemas apply, strategic patches do not."""
     generation: bool = False
     """Whether ``metadata.generation`` counts the changes of what is not metadata or status."""
+    annotations_count: bool = False
+    """Whether changes of annotations count, too."""
+    status_on_create: bool = False
+    """Whether new objects keep the status they come with."""
     unconditional_update: bool = True
     """Whether an update without a resourceVersion overwrites."""
     create_on_update: bool = False

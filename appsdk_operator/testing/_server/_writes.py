@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _deletion, _metadata
+from appsdk_operator.testing._server import _decoding, _deletion, _metadata
 from appsdk_operator.testing._server._attempts import (
     Attempt,
     DeleteOptions,
@@ -100,7 +100,7 @@ class Writer:
             metadata["name"] = _metadata.generated_name(metadata["generateName"])
         _metadata.prepare_create(metadata, self._clock.time(), generation=rules.generation)
         warnings += _metadata.warnings(metadata, None, custom=rules.custom)
-        if target.served.has_status:
+        if target.served.has_status and not rules.status_on_create:
             obj.pop("status", None)
         rules.prepare_create(obj)
         self._validate(target, obj, None)
@@ -280,6 +280,10 @@ class Writer:
         ignored = {"metadata", "apiVersion", "kind"}
         if target.served.has_status or not target.served.resource.rules.custom:
             ignored.add("status")
+        if target.served.resource.rules.annotations_count and (
+            new["metadata"].get("annotations") != old["metadata"].get("annotations")
+        ):
+            return True
         return not _identical(
             {key: value for key, value in new.items() if key not in ignored},
             {key: value for key, value in old.items() if key not in ignored},
@@ -373,6 +377,8 @@ class Writer:
         served = target.served
         structure = served.structure
         if structure is None:
+            if not options.admitted and _decoding.has_type(served):
+                return [f'unknown field "{path}"' for path in _decoding.fit(served, obj)]
             return []
         try:
             dropped = structure.fit(obj)

@@ -243,14 +243,13 @@ def test_a_dry_run_answers_and_changes_nothing(api: Any, server: Any) -> None:
 
 def test_nothing_that_was_sent_is_lost(api: Any) -> None:
     raw = (
-        b'{"zeta":1,"metadata":{"name":"a"},"alpha":{"y":1,"x":12345678901234567890123},'
-        b'"data":{"b":"1","a":"2"}}'
+        b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"size":1,'
+        b'"free":{"zeta":1,"alpha":{"y":1,"x":12345678901234567890123},"b":"1","a":"2"}}}'
     )
-    assert api("POST", api.maps, raw).status == 201
-    found = api.get(f"{api.maps}/a").body
+    assert api("POST", api.widgets, raw).status == 201
+    found = api.get(f"{api.widgets}/a")["spec"]["free"]
     assert found["alpha"] == {"y": 1, "x": 12345678901234567890123}
-    assert list(found["data"]) == ["b", "a"]
-    assert list(found).index("zeta") < list(found).index("alpha")
+    assert list(found) == ["zeta", "alpha", "b", "a"]
 
 
 def test_a_json_patch_is_all_or_nothing(api: Any) -> None:
@@ -349,7 +348,12 @@ def test_a_pod_that_runs_somewhere_is_given_its_grace_period(api: Any) -> None:
 
 def test_autoscalers_of_the_first_version_are_those_of_the_second(api: Any) -> None:
     path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
-    spec = {"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}
+    spec = {
+        "maxReplicas": 3,
+        "minReplicas": 1,
+        "scaleTargetRef": {"kind": "Deployment", "name": "a"},
+        "targetCPUUtilizationPercentage": 70,
+    }
     made = api.create(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
     assert made["spec"] == spec
     newer = api.get(f"{path.format('v2')}/h")

@@ -1,0 +1,106 @@
+"""Kubernetes' quantities: ``500m``, ``1Gi``, ``2e3``, and the one way each is written."""
+
+from __future__ import annotations
+
+import functools
+import re
+from decimal import ROUND_UP, Decimal
+from typing import Any, Final
+
+__all__ = ["QuantityError", "amount", "canonical"]
+
+_SHAPE: Final = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)")
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_EXPONENT: Final = re.compile(r"[eE]([-+]?[0-9]+)")
+_SMALLEST: Final = Decimal("1e-9")
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity; the error's text is the real server's."""
+
+
+def canonical(value: Any) -> str:
+    """A quantity, given as text or as a number, as the server writes it.
+
+    >>> canonical("1000m"), canonical("1024Mi"), canonical(0.5), canonical("1.5G")
+    ('1', '1Gi', '500m', '1500M')
+
+    Raises:
+        QuantityError: it is none.
+    """
+    text = value if isinstance(value, str) else _number_text(value)
+    return _canonical(text)
+
+
+def amount(text: str) -> Decimal:
+    """How much a quantity is.
+
+    Raises:
+        QuantityError: it is none.
+    """
+    return _parse(text)[0]
+
+
+def _number_text(value: Any) -> str:
+    return str(value) if isinstance(value, (int, float)) else "?"
+
+
+@functools.lru_cache(maxsize=4096)
+def _canonical(text: str) -> str:
+    number, form = _parse(text)
+    if not number:
+        return "0"
+    if form == "binary" and (abs(number) < 1024 or number != number.to_integral_value()):
+        form = "decimal"
+    if form == "binary":
+        whole, power = int(number), 0
+        while whole % 1024 == 0 and power < 60:
+            whole, power = whole // 1024, power + 10
+        suffix = next((name for name, bits in _BINARY.items() if bits == power), "")
+        return f"{whole}{suffix}"
+    exponent = -9
+    scaled = number.scaleb(9)
+    while exponent < 18 and scaled % 1000 == 0:
+        scaled, exponent = scaled / 1000, exponent + 3
+    if form == "exponent":
+        return f"{int(scaled)}e{exponent}" if exponent else str(int(scaled))
+    return f"{int(scaled)}{_SUFFIXES[exponent]}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse(text: str) -> tuple[Decimal, str]:
+    shape = _SHAPE.fullmatch(text)
+    if shape is None:
+        raise QuantityError(
+            "quantities must match the regular expression "
+            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
+    digits, suffix = shape.groups()
+    if not _NUMBER.fullmatch(digits):
+        raise QuantityError("unable to parse numeric part of quantity")
+    exponent = _EXPONENT.fullmatch(suffix)
+    number = Decimal(digits)
+    if suffix in _BINARY:
+        form, number = "binary", number * 2 ** _BINARY[suffix]
+    elif suffix in _DECIMAL:
+        form, number = "decimal", number.scaleb(_DECIMAL[suffix])
+    elif exponent and abs(int(exponent[1])) < 100:
+        form, number = "exponent", number.scaleb(int(exponent[1]))
+    else:
+        raise QuantityError("unable to parse quantity's suffix")
+    # Nothing is smaller than a billionth: what is, is rounded away from zero.
+    return number.quantize(_SMALLEST, rounding=ROUND_UP), form
