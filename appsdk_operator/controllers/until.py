@@ -131,7 +131,12 @@ def matches(function: Callable[[Object], Any], text: str = "") -> Until:
     Args:
         function: must be quick and change nothing; what it raises ends the wait.
         text: what that means, for error texts; default: the function's name.
+
+    Raises:
+        TypeError: it is one of these functions, which make conditions, and was not called.
     """
+    if getattr(function, "__module__", "") == __name__:
+        raise TypeError(f"until.{function.__name__} makes a condition: call it")
     name = text or f"{getattr(function, '__name__', function)!s} holds"
     return Until(name, lambda obj: obj is not None and bool(function(obj)))
 

@@ -444,3 +444,8 @@ def test_an_object_that_is_being_deleted_says_what_holds_it():
     draft = settings()
     draft.metadata.update(deletionTimestamp="2024-01-01T00:00:00Z", finalizers=["a/b"])
     assert until.deleted().describe(draft.freeze()) == "finalizers: a/b"
+
+
+def test_a_condition_that_was_not_made_is_refused(client):
+    with pytest.raises(TypeError, match=r"until\.deleted makes a condition: call it"):
+        wait_for(client, CONFIG_MAP, "a", until.deleted, namespace="default")

@@ -41,10 +41,6 @@ class WriteOptions:
     field_validation: str = "Warn"
     admitted: bool = False
     """Whether the write is the server's own doing, which is let through the gate unasked."""
-    manager: str | None = None
-    """Who comes to own the fields that change; None: ``managedFields`` stay as they are given."""
-    applied: bool = False
-    """Whether the object comes of a server-side apply, where null does not mean absent."""
 
 
 @attrs.frozen(kw_only=True)

@@ -33,7 +33,8 @@ class Documents:
         Raises:
             NoPageError: there is nothing at that path.
         """
-        path, accept = request.path, request.headers.get(hdrs.ACCEPT, "")
+        path = request.path.rstrip("/") or "/"
+        accept = request.headers.get(hdrs.ACCEPT, "")
         if path.startswith(("/healthz", "/livez", "/readyz")):
             return web.Response(text="ok")
         if path == "/version":

@@ -1,4 +1,4 @@
-"""The forms objects are sent in: whole, their metadata only, or rows of a table."""
+"""The forms objects are sent in: whole (as JSON or protobuf), metadata only, rows of a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 import msgspec
 
-from appsdk_operator.testing._server import _tables
+from appsdk_operator.testing._server import _protobuf, _tables
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._status import (
     FieldError,
@@ -17,7 +17,15 @@ from appsdk_operator.testing._server._status import (
 )
 from appsdk_operator.testing._server._storage import Record
 
-__all__ = ["AnyForm", "PartialForm", "TableForm", "WholeForm", "negotiate"]
+__all__ = [
+    "AnyForm",
+    "PartialForm",
+    "ProtobufForm",
+    "TableForm",
+    "WholeForm",
+    "media_type_of",
+    "negotiate",
+]
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -58,6 +66,42 @@ class WholeForm:
             "metadata": _list_metadata(served, metadata),
         }
         return _list(head, map(served.item, records))
+
+
+@final
+class ProtobufForm:
+    """Objects as they are, in protobuf; the events of watches are JSON."""
+
+    key = WholeForm.key
+
+    def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
+        """An object that is not stored, or not as it is shown."""
+        return _as_protobuf(_WHOLE.one(served, obj))
+
+    def stored(self, served: ServedVersion, record: Record) -> bytes:
+        """A stored object."""
+        return _as_protobuf(_WHOLE.stored(served, record))
+
+    event_object = WholeForm.event_object
+
+    def list(
+        self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
+    ) -> bytes:
+        """A list of stored objects."""
+        return _as_protobuf(_WHOLE.list(served, records, metadata))
+
+
+def _as_protobuf(body: bytes) -> bytes:
+    """The same as protobuf; unchanged when it holds what its Go type has no place for."""
+    try:
+        return _protobuf.encode(msgspec.json.decode(body)) or body
+    except ValueError:
+        return body
+
+
+def media_type_of(body: bytes) -> str:
+    """What a body that a form made is."""
+    return _protobuf.MEDIA_TYPE if _protobuf.is_encoded(body) else _JSON
 
 
 @final
@@ -174,24 +218,30 @@ class TableForm:
         return _encode(table)
 
 
-AnyForm = WholeForm | PartialForm | TableForm
+AnyForm = WholeForm | ProtobufForm | PartialForm | TableForm
 
+_JSON: Final = "application/json"
 _WHOLE: Final = WholeForm()
 _PARTIAL: Final = {
     (version, lists): PartialForm(version, lists=lists)
     for version in ("v1", "v1beta1")
     for lists in (True, False)
 }
-_MEDIA_TYPES: Final = (
-    "application/json",
-    "application/yaml",
-    "application/vnd.kubernetes.protobuf",
-)
+_MEDIA_TYPES: Final = (_JSON, "application/yaml", _protobuf.MEDIA_TYPE)
+_PROTOBUF: Final = ProtobufForm()
 _JSON_TYPES: Final = ("application/json", "application/*", "*/*")
 
 
-def negotiate(accept: str, *, include: str = "", now: float = 0.0) -> AnyForm:
+def negotiate(
+    accept: str, *, include: str = "", now: float = 0.0, has_protobuf: bool = False
+) -> AnyForm:
     """The form for an ``Accept`` header; the first that can be made wins, as on the real server.
+
+    Args:
+        accept: the header.
+        include: what the rows of a table carry.
+        now: seconds since 1970, for the ages in a table.
+        has_protobuf: whether objects of that kind can be written as protobuf.
 
     Raises:
         StatusError: 406, the client takes none of them.
@@ -200,6 +250,8 @@ def negotiate(accept: str, *, include: str = "", now: float = 0.0) -> AnyForm:
         return _WHOLE
     for part in accept.split(","):
         media_type, *parameters = (piece.strip() for piece in part.split(";"))
+        if media_type == _protobuf.MEDIA_TYPE and has_protobuf and not parameters:
+            return _PROTOBUF
         if media_type not in _JSON_TYPES:
             continue
         given = {name: value for name, _, value in (p.partition("=") for p in parameters)}

@@ -27,7 +27,7 @@ from appsdk_operator.testing._server._fault_effects import (
     watch_rules,
 )
 from appsdk_operator.testing._server._faults import Faults, LoggedRequest
-from appsdk_operator.testing._server._forms import negotiate
+from appsdk_operator.testing._server._forms import media_type_of, negotiate
 from appsdk_operator.testing._server._replies import JSON, failure, no_page, warning
 from appsdk_operator.testing._server._resources import Resource, ServedVersion
 from appsdk_operator.testing._server._routes import Route, parse_path, verb_of
@@ -154,6 +154,7 @@ class Frontend:
             request.headers.get(hdrs.ACCEPT, ""),
             include=query.get("includeObject", ""),
             now=self._core.clock.time(),
+            has_protobuf=not resource.rules.custom,
         )
         if verb not in resource.verbs and not route.subresource:
             raise method_not_allowed()
@@ -166,7 +167,6 @@ class Frontend:
             content_type=_media_type(request),
             form=form,
             user=user,
-            user_agent=request.headers.get(hdrs.USER_AGENT, ""),
             at=self._lag(request, resource),
         )
         if verb == "watch":
@@ -182,7 +182,7 @@ class Frontend:
 
     async def _carry_out(self, call: Call) -> web.Response:
         answer = await self._endpoints.answer(call)
-        headers = {hdrs.CONTENT_TYPE: JSON}
+        headers = {hdrs.CONTENT_TYPE: media_type_of(answer.body)}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)
         warnings = answer.warnings
         if call.served.warning:

@@ -8,14 +8,14 @@ as often as it takes within reason, and a creation looks again at what it needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import attrs
 import msgspec
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _decoding, _deletion, _managed_fields, _metadata
+from appsdk_operator.testing._server import _decoding, _deletion, _metadata
 from appsdk_operator.testing._server._attempts import (
     Attempt,
     DeleteOptions,
@@ -25,7 +25,6 @@ from appsdk_operator.testing._server._attempts import (
     Target,
     WriteOptions,
 )
-from appsdk_operator.testing._server._field_managers import FieldManagers
 from appsdk_operator.testing._server._metadata_shape import check_shape
 from appsdk_operator.testing._server._resources import Catalog
 from appsdk_operator.testing._server._schema_objects import CoercionError
@@ -61,8 +60,6 @@ class Writer:
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
-        self.fields = FieldManagers(catalog, clock)
-        """Who owns which fields."""
         self.gate: Gate = _OPEN
         """Who is asked about writes; nobody at first."""
 
@@ -90,8 +87,6 @@ class Writer:
         metadata = self._metadata_of(target, obj)
         self._check_open(target, metadata.get("name", ""))
         warnings = self._fit_schema(target, obj, options)
-        if options.manager is not None:
-            self.fields.of(target.served).updated(None, obj, options.manager)
         attempt = Attempt(operation="CREATE", target=target, obj=obj, options=options)
         gate = _OPEN if options.admitted else self.gate
         obj = await self._mutated(gate, attempt)
@@ -211,8 +206,6 @@ class Writer:
         metadata = self._metadata_of(target, new)
         warnings = self._fit_schema(target, new, options)
         self._check_uid(target, metadata, record, patch=patch)
-        if options.manager is not None:
-            self.fields.of(target.served, subresource).updated(old, new, options.manager)
         gate = _OPEN if options.admitted else self.gate
         new = await self._mutated(gate, attempt)
         metadata = new["metadata"]
@@ -234,7 +227,6 @@ class Writer:
         await gate.validate(attrs.evolve(attempt, obj=new))
         if resource.collection.records.get(target.key) is not record:
             return None
-        _managed_fields.settle(new, old)
         if _identical(new, old):
             return Outcome(old, 200, warnings)
         if options.dry_run:
@@ -388,7 +380,6 @@ class Writer:
             if not options.admitted and _decoding.has_type(served):
                 return [f'unknown field "{path}"' for path in _decoding.fit(served, obj)]
             return []
-        nulls = list(_nulls(obj)) if options.applied else []
         try:
             dropped = structure.fit(obj)
         except CoercionError as error:
@@ -401,8 +392,6 @@ class Writer:
             # What the stored version has no field for is not kept, whoever sent it.
             stored.structure.fit(obj)
             structure.prune(obj)
-        for place, name in nulls:
-            place.setdefault(name, None)
         complaints = [f'unknown field "{path}"' for path in dropped]
         if not complaints or options.field_validation == "Ignore":
             return []
@@ -451,26 +440,12 @@ def _merge_subresource(
     if subresource == "status":
         merged = {**old, "metadata": old["metadata"] if custom else new["metadata"]}
         merged["metadata"] = dict(merged["metadata"])
-        _restore(merged["metadata"], new["metadata"], "managedFields")
         if "status" in new:
             merged["status"] = new["status"]
         else:
             merged.pop("status", None)
         return merged
     return new
-
-
-def _nulls(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects within ``value`` that have a null, and its name there."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if item is None:
-                yield value, name
-            else:
-                yield from _nulls(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _nulls(item)
 
 
 def _restore(new: dict[str, Any], old: dict[str, Any], field: str) -> None:

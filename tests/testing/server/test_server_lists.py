@@ -161,10 +161,11 @@ def test_metadata_can_be_had_alone(api: Any) -> None:
 
 
 def test_what_cannot_be_sent_is_not_acceptable(api: Any) -> None:
-    refused = api.get(api.maps, Accept="application/vnd.kubernetes.protobuf")
+    refused = api.get(api.widgets, Accept="application/vnd.kubernetes.protobuf")
     assert (refused.status, refused["reason"]) == (406, "NotAcceptable")
+    assert api.get(api.maps, Accept="application/xml").status == 406
     both = "application/vnd.kubernetes.protobuf,application/json"
-    assert api.get(api.maps, Accept=both).status == 200
+    assert api.get(api.widgets, Accept=both).status == 200
 
 
 def test_a_history_that_is_too_short_for_a_page_is_told(connect: Any) -> None:
