@@ -75,6 +75,9 @@ class APIServer(Reachable):
         streaming_lists: whether watches may begin with the state (``sendInitialEvents``); False
             answers them with 422, as servers without the feature do.
         request_log: the number of requests that :attr:`requests` remembers; default 10,000.
+        services: where the services are that webhooks are reached through: URLs by
+            ``namespace/name``, such as ``{"default/hooks": "https://127.0.0.1:9443"}``. The
+            certificates there must be valid for the host of the URL. Default: none is found.
         faults: what goes wrong from the start, see :meth:`inject`.
 
     Raises:
@@ -98,6 +101,7 @@ class APIServer(Reachable):
         bookmark_interval: float = 60.0,
         streaming_lists: bool = True,
         request_log: int = 10_000,
+        services: Mapping[str, str] | None = None,
         faults: FaultSchedule | Iterable[FaultRule] = (),
     ) -> None:
         """See the class."""
@@ -111,7 +115,7 @@ class APIServer(Reachable):
             raise ValueError("token is empty: leave it out to ask for none")
         self._clock = clock
         self._bookmark_interval = bookmark_interval
-        self._core = Core(clock=clock, history=history)
+        self._core = Core(clock=clock, history=history, services=services)
         access = Access(self._core, token=token, users=users, rbac=rbac, authorizer=authorizer)
         if access.is_open and not _is_loopback(host):
             raise ValueError(
@@ -252,7 +256,8 @@ class APIServer(Reachable):
             http.pre_shutdown()  # idle connections end at once and are not waited for
             await http.shutdown(_GRACE)
             await self._close_all(http)
-            self._core.detach()
+            await self._core.detach()
+            await _turns()
             self._loop = self._http = self._stopping = None
 
     async def _close_all(self, http: HttpServer) -> None:

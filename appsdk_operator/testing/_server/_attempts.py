@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, final
 
 import attrs
 
 from appsdk_operator.testing._server._resources import ServedVersion
+from appsdk_operator.testing._server._users import ADMIN, User
 
 __all__ = [
     "Attempt",
     "DeleteOptions",
     "Gate",
     "OpenGate",
+    "Origin",
     "Outcome",
     "Target",
     "WriteOptions",
@@ -33,14 +36,25 @@ class Target:
         return self.served.resource.key(self.namespace, self.name)
 
 
+@attrs.frozen
+class Origin:
+    """Whose write it is, and what they sent along."""
+
+    user: User = ADMIN
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    """The fields of ``CreateOptions`` and their like, as they were sent."""
+    warnings: list[str] = attrs.field(factory=list)
+    """What is to be told, whatever becomes of the write."""
+
+
 @attrs.frozen(kw_only=True)
 class WriteOptions:
     """What goes for creates, updates and patches."""
 
     dry_run: bool = False
     field_validation: str = "Warn"
-    admitted: bool = False
-    """Whether the write is the server's own doing, which is let through the gate unasked."""
+    origin: Origin | None = None
+    """Whose write it is; None: the server's own doing, about which nobody is asked."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +66,9 @@ class DeleteOptions:
     grace: int | None = None
     uid: str | None = None
     resource_version: str | None = None
-    admitted: bool = False
+    one_of_many: bool = False
+    """Whether the object was not named: all that match are deleted."""
+    origin: Origin | None = None
 
 
 @attrs.define
@@ -63,6 +79,10 @@ class Outcome:
     status: int = 200
     warnings: list[str] = attrs.field(factory=list)
     deleted: bool = False
+
+
+def _nothing(_obj: dict[str, Any]) -> None:
+    """No defaults."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +98,8 @@ class Attempt:
     old: dict[str, Any] = attrs.field(factory=dict)
     """The present state in the client's version; empty for creations."""
     options: WriteOptions | DeleteOptions
+    fill_in: Callable[[dict[str, Any]], None] = _nothing
+    """Gives a changed object the defaults of what is missing."""
 
 
 class Gate(Protocol):

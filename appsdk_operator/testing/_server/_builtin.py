@@ -184,7 +184,7 @@ _WORKLOAD: Final = Rules(
     validate=_valid_selector,
 )
 _PATHS: Final = Rules(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
-_WEBHOOKS: Final = Rules(generation=True, unconditional_update=False)
+_POLICY: Final = Rules(generation=True, unconditional_update=False)
 
 _RULES: Final[dict[str, Rules]] = {
     "configmaps": Rules(validate=_immutable_data),
@@ -312,10 +312,8 @@ _RULES: Final[dict[str, Rules]] = {
     "csidrivers.storage.k8s.io": Rules(unconditional_update=False),
     "csinodes.storage.k8s.io": Rules(unconditional_update=False),
     "volumeattachments.storage.k8s.io": Rules(unconditional_update=False),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
-    "validatingadmissionpolicies.admissionregistration.k8s.io": _WEBHOOKS,
-    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _WEBHOOKS,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": _POLICY,
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
     "apiservices.apiregistration.k8s.io": Rules(unconditional_update=False),
     "runtimeclasses.node.k8s.io": Rules(unconditional_update=False),
     "leases.coordination.k8s.io": Rules(unconditional_update=False, create_on_update=True),

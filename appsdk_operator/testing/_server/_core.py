@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _builtin, _rbac_objects
+from appsdk_operator.testing._server import _builtin, _rbac_objects, _webhook_configurations
 from appsdk_operator.testing._server._accounts import AccountTokens
+from appsdk_operator.testing._server._admission import Admission
 from appsdk_operator.testing._server._at_once import at_once
 from appsdk_operator.testing._server._collector import Collector
 from appsdk_operator.testing._server._crds import CRD_RULES, Definitions
@@ -16,6 +17,7 @@ from appsdk_operator.testing._server._resources import Catalog, Resource, Served
 from appsdk_operator.testing._server._status import already_exists
 from appsdk_operator.testing._server._storage import Collection, Event, Storage
 from appsdk_operator.testing._server._watch import Hub
+from appsdk_operator.testing._server._webhook_calls import Caller
 from appsdk_operator.testing._server._writes import Target, WriteOptions, Writer
 
 __all__ = ["Core"]
@@ -27,12 +29,17 @@ _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 class Core:
     """Everything that outlives a restart of the server."""
 
-    def __init__(self, *, clock: Clock, history: int) -> None:
+    def __init__(
+        self, *, clock: Clock, history: int, services: Mapping[str, str] | None = None
+    ) -> None:
         """A fresh cluster: the built-in kinds and the namespaces every cluster has."""
         self.clock = clock
         self.storage = Storage(history=history)
         self.catalog = Catalog()
         self.writer = Writer(self.storage, self.catalog, clock)
+        self.caller = Caller(services)
+        self.admission = Admission(self.storage, self.caller)
+        self.writer.gate = self.admission
         self.hub: Hub | None = None
         self.collector = Collector(self.storage, self.catalog, self.writer)
         self.accounts = AccountTokens(self.storage, clock)
@@ -40,6 +47,7 @@ class Core:
         overrides = {
             "customresourcedefinitions.apiextensions.k8s.io": CRD_RULES,
             **_rbac_objects.RULES,
+            **_webhook_configurations.RULES,
         }
         _builtin.install(self.catalog, self.storage, overrides)
         self._definitions = Definitions(self.storage, self.catalog, clock, self._withdrawn)
@@ -65,7 +73,7 @@ class Core:
         """Create a cluster-wide object; nobody is asked."""
         served = self.served(group, version, plural)
         obj["apiVersion"] = served.api_version
-        options = WriteOptions(field_validation="Ignore", admitted=True)
+        options = WriteOptions(field_validation="Ignore")
         at_once(self.writer.create(Target(served), obj, options))
 
     def create_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:
@@ -83,15 +91,17 @@ class Core:
         self.collector.resume(loop.create_task)
         return self.hub
 
-    def detach(self) -> None:
+    async def detach(self) -> None:
         """Keep the state and do nothing with it."""
         self.collector.pause()
+        await self.caller.close()
         self.hub = None
 
     def _on_event(self, collection: Collection, event: Event) -> None:
         if self.hub is not None:
             self.hub.notice(collection)
         self.collector.notice(collection, event)
+        self.admission.notice(collection)
         if collection is self._definitions_collection:
             self._definitions.notice(event)
         for follow in self.followers:

@@ -8,12 +8,21 @@ from typing import Any, Final, final
 import attrs
 import msgspec
 
-from appsdk_operator.testing._server import _bodies, _lists, _patching, _stale, _subresources
+from appsdk_operator.testing._server import (
+    _bodies,
+    _lists,
+    _origins,
+    _patching,
+    _stale,
+    _subresources,
+)
 from appsdk_operator.testing._server._access import Access
+from appsdk_operator.testing._server._attempts import Attempt, Origin
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._forms import AnyForm
 from appsdk_operator.testing._server._resources import Catalog, ServedVersion
 from appsdk_operator.testing._server._routes import Route
+from appsdk_operator.testing._server._scale_gate import ScaleGate
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
@@ -26,7 +35,7 @@ from appsdk_operator.testing._server._status import (
 from appsdk_operator.testing._server._storage import HistoryGoneError, Record
 from appsdk_operator.testing._server._users import ADMIN, User
 from appsdk_operator.testing._server._watch import Watch, Wire, error_event
-from appsdk_operator.testing._server._writes import Outcome, Target
+from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Target, WriteOptions
 
 __all__ = ["Answer", "Call", "Endpoints", "NoPageError", "find", "unknown_path"]
 
@@ -52,6 +61,8 @@ class Call:
     user: User = ADMIN
     at: int | None = None
     """The revision that a lagging cache is at; None: nothing lags."""
+    warnings: list[str] = attrs.field(factory=list)
+    """What is to be told besides the answer, whatever that is."""
 
     @property
     def target(self) -> Target:
@@ -233,9 +244,11 @@ class Endpoints:
             validation=options.field_validation,
         )
         if served.resource.group in _REVIEWS:
+            obj = await self._admitted(call, obj)
             reviewed = self._access.reviews.answer(obj, call.user, call.route.namespace)
             return self._made(call, reviewed, warnings)
         self._access.check_grant(call.user, call.target, obj)
+        options = attrs.evolve(options, origin=_origin(call))
         outcome = await self._core.writer.create(call.target, obj, options)
         return self._made(call, outcome, warnings)
 
@@ -251,6 +264,7 @@ class Endpoints:
             validation=options.field_validation,
         )
         _check_name_given(obj, call.route.name)
+        options = attrs.evolve(options, origin=_origin(call))
         wanted = msgspec.json.encode(obj)
         outcome = await self._core.writer.update(
             call.target,
@@ -263,6 +277,7 @@ class Endpoints:
     async def _patch(self, call: Call) -> Answer:
         _check_named(call)
         options = _bodies.write_options(call.query, "PatchOptions")
+        options = attrs.evolve(options, origin=_origin(call))
         served, told = call.served, list[str]()
 
         def change(old: dict[str, Any]) -> dict[str, Any]:
@@ -285,7 +300,7 @@ class Endpoints:
         return Answer(outcome.status, call.form.one(call.served, outcome.obj), tuple(told))
 
     async def _delete(self, call: Call) -> Answer:
-        options = _bodies.delete_options(call.query, call.body)
+        options = self._delete_options(call)
         outcome = await self._core.writer.delete(call.target, options)
         resource = call.served.resource
         if not outcome.deleted or resource.rules.returns_deleted:
@@ -295,7 +310,7 @@ class Endpoints:
     async def _delete_collection(self, call: Call) -> Answer:
         if call.served.resource.namespaced and not call.route.namespace:
             raise _no_such_method(call.served)
-        options = _bodies.delete_options(call.query, call.body)
+        options = attrs.evolve(self._delete_options(call), one_of_many=True)
         selection = _bodies.selection(call.query, call.served, call.route.namespace)
         page = _lists.list_page(self._core.storage, call.served, selection, _lists.ListOptions())
         for record in page.records:
@@ -307,6 +322,29 @@ class Endpoints:
                     raise
         metadata = {"resourceVersion": str(page.revision)}
         return Answer(200, call.form.list(call.served, page.records, metadata))
+
+    @staticmethod
+    def _delete_options(call: Call) -> DeleteOptions:
+        options = _bodies.delete_options(call.query, call.body)
+        origin = _origins.deleting(call.user, call.query, call.body, call.warnings)
+        return attrs.evolve(options, origin=origin)
+
+    async def _admitted(self, call: Call, obj: dict[str, Any]) -> dict[str, Any]:
+        """What is posted and not stored, as those at the gate let it pass."""
+        attempt = Attempt(
+            operation="CREATE",
+            target=call.target,
+            subresource=call.route.subresource,
+            obj=obj,
+            options=WriteOptions(
+                dry_run=_bodies.flag(call.query, "dryRun"),
+                origin=_origin(call),
+            ),
+        )
+        gate = self._core.writer.gate
+        obj = await gate.mutate(attempt)
+        await gate.validate(attrs.evolve(attempt, obj=obj))
+        return obj
 
     # -- subresources ------------------------------------------------------------------------
 
@@ -335,6 +373,8 @@ class Endpoints:
         obj = _bodies.decode_value(body, name)
         if not isinstance(obj, dict):
             raise bad_request(f"{name}: expected an object")
+        obj = _subresources.completed(obj, name, call.route.namespace)
+        obj = await self._admitted(call, obj)
         done = await _subresources.action(self._core.writer, call.target, name, obj)
         return Answer(201, done)
 
@@ -374,9 +414,15 @@ class Endpoints:
                 scale = _bodies.decode_value(body, "Scale")
             return _subresources.scaled(old, scale, paths, call.route.name)
 
-        outcome = await writer.update(call.target, change, options, patch=True)
+        options = attrs.evolve(options, origin=_origin(call))
+        gate = ScaleGate(writer.gate, paths)
+        outcome = await writer.update(call.target, change, options, patch=True, gate=gate)
         scale = _subresources.scale_of(outcome.obj, paths)
         return Answer(200, call.form.one(call.served, scale))
+
+
+def _origin(call: Call) -> Origin:
+    return _origins.writing(call.user, call.query, call.warnings)
 
 
 def _check_named(call: Call) -> None:

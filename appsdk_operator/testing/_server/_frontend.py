@@ -28,7 +28,7 @@ from appsdk_operator.testing._server._fault_effects import (
 )
 from appsdk_operator.testing._server._faults import Faults, LoggedRequest
 from appsdk_operator.testing._server._forms import media_type_of, negotiate
-from appsdk_operator.testing._server._replies import JSON, failure, no_page, warning
+from appsdk_operator.testing._server._replies import JSON, failure, no_page, warn
 from appsdk_operator.testing._server._resources import Resource, ServedVersion
 from appsdk_operator.testing._server._routes import Route, parse_path, verb_of
 from appsdk_operator.testing._server._stale import cache_at
@@ -181,14 +181,17 @@ class Frontend:
         return None
 
     async def _carry_out(self, call: Call) -> web.Response:
-        answer = await self._endpoints.answer(call)
+        try:
+            answer = await self._endpoints.answer(call)
+        except StatusError as error:
+            error.warnings = call.warnings
+            raise
         headers = {hdrs.CONTENT_TYPE: media_type_of(answer.body)}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)
-        warnings = answer.warnings
+        warnings = (*answer.warnings, *call.warnings)
         if call.served.warning:
             warnings = (call.served.warning, *warnings)
-        for text in dict.fromkeys(warnings):
-            response.headers.add("Warning", warning(text))
+        warn(response, warnings)
         return response
 
     async def _watch(self, request: Exchange, call: Call) -> web.StreamResponse:

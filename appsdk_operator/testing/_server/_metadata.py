@@ -26,6 +26,7 @@ __all__ = [
     "prepare_create",
     "timestamp",
     "validate",
+    "validate_key",
     "validate_update",
     "warnings",
 ]

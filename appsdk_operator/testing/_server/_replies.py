@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -9,7 +10,7 @@ from aiohttp import hdrs, web
 
 from appsdk_operator.testing._server._status import StatusError
 
-__all__ = ["JSON", "as_json", "failure", "no_page", "warning"]
+__all__ = ["JSON", "as_json", "failure", "no_page", "warn", "warning"]
 
 JSON: Final = "application/json"
 
@@ -17,6 +18,11 @@ JSON: Final = "application/json"
 def warning(text: str) -> str:
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{"".join(char if char.isprintable() else " " for char in quoted)}"'
+
+
+def warn(response: web.Response, warnings: Iterable[str]) -> None:
+    for text in dict.fromkeys(warnings):
+        response.headers.add("Warning", warning(text))
 
 
 def as_json(value: Any, *, status: int = 200, content_type: str = JSON) -> web.Response:
@@ -33,6 +39,7 @@ def no_page() -> web.Response:
 
 def failure(error: StatusError) -> web.Response:
     response = as_json(error.body(), status=error.code)
+    warn(response, error.warnings)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     if error.code == 413:

@@ -77,6 +77,8 @@ class StatusError(Exception):
         self.details = dict(details) if details is not None else None
         self.metadata = dict(metadata or {})
         self.retry_after = retry_after
+        self.warnings: list[str] = []
+        """What is to be told besides."""
 
     def body(self) -> dict[str, Any]:
         """The ``Status`` object."""

@@ -23,7 +23,7 @@ from appsdk_operator.testing._server._writes import (
     Writer,
 )
 
-__all__ = ["ScalePaths", "action", "scale_of", "scale_paths", "scaled", "success"]
+__all__ = ["ScalePaths", "action", "completed", "scale_of", "scale_paths", "scaled", "success"]
 
 
 @attrs.frozen
@@ -137,6 +137,21 @@ def success(resource: Resource, obj: dict[str, Any]) -> bytes:
     )
 
 
+# The kinds of what is posted below objects.
+_KINDS: Final = {
+    "binding": ("v1", "Binding"),
+    "eviction": ("policy/v1", "Eviction"),
+    "token": ("authentication.k8s.io/v1", "TokenRequest"),
+}
+
+
+def completed(obj: dict[str, Any], name: str, namespace: str) -> dict[str, Any]:
+    """What is posted to ``name`` below an object, with kind and namespace."""
+    version, kind = _KINDS.get(name, ("v1", name.capitalize()))
+    metadata = {**(obj.get("metadata") or {}), "namespace": namespace}
+    return {"kind": kind, "apiVersion": version, **obj, "metadata": metadata}
+
+
 async def action(writer: Writer, target: Target, name: str, obj: dict[str, Any]) -> bytes:
     """Carry out what is posted to ``name`` below an object.
 
@@ -147,7 +162,7 @@ async def action(writer: Writer, target: Target, name: str, obj: dict[str, Any])
     match name:
         case "eviction":
             given = obj.get("deleteOptions") or {}
-            options = DeleteOptions(grace=given.get("gracePeriodSeconds"), admitted=True)
+            options = DeleteOptions(grace=given.get("gracePeriodSeconds"))
             await writer.delete(target, options)
         case "binding":
             node = (obj.get("target") or {}).get("name", "")
@@ -156,7 +171,7 @@ async def action(writer: Writer, target: Target, name: str, obj: dict[str, Any])
                 pod.setdefault("spec", {})["nodeName"] = node
                 return pod
 
-            await writer.update(target, bind, WriteOptions(admitted=True), patch=True)
+            await writer.update(target, bind, WriteOptions(), patch=True)
         case _:
             raise method_not_allowed()
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}

@@ -15,25 +15,24 @@ import attrs
 import msgspec
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _decoding, _deletion, _metadata
+from appsdk_operator.testing._server import _deletion, _metadata
 from appsdk_operator.testing._server._attempts import (
     Attempt,
     DeleteOptions,
     Gate,
     OpenGate,
+    Origin,
     Outcome,
     Target,
     WriteOptions,
 )
-from appsdk_operator.testing._server._metadata_shape import check_shape
+from appsdk_operator.testing._server._fitting import fit_schema, metadata_of, validate
 from appsdk_operator.testing._server._resources import Catalog
-from appsdk_operator.testing._server._schema_objects import CoercionError
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
     Verbatim,
     already_exists,
-    bad_request,
     conflict,
     forbidden,
     invalid,
@@ -49,6 +48,7 @@ _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 # until the request times out.
 _ATTEMPTS: Final = 100
 _OPEN: Final = OpenGate()
+_QUIET: Final = WriteOptions(field_validation="Ignore", origin=Origin())
 
 
 @final
@@ -77,18 +77,35 @@ class Writer:
 
     # -- create ------------------------------------------------------------------------------
 
-    async def create(self, target: Target, obj: dict[str, Any], options: WriteOptions) -> Outcome:
+    async def create(
+        self,
+        target: Target,
+        obj: dict[str, Any],
+        options: WriteOptions,
+    ) -> Outcome:
         """Store a new object.
 
         Raises:
             StatusError: it cannot be created.
         """
         resource, rules = target.served.resource, target.served.resource.rules
-        metadata = self._metadata_of(target, obj)
+        metadata = metadata_of(target, obj)
         self._check_open(target, metadata.get("name", ""))
-        warnings = self._fit_schema(target, obj, options)
-        attempt = Attempt(operation="CREATE", target=target, obj=obj, options=options)
-        gate = _OPEN if options.admitted else self.gate
+        warnings = fit_schema(target, obj, options)
+
+        def fill_in(obj: dict[str, Any]) -> None:
+            _fit_again(target, obj)
+            if not rules.custom:
+                rules.prepare_create(obj)
+
+        attempt = Attempt(
+            operation="CREATE",
+            target=target,
+            obj=obj,
+            options=options,
+            fill_in=fill_in,
+        )
+        gate = self._gate(options)
         obj = await self._mutated(gate, attempt)
         metadata = obj["metadata"]
         if metadata.get("resourceVersion", "0") not in ("", "0"):
@@ -103,13 +120,17 @@ class Writer:
         if target.served.has_status and not rules.status_on_create:
             obj.pop("status", None)
         rules.prepare_create(obj)
-        self._validate(target, obj, None)
+        validate(target, obj, None)
         await gate.validate(attrs.evolve(attempt, obj=obj))
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
         self._check_open(target, name)
-        if target.key in resource.collection.records:
-            raise already_exists(resource.plural, resource.group, name)
+        present = resource.collection.records.get(target.key)
+        if present is not None:
+            error = already_exists(resource.plural, resource.group, name)
+            if present.deleting:
+                error.message = f"object is being deleted: {error.message}"
+            raise error
         if not options.dry_run:
             self._commit(target, obj)
         return Outcome(obj, 201, warnings)
@@ -159,6 +180,7 @@ class Writer:
         *,
         subresource: str = "",
         patch: bool = False,
+        gate: Gate | None = None,
     ) -> Outcome:
         """Replace an object by what ``change`` makes of it.
 
@@ -170,11 +192,13 @@ class Writer:
             subresource: ``"status"`` and its like change a part of the object only.
             patch: whether the uid in the object is a field to check rather than a precondition,
                 and a missing resourceVersion is the present one.
+            gate: who is asked; default: :attr:`gate`, about writes that have an origin.
 
         Raises:
             StatusError: it cannot be updated.
         """
         resource, rules = target.served.resource, target.served.resource.rules
+        gate = gate or self._gate(options)
         for _ in range(_ATTEMPTS):
             record = resource.collection.records.get(target.key)
             if record is None:
@@ -190,23 +214,29 @@ class Writer:
                 obj=new,
                 old=old,
                 options=options,
+                fill_in=lambda obj: _fit_again(target, obj),
             )
-            outcome = await self._try_update(attempt, record, options, patch=patch)
+            outcome = await self._try_update(attempt, record, options, gate, patch=patch)
             if outcome is not None:
                 return outcome
         raise _timed_out()
 
     async def _try_update(
-        self, attempt: Attempt, record: Record, options: WriteOptions, *, patch: bool
+        self,
+        attempt: Attempt,
+        record: Record,
+        options: WriteOptions,
+        gate: Gate,
+        *,
+        patch: bool,
     ) -> Outcome | None:
         """What the update of ``record`` leads to; None when it was changed meanwhile."""
         target, subresource = attempt.target, attempt.subresource
         resource, rules = target.served.resource, target.served.resource.rules
         new, old = attempt.obj, attempt.old
-        metadata = self._metadata_of(target, new)
-        warnings = self._fit_schema(target, new, options)
+        metadata = metadata_of(target, new)
+        warnings = fit_schema(target, new, options)
         self._check_uid(target, metadata, record, patch=patch)
-        gate = _OPEN if options.admitted else self.gate
         new = await self._mutated(gate, attempt)
         metadata = new["metadata"]
         self._check_revision(target, metadata, record, patch=patch)
@@ -223,7 +253,7 @@ class Writer:
             rules.prepare_update(new, old)
         if rules.generation and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
-        self._validate(target, new, old, subresource)
+        validate(target, new, old, subresource)
         await gate.validate(attrs.evolve(attempt, obj=new))
         if resource.collection.records.get(target.key) is not record:
             return None
@@ -245,10 +275,15 @@ class Writer:
     ) -> None:
         uid = metadata.get("uid")
         if uid and uid != record.uid and not patch:
+            resource = target.served.resource
+            group = f"{resource.group}/" if resource.rules.custom else ""
             raise conflict(
-                target.served.resource.plural,
-                target.served.resource.group,
+                resource.plural,
+                resource.group,
                 target.name,
+                "StorageError: invalid object, Code: 4, Key: "
+                f"/registry/{group}{resource.plural}/{target.key}, ResourceVersion: 0, "
+                "AdditionalErrorMsg: "
                 f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
                 f"{record.uid}",
             )
@@ -298,7 +333,7 @@ class Writer:
             StatusError: it cannot be deleted.
         """
         resource = target.served.resource
-        gate = _OPEN if options.admitted else self.gate
+        gate = self._gate(options)
         for _ in range(_ATTEMPTS):
             record = self.get(target)
             if target.name in resource.rules.protected:
@@ -340,82 +375,15 @@ class Writer:
 
     # -- what they share ---------------------------------------------------------------------
 
+    def _gate(self, options: WriteOptions | DeleteOptions) -> Gate:
+        return _OPEN if options.origin is None else self.gate
+
     async def _mutated(self, gate: Gate, attempt: Attempt) -> dict[str, Any]:
-        """The object with what those at the gate changed in it, made to fit again."""
+        """The object with what those at the gate changed in it."""
         obj = await gate.mutate(attempt)
         if obj is not attempt.obj:
-            self._metadata_of(attempt.target, obj)
-            self._fit_schema(attempt.target, obj, WriteOptions(field_validation="Ignore"))
+            metadata_of(attempt.target, obj)
         return obj
-
-    @staticmethod
-    def _metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
-        resource = target.served.resource
-        metadata = check_shape(
-            obj, resource.kind, target.served.version, custom=resource.rules.custom
-        )
-        if target.name and metadata.get("name", target.name) != target.name:
-            raise bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL "
-                f"({target.name})"
-            )
-        if resource.namespaced:
-            namespace = metadata.get("namespace") or target.namespace
-            if namespace != target.namespace:
-                raise bad_request(
-                    "the namespace of the provided object does not match the namespace sent on "
-                    "the request"
-                )
-            metadata["namespace"] = namespace
-        else:
-            metadata.pop("namespace", None)
-        return metadata
-
-    @staticmethod
-    def _fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> list[str]:
-        """Drop unknown fields and fill in defaults; the warnings to tell."""
-        served = target.served
-        structure = served.structure
-        if structure is None:
-            if not options.admitted and _decoding.has_type(served):
-                return [f'unknown field "{path}"' for path in _decoding.fit(served, obj)]
-            return []
-        try:
-            dropped = structure.fit(obj)
-        except CoercionError as error:
-            kind = served.resource.kind
-            raise bad_request(
-                f'{kind} in version "{served.version}" cannot be handled as a {kind}: {error}'
-            ) from None
-        stored = served.resource.versions[served.resource.storage_version]
-        if stored is not served and served.to_storage is None and stored.structure is not None:
-            # What the stored version has no field for is not kept, whoever sent it.
-            stored.structure.fit(obj)
-            structure.prune(obj)
-        complaints = [f'unknown field "{path}"' for path in dropped]
-        if not complaints or options.field_validation == "Ignore":
-            return []
-        if options.field_validation == "Strict":
-            raise bad_request(f"strict decoding error: {', '.join(complaints)}")
-        return complaints
-
-    @staticmethod
-    def _validate(
-        target: Target, new: dict[str, Any], old: dict[str, Any] | None, subresource: str = ""
-    ) -> None:
-        resource = target.served.resource
-        errors = list(_metadata.validate(new["metadata"], resource.rules.name_style))
-        if old is not None:
-            errors += _metadata.validate_update(new["metadata"], old["metadata"])
-        structure = target.served.structure
-        if structure is not None:
-            structure.validate(new, old, errors, status_only=subresource == "status")
-        elif resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
-            errors += _metadata.validate_finalizers(new["metadata"])
-        errors += resource.rules.validate(new, old)
-        if errors:
-            name = new["metadata"].get("name", "")
-            raise invalid(resource.kind, resource.group, name, errors)
 
     def _commit(self, target: Target, obj: dict[str, Any]) -> None:
         resource, served = target.served.resource, target.served
@@ -431,6 +399,11 @@ class Writer:
         except TooLargeError:
             raise StatusError(500, "etcdserver: request is too large", reason="") from None
         obj["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+
+
+def _fit_again(target: Target, obj: dict[str, Any]) -> None:
+    """Make an object fit that was changed on its way."""
+    fit_schema(target, obj, _QUIET)
 
 
 def _merge_subresource(

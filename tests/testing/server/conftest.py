@@ -10,6 +10,7 @@ import attrs
 import pytest
 import urllib3
 
+from appsdk_operator.testing._control_plane import ControlPlane
 from appsdk_operator.testing._server import APIServer
 
 WIDGET_SCHEMA = {
@@ -141,7 +142,7 @@ class Api:
     widgets = "/apis/example.com/v1/namespaces/default/widgets"
     maps = "/api/v1/namespaces/default/configmaps"
 
-    def __init__(self, server: APIServer, token: str | None = None) -> None:
+    def __init__(self, server: APIServer | ControlPlane, token: str | None = None) -> None:
         self.server = server
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         options: dict[str, Any] = (

@@ -10,12 +10,14 @@ import pytest
 
 from appsdk_operator.runtime import system_clock
 from appsdk_operator.testing._server._at_once import at_once
-from appsdk_operator.testing._server._attempts import Attempt
+from appsdk_operator.testing._server._attempts import Attempt, Origin
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._status import StatusError
 from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Target, WriteOptions
 
-OWN = WriteOptions(admitted=True)
+OWN = WriteOptions()
+ASKED = WriteOptions(origin=Origin())
+REMOVAL = DeleteOptions(origin=Origin())
 
 
 class Gate:
@@ -72,7 +74,7 @@ def put(
 def test_a_patch_begins_anew_when_somebody_else_wrote_meanwhile(core: Core, gate: Gate) -> None:
     at_once(put(core, "a"))
     gate.meanwhile = lambda: put(core, "a", theirs="1")
-    outcome = asyncio.run(put(core, "a", WriteOptions(), mine="1"))
+    outcome = asyncio.run(put(core, "a", ASKED, mine="1"))
     assert outcome.obj["data"] == {"theirs": "1", "mine": "1"}
     assert gate.asked == ["UPDATE", "UPDATE"]
 
@@ -90,28 +92,28 @@ def test_an_update_of_a_version_conflicts_when_somebody_else_wrote_meanwhile(
 
     gate.meanwhile = lambda: put(core, "a", theirs="1")
     with pytest.raises(StatusError) as refused:
-        asyncio.run(core.writer.update(a_map(core, "a"), wanted, WriteOptions()))
+        asyncio.run(core.writer.update(a_map(core, "a"), wanted, ASKED))
     assert refused.value.code == 409
 
 
 def test_an_update_without_a_version_overwrites_the_newest_state(core: Core, gate: Gate) -> None:
     at_once(put(core, "a"))
     gate.meanwhile = lambda: put(core, "a", theirs="1")
-    mine = core.writer.update(a_map(core, "a"), lambda _: content("a", mine="1"), WriteOptions())
+    mine = core.writer.update(a_map(core, "a"), lambda _: content("a", mine="1"), ASKED)
     assert asyncio.run(mine).obj["data"] == {"mine": "1"}
 
 
 def test_a_name_can_be_taken_while_a_creation_waits(core: Core, gate: Gate) -> None:
     gate.meanwhile = lambda: put(core, "a")
     with pytest.raises(StatusError, match="already exists"):
-        asyncio.run(put(core, "a", WriteOptions()))
+        asyncio.run(put(core, "a", ASKED))
 
 
 def test_a_namespace_can_end_while_a_creation_waits(core: Core, gate: Gate) -> None:
     core.create("", "v1", "namespaces", {"kind": "Namespace", "metadata": {"name": "brief"}})
     namespace = Target(core.served("", "v1", "namespaces"), "", "brief")
-    gate.meanwhile = lambda: core.writer.delete(namespace, DeleteOptions(admitted=True))
-    creation = core.writer.create(a_map(core, "", "brief"), content("a"), WriteOptions())
+    gate.meanwhile = lambda: core.writer.delete(namespace, DeleteOptions())
+    creation = core.writer.create(a_map(core, "", "brief"), content("a"), ASKED)
     with pytest.raises(StatusError, match="because it is being terminated"):
         asyncio.run(creation)
 
@@ -119,12 +121,12 @@ def test_a_namespace_can_end_while_a_creation_waits(core: Core, gate: Gate) -> N
 def test_a_deletion_looks_again_at_what_changed_while_it_waited(core: Core, gate: Gate) -> None:
     at_once(put(core, "a"))
     gate.meanwhile = lambda: put(core, "a", theirs="1")
-    assert asyncio.run(core.writer.delete(a_map(core, "a"), DeleteOptions())).deleted
+    assert asyncio.run(core.writer.delete(a_map(core, "a"), REMOVAL)).deleted
     assert gate.asked == ["DELETE", "DELETE"]
     at_once(put(core, "b"))
-    gate.meanwhile = lambda: core.writer.delete(a_map(core, "b"), DeleteOptions(admitted=True))
+    gate.meanwhile = lambda: core.writer.delete(a_map(core, "b"), DeleteOptions())
     with pytest.raises(StatusError, match="not found"):
-        asyncio.run(core.writer.delete(a_map(core, "b"), DeleteOptions()))
+        asyncio.run(core.writer.delete(a_map(core, "b"), REMOVAL))
 
 
 def test_a_write_that_never_gets_through_ends(core: Core, gate: Gate) -> None:
@@ -139,9 +141,9 @@ def test_a_write_that_never_gets_through_ends(core: Core, gate: Gate) -> None:
 
     gate.meanwhile = again
     with pytest.raises(StatusError, match="did not complete within requested timeout"):
-        asyncio.run(put(core, "a", WriteOptions(), mine="1"))
+        asyncio.run(put(core, "a", ASKED, mine="1"))
 
 
 def test_without_a_loop_nobody_is_waited_for(core: Core, gate: Gate) -> None:
     with pytest.raises(RuntimeError, match="takes a server that is started"):
-        at_once(put(core, "a", WriteOptions()))
+        at_once(put(core, "a", ASKED))

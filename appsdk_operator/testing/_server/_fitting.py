@@ -1,0 +1,94 @@
+"""What an object has to be to be stored: of the right shape, in the right place, and valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from appsdk_operator.testing._server import _decoding, _metadata
+from appsdk_operator.testing._server._attempts import Target, WriteOptions
+from appsdk_operator.testing._server._metadata_shape import check_shape
+from appsdk_operator.testing._server._schema_objects import CoercionError
+from appsdk_operator.testing._server._status import bad_request, invalid
+
+__all__ = ["fit_schema", "metadata_of", "validate"]
+
+
+def metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of ``obj``, which is of the right shape and fits where it was sent.
+
+    Raises:
+        StatusError: 400, it is not or does not.
+    """
+    resource = target.served.resource
+    metadata = check_shape(obj, resource.kind, target.served.version, custom=resource.rules.custom)
+    if target.name and metadata.get("name", target.name) != target.name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({target.name})"
+        )
+    if resource.namespaced:
+        namespace = metadata.get("namespace") or target.namespace
+        if namespace != target.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on "
+                "the request"
+            )
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    return metadata
+
+
+def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> list[str]:
+    """Drop unknown fields and fill in defaults; the warnings to tell.
+
+    Raises:
+        StatusError: 400, it cannot be read, or has unknown fields and may not.
+    """
+    served = target.served
+    structure = served.structure
+    if structure is None:
+        if options.origin is not None and _decoding.has_type(served):
+            return [f'unknown field "{path}"' for path in _decoding.fit(served, obj)]
+        return []
+    try:
+        dropped = structure.fit(obj)
+    except CoercionError as error:
+        kind = served.resource.kind
+        raise bad_request(
+            f'{kind} in version "{served.version}" cannot be handled as a {kind}: {error}'
+        ) from None
+    stored = served.resource.versions[served.resource.storage_version]
+    if stored is not served and served.to_storage is None and stored.structure is not None:
+        # What the stored version has no field for is not kept, whoever sent it.
+        stored.structure.fit(obj)
+        structure.prune(obj)
+    complaints = [f'unknown field "{path}"' for path in dropped]
+    if not complaints or options.field_validation == "Ignore":
+        return []
+    if options.field_validation == "Strict":
+        raise bad_request(f"strict decoding error: {', '.join(complaints)}")
+    return complaints
+
+
+def validate(
+    target: Target, new: dict[str, Any], old: dict[str, Any] | None, subresource: str = ""
+) -> None:
+    """Refuse what breaks the rules of its kind; ``old`` is None on create.
+
+    Raises:
+        StatusError: 422, with a cause for each rule.
+    """
+    resource = target.served.resource
+    errors = list(_metadata.validate(new["metadata"], resource.rules.name_style))
+    if old is not None:
+        errors += _metadata.validate_update(new["metadata"], old["metadata"])
+    structure = target.served.structure
+    if structure is not None:
+        structure.validate(new, old, errors, status_only=subresource == "status")
+    elif resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
+        errors += _metadata.validate_finalizers(new["metadata"])
+    errors += resource.rules.validate(new, old)
+    if errors:
+        name = new["metadata"].get("name", "")
+        raise invalid(resource.kind, resource.group, name, errors)

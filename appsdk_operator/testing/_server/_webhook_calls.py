@@ -1,0 +1,210 @@
+"""Calls of webhooks over TLS, and the real server's words for what goes wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final, final
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+__all__ = ["CallError", "Caller"]
+
+_ANSWER_LIMIT: Final = 3 * 1024 * 1024
+_JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
+
+# What clients of the real server make of answers that are no Status, by HTTP status.
+_WORDS: Final = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be "
+    "processing the request",
+}
+_AS_SENT: Final = (403, 406, 415)
+_NOT_AN_OBJECT: Final = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type "
+    'struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+    '"json:\\"kind,omitempty\\"" }}'
+)
+# Codes of OpenSSL.
+_EXPIRED: Final = (9, 10)
+_OTHER_HOST: Final = (62, 64)
+
+
+class CallError(Exception):
+    """A webhook could not be asked; the text says why."""
+
+
+@final
+class Caller:
+    """Calls webhooks; connections and trust are kept from call to call."""
+
+    def __init__(self, services: Mapping[str, str] | None = None) -> None:
+        """Calls to the services ``namespace/name`` go to the URLs they are mapped to."""
+        self._services = dict(services or {})
+        self._trust: dict[str, ssl.SSLContext] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close the connections; later calls open others."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def post(self, config: Mapping[str, Any], review: Any, seconds: int) -> dict[str, Any]:
+        """What the webhook of a ``clientConfig`` answers, a JSON object.
+
+        Raises:
+            CallError: it does not answer in time, or with something else.
+        """
+        try:
+            trust = self._context(config.get("caBundle") or "")
+        except ssl.SSLError:
+            raise CallError(
+                "could not get REST client: unable to load root certificates: unable to parse "
+                "bytes as PEM block"
+            ) from None
+        shown, url = self._address(config, f"?timeout={seconds}s")
+        prefix = f'failed to call webhook: Post "{shown}": '
+        if not url:
+            name = config["service"]["name"]
+            raise CallError(f'{prefix}service "{name}" not found')
+        if not hasattr(asyncio.get_running_loop(), "create_connection"):
+            raise CallError(f"{prefix}a server without sockets calls nobody")
+        try:
+            async with asyncio.timeout(seconds):
+                status, body, kind = await self._exchange(url, msgspec.json.encode(review), trust)
+        except TimeoutError:
+            raise CallError(f"{prefix}context deadline exceeded") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise CallError(prefix + _explained(error, url)) from None
+        return _decoded(status, body, kind)
+
+    async def _exchange(
+        self, url: str, body: bytes, trust: ssl.SSLContext
+    ) -> tuple[int, bytes, str]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        async with self._session.post(
+            url, data=body, headers=_JSON, ssl=trust, allow_redirects=False
+        ) as response:
+            answer = bytearray()
+            async for part in response.content.iter_any():
+                answer += part
+                if len(answer) > _ANSWER_LIMIT:
+                    raise aiohttp.ClientPayloadError("http: response body too large")
+            return response.status, bytes(answer), response.headers.get("Content-Type", "")
+
+    def _address(self, config: Mapping[str, Any], query: str) -> tuple[str, str]:
+        """The URL as the real server calls it, and where it is; ``""`` when nobody knows."""
+        service = config.get("service")
+        if not service:
+            url = config.get("url") or ""
+            url = url if urlsplit(url).path else f"{url}/"
+            return url + query, url + query
+        name, namespace = service.get("name"), service.get("namespace")
+        path = service.get("path") or "/"
+        shown = f"https://{name}.{namespace}.svc:{service.get('port', 443)}{path}{query}"
+        url = self._services.get(f"{namespace}/{name}", "").rstrip("/")
+        return shown, url and url + path + query
+
+    def _context(self, bundle: str) -> ssl.SSLContext:
+        context = self._trust.get(bundle)
+        if context is None:
+            try:
+                pem = base64.b64decode(bundle).decode("ascii", "replace")
+            except binascii.Error:
+                pem = "?"
+            context = ssl.create_default_context(cadata=pem or None)
+            # What is trusted need not be an authority that signed itself, as with Go.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            self._trust[bundle] = context
+        return context
+
+
+def _explained(error: Exception, url: str) -> str:
+    """What the real server's HTTP client says in the place of ``error``."""
+    host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        found = error.certificate_error
+        code = getattr(found, "verify_code", 0)
+        if code in _EXPIRED:
+            why = "certificate has expired or is not yet valid"
+        elif code in _OTHER_HOST:
+            why = f"certificate is not valid for any names, but wanted to match {host}"
+        else:
+            why = "certificate signed by unknown authority"
+        return f"tls: failed to verify certificate: x509: {why}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"dial tcp: lookup {host}: no such host"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return "http: server gave HTTP response to HTTPS client"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        # aiohttp puts words of its own into the errors of one address.
+        why = os.strerror(number).lower() if number else str(error.os_error)
+        return f"dial tcp {host}:{port}: connect: {why}"
+    if isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)):
+        return "EOF"
+    return str(error)
+
+
+def _decoded(status: int, body: bytes, kind: str) -> dict[str, Any]:
+    answer: Any = None
+    try:
+        answer = msgspec.json.decode(body) if body else None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if status == 200:
+            if body.lstrip()[:1] not in (b"{", b"["):
+                raise CallError(
+                    f"failed to call webhook: {_NOT_AN_OBJECT.format('string')}"
+                ) from None
+            raise CallError(
+                f"failed to call webhook: couldn't get version/kind; json parse error: {error}"
+            ) from None
+    if status != 200:
+        raise CallError(f"failed to call webhook: {_failure(status, answer, body)}")
+    if not body:
+        raise CallError(
+            f"failed to call webhook: 0-length response with status code: 200 and content type: "
+            f"{kind}"
+        )
+    if not isinstance(answer, dict):
+        raise CallError(f"failed to call webhook: {_NOT_AN_OBJECT.format(_go_type(answer))}")
+    return answer
+
+
+def _failure(status: int, answer: Any, body: bytes) -> str:
+    if isinstance(answer, dict) and answer.get("kind") == "Status" and answer.get("message"):
+        return str(answer["message"])
+    text = body.decode("utf-8", "replace")
+    if status in _AS_SENT and text:
+        return text
+    if status in _WORDS:
+        return _WORDS[status]
+    if status >= 500:
+        return f'an error on the server ("{text}") has prevented the request from succeeding'
+    return f"the server responded with the status code {status} but did not return more information"
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "number"

@@ -1,0 +1,481 @@
+"""Admission webhooks: the same promises of the embedded server and of the real one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.testing._control_plane import ControlPlane
+from appsdk_operator.testing._server import APIServer
+from tests.testing.server.conftest import Api
+from tests.testing.server.webhook_tools import (
+    HOOKS,
+    MAPS,
+    WebhookServer,
+    World,
+    only,
+    patching,
+    rule,
+    webhook,
+)
+
+Promise = Callable[[World], None]
+PROMISES: list[Promise] = []
+CALL = 'Internal error occurred: failed calling webhook "one.example.com": '
+
+
+CURRENT: set[Promise] = set()
+
+
+def promise(function: Promise) -> Promise:
+    """Kept by both servers."""
+    PROMISES.append(function)
+    return function
+
+
+def current_promise(function: Promise) -> Promise:
+    """Kept by both servers; those before Kubernetes 1.26 use other words."""
+    CURRENT.add(function)
+    return promise(function)
+
+
+@promise
+def a_webhook_is_told_everything_about_a_write(world: World) -> None:
+    world.admit("Validating", "one", webhook(world.hooks, "one", **only("one")))
+    made = world.map("a", "one", data={"k": "v"})
+    [request] = world.hooks.requests("one")
+    uid, user, obj = request.pop("uid"), request.pop("userInfo"), request.pop("object")
+    assert len(uid) == 36
+    assert "system:masters" in user["groups"]
+    assert obj["metadata"]["uid"] == made["metadata"]["uid"]
+    assert (obj["kind"], obj["apiVersion"], obj["data"]) == ("ConfigMap", "v1", {"k": "v"})
+    assert "resourceVersion" not in obj["metadata"]
+    kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
+    resource = {"group": "", "version": "v1", "resource": "configmaps"}
+    assert request == {
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "name": "a",
+        "namespace": "default",
+        "operation": "CREATE",
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    _, review = world.hooks.reviews[0]
+    assert (review["kind"], review["apiVersion"]) == ("AdmissionReview", "admission.k8s.io/v1")
+    assert review["query"] == "timeout=10s"
+
+
+@promise
+def updates_and_deletions_are_asked_about_with_the_old_object(world: World) -> None:
+    world.admit("Validating", "one", webhook(world.hooks, "one", **only("one")))
+    world.map("a", "one", data={"k": "1"})
+    world.api.patch(f"{MAPS}/a?fieldManager=me", {"data": {"k": "2"}})
+    world.api.delete(f"{MAPS}/a", {"propagationPolicy": "Background"})
+    _, update, deletion = world.hooks.requests("one")
+    assert (update["object"]["data"], update["oldObject"]["data"]) == ({"k": "2"}, {"k": "1"})
+    assert update["options"] == {
+        "kind": "UpdateOptions",
+        "apiVersion": "meta.k8s.io/v1",
+        "fieldManager": "me",
+    }
+    assert (deletion["operation"], deletion["object"]) == ("DELETE", None)
+    assert deletion["oldObject"]["data"] == {"k": "2"}
+    assert deletion["options"] == {
+        "kind": "DeleteOptions",
+        "apiVersion": "meta.k8s.io/v1",
+        "propagationPolicy": "Background",
+    }
+
+
+@promise
+def each_of_many_deletions_is_asked_about_without_a_name(world: World) -> None:
+    world.admit(
+        "Validating", "one", webhook(world.hooks, "one", rule("*", "DELETE"), **only("one"))
+    )
+    for name in "ab":
+        world.map(name, "one")
+    assert world.api.delete(f"{MAPS}?labelSelector=hook%3Done").status == 200
+    requests = world.hooks.requests("one")
+    assert sorted(r["oldObject"]["metadata"]["name"] for r in requests) == ["a", "b"]
+    assert not any("name" in request for request in requests)
+
+
+@promise
+def a_mutating_webhook_sees_what_was_sent_and_changes_it(world: World) -> None:
+    one = webhook(world.hooks, "one", **only("one"))
+    world.admit("Mutating", "mutate", one)
+    world.admit("Validating", "validate", webhook(world.hooks, "two", **only("one")))
+    added = {"op": "add", "path": "/data", "value": {"k": "changed"}}
+    world.hooks.answers["one"] = patching(added, warnings=["mind the change"])
+    made = world.api.create(MAPS, {"metadata": {"generateName": "a-", "labels": {"hook": "one"}}})
+    assert made["data"] == {"k": "changed"}
+    assert made.headers["Warning"] == '299 - "mind the change"'
+    [seen], [final] = world.hooks.requests("one"), world.hooks.requests("two")
+    assert "name" not in seen
+    assert "uid" not in seen["object"]["metadata"]
+    assert seen["object"]["metadata"]["generateName"] == "a-"
+    assert final["object"]["data"] == {"k": "changed"}
+    assert final["object"]["metadata"]["name"] == made.name
+    world.api.delete(f"{MAPS}/{made.name}")
+
+
+@promise
+def who_wants_to_is_asked_again_after_later_changes(world: World) -> None:
+    again = {"reinvocationPolicy": "IfNeeded"}
+    world.admit(
+        "Mutating",
+        "b",
+        webhook(world.hooks, "b2", **only("one")),
+        webhook(world.hooks, "b1", **only("one"), **again),
+    )
+    world.admit(
+        "Mutating",
+        "a",
+        webhook(world.hooks, "a2", **only("one"), **again),
+        webhook(world.hooks, "a1", **only("one"), **again),
+        webhook(world.hooks, "a0", **only("one")),
+    )
+
+    def count(request: dict[str, Any]) -> Any:
+        data = request["object"].get("data", {})
+        value = {**data, "a1": data.get("a1", "") + "x"}
+        return patching({"op": "add", "path": "/data", "value": value})(request)
+
+    world.hooks.answers["a1"] = count
+    world.hooks.answers["b2"] = patching({"op": "add", "path": "/data/b2", "value": "1"})
+    assert world.map("a", "one")["data"] == {"a1": "xx", "b2": "1"}
+    assert world.hooks.asked == ["a2", "a1", "a0", "b2", "b1", "a2", "a1", "b1"]
+    world.hooks.answers.clear()
+    world.api.delete(f"{MAPS}/a")
+
+
+@promise
+def a_refusal_is_told_in_the_words_of_the_webhook(world: World) -> None:
+    world.admit("Validating", "one", webhook(world.hooks, "one", **only("one")))
+    denied = 'admission webhook "one.example.com" denied the request'
+    world.hooks.answers["one"] = lambda _: {"allowed": False}
+    refused = world.map("a", "one")
+    assert (refused.status, refused["message"]) == (400, f"{denied} without explanation")
+    assert "reason" not in refused.body
+    status = {"message": "no", "code": 418, "reason": "Teapot", "details": {"name": "q"}}
+    world.hooks.answers["one"] = lambda _: {"allowed": False, "status": status, "warnings": ["w"]}
+    refused = world.map("a", "one")
+    assert (refused.status, refused["message"], refused["reason"]) == (
+        418,
+        f"{denied}: no",
+        "Teapot",
+    )
+    assert refused["details"] == {"name": "q"}
+    assert refused.headers["Warning"] == '299 - "w"'
+    world.hooks.answers["one"] = lambda _: {"allowed": False, "status": {"reason": "Because"}}
+    assert world.map("a", "one")["message"] == f"{denied}: Because"
+
+
+BROKEN: list[tuple[Any, str]] = [
+    (lambda _: (404, "x"), "the server could not find the requested resource"),
+    (lambda _: (418, "x"), "the server responded with the status code 418 but did not return more"),
+    (lambda _: (200, "hello"), "couldn't get version/kind; json parse error: "),
+    (
+        lambda _: {"allowed": True, "uid": "x"},
+        "received invalid webhook response: expected response",
+    ),
+    (
+        lambda _: {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"},
+        "received invalid webhook response: webhook response was absent",
+    ),
+    (patching({"op": "x"}), "received invalid webhook response: validating webhook may not return"),
+]
+
+
+@current_promise
+def a_failing_webhook_fails_the_write_or_is_ignored(world: World) -> None:
+    world.admit(
+        "Validating",
+        "one",
+        webhook(world.hooks, "one", **only("one")),
+        webhook(world.hooks, "lenient", **only("lenient"), failurePolicy="Ignore"),
+    )
+    for answer, words in BROKEN:
+        world.hooks.answers["one"] = world.hooks.answers["lenient"] = answer
+        failed = world.map("a", "one")
+        assert (failed.status, failed["reason"]) == (500, "InternalError")
+        assert failed["message"].startswith(CALL)
+        assert words in failed["message"]
+        assert failed["details"]["causes"] == [
+            {"message": failed["message"].removeprefix("Internal error occurred: ")}
+        ]
+        assert world.map("a", "lenient").status == 201
+        world.api.delete(f"{MAPS}/a")
+
+
+@current_promise
+def a_mutating_webhook_keeps_the_rules_of_patches(world: World) -> None:
+    world.admit("Mutating", "one", webhook(world.hooks, "one", **only("one")))
+
+    def message(answer: Any) -> str:
+        world.hooks.answers["one"] = answer
+        failed = world.map("a", "one")
+        assert failed.status == 500, failed.body
+        return str(failed["message"])
+
+    invalid = f"{CALL}received invalid webhook response: webhook returned "
+    assert message(lambda _: {"allowed": True, "patch": "W10="}) == (
+        f"{invalid}response.patch but not response.patchType"
+    )
+    assert message(lambda _: {"allowed": True, "patchType": "JSONPatch"}) == (
+        f"{invalid}response.patchType but not response.patch"
+    )
+    undecodable = "received undecodable patch in webhook response: json: cannot unmarshal object"
+    answer = {"allowed": True, "patchType": "JSONPatch", "patch": "e30="}
+    assert message(lambda _: answer).startswith(CALL + undecodable)
+    assert message(patching({"op": "test", "path": "/metadata/name", "value": "z"})).endswith(
+        "testing value /metadata/name failed: test failed"
+    )
+    assert message(patching({"op": "add", "path": "/nope/x", "value": 1})).endswith(
+        'add operation does not apply: doc is missing path: "/nope/x": missing value'
+    )
+    world.hooks.answers["one"] = patching({"op": "replace", "path": "/data", "value": {"a": "b"}})
+    assert world.map("a", "one")["data"] == {"a": "b"}
+    refused = world.api.delete(f"{MAPS}/a")
+    assert refused["message"] == (
+        'Internal error occurred: admission webhook "one.example.com" attempted to modify the '
+        "object, which is not supported for this operation"
+    )
+    world.hooks.answers.clear()
+    world.api.delete(f"{MAPS}/a")
+
+
+@promise
+def what_a_webhook_made_of_an_object_is_validated(world: World) -> None:
+    world.admit("Mutating", "one", webhook(world.hooks, "one", **only("one")))
+    labels = {"op": "add", "path": "/metadata/labels/bad", "value": "-"}
+    world.hooks.answers["one"] = patching(labels)
+    refused = world.map("a", "one")
+    assert (refused.status, refused["reason"]) == (422, "Invalid")
+    world.hooks.answers["one"] = patching(
+        {"op": "add", "path": "/metadata/namespace", "value": "kube-system"}
+    )
+    assert world.map("a", "one").status == 400
+    world.hooks.answers["one"] = patching(
+        {"op": "add", "path": "/metadata/resourceVersion", "value": "1"}
+    )
+    world.hooks.answers.pop("one")
+    world.map("a", "one")
+    world.hooks.answers["one"] = patching(
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": "1"}
+    )
+    assert world.api.patch(f"{MAPS}/a", {"data": {"a": "b"}}).status == 409
+    world.hooks.answers.clear()
+    world.api.delete(f"{MAPS}/a")
+
+
+@current_promise
+def a_webhook_has_only_so_much_time(world: World) -> None:
+    world.admit("Validating", "one", webhook(world.hooks, "one", **only("one"), timeoutSeconds=1))
+    world.hooks.answers["one"] = lambda _: None
+    url = world.hooks.client("one")["url"]
+    assert world.map("a", "one")["message"] == (
+        f'{CALL}failed to call webhook: Post "{url}?timeout=1s": context deadline exceeded'
+    )
+
+
+@promise
+def a_webhook_that_cannot_be_reached_or_trusted_is_not_asked(world: World) -> None:
+    nowhere = {**world.hooks.client("one"), "url": "https://127.0.0.1:1/x"}
+    distrusted = {"url": world.hooks.client("one")["url"]}
+    service = {"service": {"name": "hooks", "namespace": "system", "path": "/x", "port": 8443}}
+    world.admit(
+        "Validating",
+        "one",
+        webhook(world.hooks, "nowhere", **only("nowhere"), clientConfig=nowhere),
+        webhook(world.hooks, "distrusted", **only("distrusted"), clientConfig=distrusted),
+        webhook(world.hooks, "service", **only("service"), clientConfig=service),
+    )
+
+    def why(hook: str) -> str:
+        failed = world.map("a", hook)
+        assert failed.status == 500
+        return str(failed["message"])
+
+    assert why("nowhere").endswith("dial tcp 127.0.0.1:1: connect: connection refused")
+    assert why("distrusted").endswith("x509: certificate signed by unknown authority")
+    assert why("service").endswith(
+        'Post "https://hooks.system.svc:8443/x?timeout=10s": service "hooks" not found'
+    )
+    assert world.hooks.asked == []
+
+
+@promise
+def rules_and_selectors_say_who_is_asked(world: World) -> None:
+    world.admit(
+        "Validating",
+        "one",
+        webhook(
+            world.hooks,
+            "team",
+            rule("*"),
+            namespaceSelector={"matchLabels": {"team": "x"}},
+            objectSelector={"matchExpressions": [{"key": "seen", "operator": "Exists"}]},
+        ),
+        webhook(world.hooks, "inside", rule("*", scope="Namespaced"), **only("inside")),
+        webhook(world.hooks, "outside", rule("*", scope="Cluster"), **only("inside")),
+        webhook(world.hooks, "creations", rule("namespaces", "CREATE"), **only("inside")),
+    )
+
+    def asked(reply: Any) -> list[str]:
+        assert reply.status < 300, reply.body
+        found = sorted(world.hooks.asked)
+        world.hooks.reviews.clear()
+        return found
+
+    labels = {"team": "x", "hook": "inside", "seen": "1"}
+    api, path = world.api, "/api/v1/namespaces"
+    created = api.create(path, {"metadata": {"name": "pipeline", "labels": labels}})
+    assert asked(created) == ["creations", "outside", "team"]
+    maps = f"{path}/pipeline/configmaps"
+    assert asked(api.create(maps, {"metadata": {"name": "a", "labels": {"hook": "no"}}})) == []
+    # Who was meant before a change is asked about it, too.
+    changed = api.patch(f"{maps}/a", {"metadata": {"labels": {"hook": "inside", "seen": "1"}}})
+    assert asked(changed) == ["inside", "team"]
+    assert asked(api.patch(f"{maps}/a", {"metadata": {"labels": None}})) == ["inside", "team"]
+    assert asked(api.patch(f"{maps}/a", {"data": {"k": "v"}})) == []
+    assert asked(world.map("b", "inside")) == ["inside"]
+    assert asked(api.delete(f"{MAPS}/b")) == ["inside"]
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    role = {"metadata": {"name": "pipeline", "labels": labels}, "rules": []}
+    assert asked(api.create(roles, role)) == ["outside", "team"]
+    assert asked(api.delete(f"{roles}/pipeline")) == ["outside", "team"]
+
+
+@promise
+def parts_of_objects_are_asked_about_by_their_names(world: World) -> None:
+    world.admit(
+        "Validating",
+        "one",
+        webhook(world.hooks, "scale", rule("deployments/scale")),
+        webhook(world.hooks, "status", rule("*/status"), **only("one")),
+        webhook(world.hooks, "whole", rule("deployments"), **only("one")),
+    )
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "a", "image": "b"}]},
+    }
+    deployment = {
+        "metadata": {"name": "d", "labels": {"hook": "one"}},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    }
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    assert world.api.create(path, deployment).status == 201
+    assert world.api.patch(f"{path}/d/scale", {"spec": {"replicas": 3}}).status == 200
+    assert world.api.patch(f"{path}/d/status", {"status": {"replicas": 1}}).status == 200
+    assert world.hooks.asked == ["whole", "scale", "status"]
+    [scale], [status] = world.hooks.requests("scale"), world.hooks.requests("status")
+    assert scale["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert scale["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
+    assert scale["subResource"] == scale["requestSubResource"] == "scale"
+    assert (scale["oldObject"]["spec"], scale["object"]["spec"]) == (
+        {"replicas": 1},
+        {"replicas": 3},
+    )
+    assert (status["kind"]["kind"], status["subResource"]) == ("Deployment", "status")
+    world.api.delete(f"{path}/d")
+
+
+@promise
+def configurations_are_nobodys_business(world: World) -> None:
+    world.admit("Validating", "one", webhook(world.hooks, "one", rule("*/*", "UPDATE")))
+    world.hooks.answers["one"] = lambda _: {"allowed": False}
+    path = f"{HOOKS}/validatingwebhookconfigurations/one"
+    assert world.api.patch(path, {"metadata": {"labels": {"a": "b"}}}).status == 200
+    assert world.hooks.asked == []
+
+
+@promise
+def a_rehearsal_is_asked_about_as_one(world: World) -> None:
+    world.admit("Validating", "one", webhook(world.hooks, "one", **only("one")))
+    body = {"metadata": {"name": "a", "labels": {"hook": "one"}}}
+    assert world.api.create(f"{MAPS}?dryRun=All", body).status == 201
+    [request] = world.hooks.requests("one")
+    assert request["dryRun"] is True
+    assert request["options"]["dryRun"] == ["All"]
+    world.hooks.answers["one"] = lambda _: {"allowed": False}
+    assert world.api.create(f"{MAPS}?dryRun=All", body).status == 400
+
+
+@promise
+def a_patch_begins_anew_when_the_object_changed_while_a_webhook_was_asked(world: World) -> None:
+    world.admit(
+        "Validating", "one", webhook(world.hooks, "one", rule("*", "UPDATE"), **only("one"))
+    )
+    before = world.map("a", "one", data={"k": "1"})
+
+    def meanwhile(_request: dict[str, Any]) -> dict[str, Any]:
+        world.hooks.answers.pop("one")
+        theirs = {"data": {"theirs": str(len(world.hooks.asked))}}
+        assert world.api.patch(f"{MAPS}/a", theirs).status == 200
+        return {"allowed": True}
+
+    world.hooks.answers["one"] = meanwhile
+    patched = world.api.patch(f"{MAPS}/a", {"data": {"mine": "1"}})
+    assert patched["data"] == {"k": "1", "theirs": "1", "mine": "1"}
+    assert len(world.hooks.asked) == 3
+    world.hooks.answers["one"] = meanwhile
+    stale = {**before.body, "metadata": patched["metadata"], "data": {}}
+    assert world.api.update(f"{MAPS}/a", stale).status == 409
+    world.api.delete(f"{MAPS}/a")
+
+
+@pytest.mark.parametrize("kept", PROMISES, ids=lambda promised: promised.__name__)
+def test_the_embedded_server_keeps_the_promise(kept: Promise, api: Api) -> None:
+    with WebhookServer() as hooks:
+        world = World(api, hooks)
+        try:
+            kept(world)
+        finally:
+            world.close()
+
+
+@pytest.fixture
+def real_api() -> Iterator[Api]:
+    names = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER")
+    if not any(os.environ.get(name) for name in names):
+        pytest.skip("KUBEBUILDER_ASSETS is not set")
+    with ControlPlane() as plane:
+        client = Api(plane, plane.token)
+        yield client
+        client.close()
+
+
+@pytest.mark.real
+def test_the_real_server_keeps_every_promise(real_api: Api) -> None:
+    is_current = int(real_api.get("/version")["gitVersion"].split(".")[1]) >= 26
+    with WebhookServer() as hooks:
+        for kept in PROMISES:
+            if kept in CURRENT and not is_current:
+                continue
+            world = World(real_api, hooks, settles=True)
+            try:
+                kept(world)
+            finally:
+                world.close()
+
+
+def test_services_are_where_the_options_say(connect: Any) -> None:
+    with WebhookServer() as hooks:
+        services = {"system/hooks": f"https://127.0.0.1:{hooks.port}"}
+        with APIServer(services=services) as server:
+            world = World(connect(server), hooks)
+            config = {
+                "caBundle": hooks.client("one")["caBundle"],
+                "service": {"name": "hooks", "namespace": "system", "path": "/one"},
+            }
+            world.admit("Validating", "one", webhook(hooks, "one", clientConfig=config))
+            assert world.map("a", "any").status == 201
+            assert hooks.asked == ["one"]
