@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import threading
-from typing import Protocol, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 from appsdk_operator.manager._cut_short import is_cut_short
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
@@ -71,6 +71,13 @@ class Operator:
             if any(other is controller for other in self._controllers):
                 raise ValueError(f"controller {controller!r} was added already: it runs once")
             self._controllers.append(controller)
+
+    def debug_snapshot(self) -> dict[str, Any]:
+        """What its controllers do and have to do, as far as they tell, as plain values."""
+        with self._lock:
+            controllers = list(self._controllers)
+        told = [getattr(controller, "debug_snapshot", None) for controller in controllers]
+        return {"controllers": [tell() for tell in told if callable(tell)]}
 
     def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
         """Run all controllers until ``stop`` is set or one of them fails; waits for all to end.

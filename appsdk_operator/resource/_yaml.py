@@ -9,7 +9,7 @@ import yaml
 
 from appsdk_operator.resource import _codec
 
-__all__ = ["dump_yaml", "load_yaml"]
+__all__ = ["dump_yaml", "load_first", "load_yaml"]
 
 _MAX_VALUES = 5_000_000
 """Aliases of aliases make a small text huge; a real manifest has some thousand values."""
@@ -125,6 +125,58 @@ def load_yaml(text: str | bytes) -> list[Any]:
         raise ValueError(f"not YAML: {error}") from error
     except RecursionError as error:
         raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error
+
+
+def load_first(text: str | bytes) -> tuple[Any, list[str]]:
+    """The first document of a YAML text, as servers read what they are sent.
+
+    Of a key that is there twice the last value counts.
+
+    Returns:
+        The document as plain JSON values, None if there is none; and what is there twice, in the
+        form ``line 4: key "size" already set in map``.
+
+    Raises:
+        ValueError: the text is not YAML, the message begins with the line.
+    """
+    repeated: list[str] = []
+    loader = _Loader(text)
+    try:
+        node = loader.get_node() if loader.check_node() else None
+        if node is None:
+            return None, repeated
+        _keep_last(node, repeated, set())
+        return _json(loader.construct_document(node), "$", [_MAX_VALUES]), repeated
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark is not None else 1
+        raise ValueError(f"line {line}: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"line 1: {error}") from error
+    except RecursionError as error:
+        raise ValueError("line 1: nested too deep, or within itself") from error
+    finally:
+        loader.dispose()
+
+
+def _keep_last(node: yaml.Node, repeated: list[str], seen: set[int]) -> None:
+    # Aliases make one node part of many.
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _keep_last(item, repeated, seen)
+    elif isinstance(node, yaml.MappingNode):
+        kept: dict[Any, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key)
+            if name in kept and key.tag != _MERGE:
+                line = key.start_mark.line + 1
+                repeated.append(f'line {line}: key "{key.value}" already set in map')
+            kept[name if key.tag != _MERGE else id(key)] = (key, value)
+            _keep_last(value, repeated, seen)
+        node.value = list(kept.values())
 
 
 def dump_yaml(data: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import http.client
 import json
-import math
 import os
 import secrets
 import shutil
@@ -14,17 +13,21 @@ import ssl
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, final
-
-import yaml
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.runtime import system_clock
-from appsdk_operator.testing._control_plane_keys import write_keys
+from appsdk_operator.testing import _control_plane_options as _options
+from appsdk_operator.testing._control_plane_keys import Authority, write_keys
+from appsdk_operator.testing._control_plane_options import Flags
 from appsdk_operator.testing._control_plane_processes import Guard, Ports, end, program_path
+from appsdk_operator.testing._kubeconfig import kubeconfig, write_kubeconfig
+
+if TYPE_CHECKING:
+    from appsdk_operator.testing._server import LoggedRequest
 
 __all__ = ["ControlPlane", "ControlPlaneError"]
 
@@ -33,6 +36,8 @@ _ATTEMPTS: Final = 5  # with other ports, as in envtest
 _POLL: Final = 0.05
 _TAIL_LINES: Final = 15
 _TAIL_BYTES: Final = 8192
+_NAME: Final = "control-plane"
+_VARIABLES: Final = "KUBEBUILDER_CONTROLPLANE_"
 _PORT_TAKEN: Final = "address already in use"
 
 
@@ -70,13 +75,20 @@ class ControlPlane:
             environment, see above, else ``/usr/local/kubebuilder/bin``.
         token: the bearer token of a user in the group ``system:masters``; default: a random one.
         flags: more flags for kube-apiserver, without the dashes, or others than those it gets
-            here: ``{"feature-gates": "WatchList=true"}``. None as a value leaves a flag out.
-        start_timeout: seconds for each start; default 20, as in envtest.
-        stop_timeout: seconds each server has to end before it is killed; default 2: nothing is
-            lost, and kube-apiserver waits a minute for open watches.
+            here: ``{"feature-gates": "WatchList=true"}``. None as a value leaves a flag out, a list
+            gives it several times.
+        etcd_flags: the same for etcd.
+        start_timeout: seconds for each start; default: ``KUBEBUILDER_CONTROLPLANE_START_TIMEOUT``,
+            a duration like ``1m30s``, else 20, as in envtest.
+        stop_timeout: seconds each server has to end before it is killed; default:
+            ``KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT``, else 2: nothing is lost, and kube-apiserver
+            waits a minute for open watches.
+        attach_output: let the servers write to the standard error of this process instead of their
+            logs; default: whether ``KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT`` is ``true``.
+        audit: keep a log of all requests, for :attr:`requests`; default False.
 
     Raises:
-        ValueError: an option out of its range.
+        ValueError, TypeError: an option out of its range.
     """
 
     def __init__(
@@ -84,30 +96,30 @@ class ControlPlane:
         *,
         assets: str | os.PathLike[str] | None = None,
         token: str | None = None,
-        flags: Mapping[str, str | None] = MappingProxyType({}),
-        start_timeout: float = 20.0,
-        stop_timeout: float = 2.0,
+        flags: Flags = MappingProxyType({}),
+        etcd_flags: Flags = MappingProxyType({}),
+        start_timeout: float | None = None,
+        stop_timeout: float | None = None,
+        attach_output: bool | None = None,
+        audit: bool = False,
     ) -> None:
         """See the class."""
-        if not 0 < start_timeout < math.inf:
-            raise ValueError(f"start_timeout={start_timeout}: use more than 0 seconds")
-        if not 0 <= stop_timeout < math.inf:
-            raise ValueError(f"stop_timeout={stop_timeout}: use 0 or more seconds")
         if token is not None and (not token.isprintable() or not token or set(token) & set(' ,"')):
             raise ValueError(
                 "token must be one word without commas and quotes; leave it out for a random one"
             )
-        for name in flags:
-            if not name or name.startswith("-") or "=" in name:
-                raise ValueError(
-                    f"flag {name!r}: give names without dashes and values apart, for example "
-                    "{'feature-gates': 'WatchList=true'}"
-                )
         self._assets = None if assets is None else os.fspath(assets)
         self._token = token or secrets.token_hex(16)
-        self._flags = dict(flags)
-        self._start_timeout = start_timeout
-        self._stop_timeout = stop_timeout
+        self._flags = _options.checked_flags(flags)
+        self._more_etcd_flags = _options.checked_flags(etcd_flags)
+        self._start_timeout = _options.seconds(
+            "start_timeout", start_timeout, f"{_VARIABLES}START_TIMEOUT", 20.0, least=0.001
+        )
+        self._stop_timeout = _options.seconds(
+            "stop_timeout", stop_timeout, f"{_VARIABLES}STOP_TIMEOUT", 2.0, least=0.0
+        )
+        self._is_attached = _options.attach_output(attach_output)
+        self._has_audit = audit
         # Held while starting and stopping, so that both may be called from any thread.
         self._lifecycle = threading.RLock()
         self._folder: Path | None = None
@@ -116,6 +128,7 @@ class ControlPlane:
         self._server: subprocess.Popen[bytes] | None = None
         self._ports: Ports | None = None
         self._programs = {"etcd": "", "kube-apiserver": ""}
+        self._authority: Authority | None = None
         self._ca = b""
 
     # -- life --------------------------------------------------------------------------------
@@ -203,7 +216,12 @@ class ControlPlane:
         folder = self._folder = Path(tempfile.mkdtemp(prefix="appsdk-operator-"))
         self._ports = Ports(2)
         self._guard = Guard(folder)
-        self._ca = write_keys(folder, _HOST, system_clock.time())
+        self._authority = Authority(system_clock.time())
+        self._ca = self._authority.pem
+        write_keys(folder, _HOST, self._authority)
+        (folder / "audit-policy.json").write_text(
+            json.dumps(_options.AUDIT_POLICY), encoding="utf-8"
+        )
         tokens = folder / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(f'"{self._token}",admin,admin,"system:masters"\n', encoding="utf-8")
@@ -235,15 +253,15 @@ class ControlPlane:
                 raise _PortTakenError(text)
             raise ControlPlaneError(text)
 
-    def _spawn(self, name: str, flags: Mapping[str, str | None]) -> subprocess.Popen[bytes]:
+    def _spawn(self, name: str, flags: Flags) -> subprocess.Popen[bytes]:
         assert self._guard is not None
-        command = [self._programs[name]]
-        command += [f"--{flag}={value}" for flag, value in flags.items() if value is not None]
-        return self._guard.spawn(command, self._dir / f"{name}.log")
+        command = [self._programs[name], *_options.flag_texts(flags)]
+        log = None if self._is_attached else self._dir / f"{name}.log"
+        return self._guard.spawn(command, log)
 
-    def _etcd_flags(self) -> dict[str, str | None]:
+    def _etcd_flags(self) -> Flags:
         client = self._etcd_url
-        return {
+        flags: dict[str, str] = {
             "data-dir": str(self._dir / "etcd"),
             "unsafe-no-fsync": "true",
             "listen-client-urls": client,
@@ -251,8 +269,9 @@ class ControlPlane:
             # Nobody else is there to talk to, but etcd insists on a port for it.
             "listen-peer-urls": f"http://{_HOST}:0",
         }
+        return {**flags, **self._more_etcd_flags}
 
-    def _server_flags(self) -> dict[str, str | None]:
+    def _server_flags(self) -> Flags:
         folder = self._dir
         key = str(folder / "service-accounts.key")
         flags: dict[str, str | None] = {
@@ -267,6 +286,7 @@ class ControlPlane:
             "tls-private-key-file": str(folder / "serving.key"),
             "service-cluster-ip-range": "10.0.0.0/24",
             "token-auth-file": str(folder / "tokens.csv"),
+            "client-ca-file": str(folder / "ca.crt"),
             "authorization-mode": "RBAC",
             "allow-privileged": "true",
             # Required from 1.20 on.
@@ -277,6 +297,9 @@ class ControlPlane:
             # Nobody makes the default service accounts that it would ask pods to have.
             "disable-admission-plugins": "ServiceAccount",
         }
+        if self._has_audit:
+            flags["audit-policy-file"] = str(folder / "audit-policy.json")
+            flags["audit-log-path"] = str(self.audit_log)
         return {**flags, **self._flags}
 
     # -- how to reach it ---------------------------------------------------------------------
@@ -300,46 +323,96 @@ class ControlPlane:
         """The PEM certificate of the authority to trust; empty before the start."""
         return self._ca
 
-    def client_config(self, **options: Any) -> ClientConfig:
+    def client_config(
+        self, username: str | None = None, *, groups: Sequence[str] = (), **options: Any
+    ) -> ClientConfig:
         """The configuration of a client for this server.
 
         Args:
+            username: who it is to be: anybody, known by a client certificate that is made now;
+                default: the user who may do everything.
+            groups: the groups of that user. Give it rights by objects of RBAC.
             options: any other of :class:`~appsdk_operator.client.ClientConfig`, or others than
                 the server's own: ``server="https://127.0.0.1:…"`` for a proxy in between.
+
+        Raises:
+            ValueError: a name is empty.
         """
-        own = {"server": self.url, "token": self._token, "ca_data": self._ca}
+        own: dict[str, Any] = {"server": self.url, "ca_data": self._ca}
+        if username is None:
+            own["token"] = self._token
+        else:
+            own["cert_data"], own["key_data"] = self._issue(username, groups)
         return ClientConfig(**{**own, **options})
 
-    def kubeconfig(self) -> dict[str, Any]:
-        """A kubeconfig that leads to this server."""
-        cluster = {
-            "server": self.url,
-            "certificate-authority-data": base64.b64encode(self._ca).decode(),
-        }
-        context = {"cluster": "control-plane", "user": "admin"}
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "control-plane", "cluster": cluster}],
-            "users": [{"name": "admin", "user": {"token": self._token}}],
-            "contexts": [{"name": "control-plane", "context": context}],
-            "current-context": "control-plane",
-        }
+    def kubeconfig(
+        self, username: str | None = None, *, groups: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """A kubeconfig that leads to this server; for whom as in :meth:`client_config`."""
+        if username is None:
+            return kubeconfig(self.url, self._ca, name=_NAME, token=self._token)
+        certificate = self._issue(username, groups)
+        return kubeconfig(self.url, self._ca, username, name=_NAME, certificate=certificate)
 
-    def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
+    def write_kubeconfig(
+        self,
+        path: str | os.PathLike[str],
+        username: str | None = None,
+        *,
+        groups: Sequence[str] = (),
+    ) -> None:
         """Write :meth:`kubeconfig` to a file that only its owner can read."""
-        target = Path(path)
-        text = yaml.safe_dump(self.kubeconfig(), sort_keys=False)
-        # Under a name of its own first: nobody ever reads a half of it, or one with wider rights.
-        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            draft.replace(target)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        write_kubeconfig(path, self.kubeconfig(username, groups=groups))
+
+    def kubectl(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> str:
+        """What a ``kubectl`` command answers, run as the user who may do everything.
+
+        The program is looked for as the others are: ``TEST_ASSET_KUBECTL``, or in the folder that
+        ``KUBEBUILDER_ASSETS`` names.
+
+        Args:
+            arguments: its command line: ``"get", "pods", "-o", "name"``.
+            stdin: what it can read, as for ``apply -f -``.
+            timeout: seconds; default 60.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ControlPlaneError: it failed; with what it said.
+        """
+        program = program_path("kubectl", self._assets)
+        path = self._dir / "kubeconfig"
+        self.write_kubeconfig(path)
+        done = subprocess.run(  # noqa: S603 - the program that the user named
+            [program, f"--kubeconfig={path}", *arguments],
+            input=stdin.encode(),
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip()
+            raise ControlPlaneError(f"kubectl {' '.join(arguments)} failed: {said}")
+        return done.stdout.decode("utf-8", "replace")
+
+    # -- what it saw -------------------------------------------------------------------------
+
+    @property
+    def audit_log(self) -> Path:
+        """The file of the audit log, a line for each request; with ``audit=True`` only.
+
+        Raises:
+            RuntimeError: it keeps none, or was not started.
+        """
+        if not self._has_audit:
+            raise RuntimeError("no audit log is kept: make the ControlPlane with audit=True")
+        return self._dir / "audit.log"
+
+    @property
+    def requests(self) -> list[LoggedRequest]:
+        """The requests so far, oldest first, the server's own included; with ``audit=True``."""
+        from appsdk_operator.testing._audit import AuditLog
+
+        return AuditLog(self.audit_log).since()
 
     # -- what goes wrong ---------------------------------------------------------------------
 
@@ -366,6 +439,15 @@ class ControlPlane:
         return "\n".join(text.splitlines()[-lines:])
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _issue(self, user: str, groups: Sequence[str]) -> tuple[bytes, bytes]:
+        if isinstance(groups, str):
+            raise ValueError(f"groups={groups!r}: give a list of names")
+        _options.words("username", user)
+        _options.words("group", *groups)
+        self._running()
+        assert self._authority is not None
+        return self._authority.issue_user(user, groups)
 
     def _running(self) -> Ports:
         if self._ports is None:

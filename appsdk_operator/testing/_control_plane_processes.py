@@ -53,15 +53,18 @@ class Guard:
         )
         self._folder = folder
 
-    def spawn(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """Start a program in the group; what it says is appended to ``log``."""
+    def spawn(self, command: Sequence[str], log: Path | None) -> subprocess.Popen[bytes]:
+        """Start a program in the group.
+
+        What it says is appended to ``log``, or goes to this process's standard error.
+        """
         # etcd takes every option from the environment, too; a developer's own must not matter.
         environment = {
             key: value
             for key, value in os.environ.items()
             if not key.startswith("ETCD_") or key == "ETCD_UNSUPPORTED_ARCH"
         }
-        with log.open("ab") as output:
+        with log.open("ab") if log is not None else contextlib.nullcontext(2) as output:
             return subprocess.Popen(  # noqa: S603 - the program that the user named
                 command,
                 stdin=subprocess.DEVNULL,

@@ -105,6 +105,19 @@ class OwedCall:
         if event.object.uid == self.latest.uid:
             self.latest = event.object
 
+    def described(self, now: float) -> dict[str, Any]:
+        """The call for a debug page, as values that JSON knows."""
+        obj = self.latest
+        return {
+            "watcher": type(self.entry.target).__name__,
+            "object": f"{obj.namespace}/{obj.name}",
+            "action": self.action.value,
+            "why": self.why.value,
+            "attempt": self.attempt,
+            "due_in": None if self.due is None else self.due - now,
+            "error": "" if self.error is None else repr(self.error),
+        }
+
     def request(self) -> ReconcileRequest:
         """The call, to be made now."""
         return ReconcileRequest(

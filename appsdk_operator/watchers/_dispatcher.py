@@ -149,6 +149,11 @@ class Dispatcher:
         with self._lock:
             return sum(call.due is None for calls in self._owed.values() for call in calls)
 
+    def owed(self) -> list[OwedCall]:
+        """The calls that wait, for their time or for a resync."""
+        with self._lock:
+            return [call for calls in self._owed.values() for call in calls]
+
     def stop(self) -> None:
         """Begin no further event or retry; a plain flag, safe to set from a signal handler."""
         self._is_stopped = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import final
+from typing import Any, final
 
 from appsdk_operator.cache import (
     Cache,
@@ -305,6 +305,16 @@ class InformerController:
         bad = [health.text for health in healths if not health.is_ready]
         text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
         return Health(not bad, text)
+
+    def debug_snapshot(self) -> dict[str, Any]:
+        """What it has to do, and why, as values that JSON knows."""
+        now = self._clock.monotonic()
+        return {
+            "controller": self.name,
+            "health": self.health().text,
+            "pending_events": self.pending_events,
+            "owed": [call.described(now) for call in self._dispatcher.owed()],
+        }
 
     # Running.
 

@@ -101,12 +101,7 @@ def test_the_kinds_of_patches_do_what_their_rules_say(world: World) -> None:
     assert world.get(WIDGET, "one").spec["size"] == 1
 
 
-def test_applied_fields_belong_to_their_manager(
-    world: World, request: pytest.FixtureRequest
-) -> None:
-    if world.server.name == "embedded":
-        reason = "the embedded server has no server-side apply"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
+def test_applied_fields_belong_to_their_manager(world: World) -> None:
     draft = world.draft(WIDGET, "one", 1)
     draft.spec["color"] = "blue"
     world.client.apply(draft, field_manager="first")

@@ -105,8 +105,6 @@ def test_many_at_once_all_get_their_change_in(world: World) -> None:
     assert world.get(WIDGET, "a").labels == {f"n{n}": "yes" for n in range(4)}
 
 
-# The embedded server has no server-side apply.
-@pytest.mark.parametrize("server", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 def test_apply_tells_what_became_of_the_object(world: World) -> None:
     results = []
     for size in (1, 1, 2):

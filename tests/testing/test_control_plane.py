@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from appsdk_operator.client import Client, ClientConfig, Expired, TransportError
+from appsdk_operator.client import (
+    AlreadyExists,
+    Client,
+    ClientConfig,
+    Expired,
+    Forbidden,
+    TransportError,
+)
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import RealClock, StopSignal
 from appsdk_operator.testing._control_plane import ControlPlane, ControlPlaneError
@@ -146,6 +153,7 @@ def test_the_developers_own_etcd_variables_do_not_matter(
         ({"token": "a\nb"}, "one word"),
         ({"flags": {"--v": "4"}}, "without dashes"),
         ({"flags": {"v=4": ""}}, "without dashes"),
+        ({"etcd_flags": {"-q": "1"}}, "without dashes"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, object], text: str) -> None:
@@ -153,8 +161,56 @@ def test_options_out_of_range_are_refused(options: dict[str, object], text: str)
         ControlPlane(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("value", [True, 4, ["a", 1]])
+def test_flags_are_texts(value: object) -> None:
+    with pytest.raises(TypeError, match="is no text"):
+        ControlPlane(flags={"v": value})  # type: ignore[dict-item]
+
+
+def test_flags_reach_both_programs_and_may_be_given_several_times(
+    stand_ins: Callable[[str, str], Path],
+) -> None:
+    script = 'echo "$@"; exit 1'
+    folder = stand_ins(script, script)
+    flags = {"runtime-config": ["a=true", "b=true"], "authorization-mode": None}
+    plane = ControlPlane(assets=folder, flags=flags, etcd_flags={"log-level": "debug"})
+    with pytest.raises(ControlPlaneError) as caught:
+        plane.start()
+    for text in ("--log-level=debug", "--runtime-config=a=true --runtime-config=b=true"):
+        assert text in str(caught.value)
+    assert "--authorization-mode" not in str(caught.value)
+
+
+def test_time_outs_come_from_the_environment_as_with_envtest(
+    stand_ins: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stand_ins("exec sleep 60", "exec sleep 60")
+    monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "0.1s200ms")
+    monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "0s")
+    with pytest.raises(ControlPlaneError, match=r"not ready within 0\.3 s"):
+        ControlPlane(assets=folder).start()
+    for wrong in ("20", "1 s", "s", "-1s", "0s"):
+        monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", wrong)
+        with pytest.raises(ValueError, match="KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"):
+            ControlPlane()
+
+
+def test_the_servers_may_speak_to_the_terminal(
+    stand_ins: Callable[[str, str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder = stand_ins("exec sleep 60", "echo here I am; exit 1")
+    monkeypatch.setenv("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "true")
+    with pytest.raises(ControlPlaneError, match=r"ended with status 1 while starting$"):
+        ControlPlane(assets=folder).start()
+    assert "here I am" in capfd.readouterr().err
+
+
 def test_what_needs_a_running_server_says_so() -> None:
     plane = ControlPlane(token="abc")
+    with pytest.raises(RuntimeError, match="audit=True"):
+        _ = plane.requests
     plane.stop()
     assert plane.token == "abc"
     for use in (lambda: plane.url, plane.kill, plane.restart, plane.compact, plane.log_tail):
@@ -169,7 +225,7 @@ def test_what_needs_a_running_server_says_so() -> None:
 def plane() -> Iterator[ControlPlane]:
     if not HAS_PROGRAMS:
         pytest.skip("KUBEBUILDER_ASSETS is not set")
-    with ControlPlane() as plane:
+    with ControlPlane(audit=True) as plane:
         yield plane
 
 
@@ -188,6 +244,58 @@ def test_it_is_reached_as_the_embedded_server_is(plane: ControlPlane, tmp_path: 
     assert "Bearer" not in repr(plane.client_config()) + plane.log_tail()
     with pytest.raises(ValueError, match="has no log"):
         plane.log_tail("kubelet")
+
+
+@pytest.mark.real
+def test_users_are_known_by_their_certificates_and_may_do_what_their_groups_may(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    path = tmp_path / "kubeconfig"
+    plane.write_kubeconfig(path, "root", groups=["system:masters", "others"])
+    with Client(ClientConfig.from_kubeconfig(path)) as root:
+        assert list(root.list(CONFIG_MAP, namespace="kube-system"))
+    with (
+        Client(plane.client_config("alice", groups=["dev"])) as alice,
+        pytest.raises(Forbidden, match='User "alice" cannot list'),
+    ):
+        list(alice.list(CONFIG_MAP, namespace="kube-system"))
+    with pytest.raises(ValueError, match="one line of text"):
+        plane.client_config("")
+    with pytest.raises(ValueError, match="list of names"):
+        plane.client_config("alice", groups="dev")
+
+
+@pytest.mark.real
+def test_requests_are_in_the_audit_log(plane: ControlPlane) -> None:
+    with Client(plane.client_config(user_agent="me/1.0")) as client:
+        client.create(MutableObject.new(CONFIG_MAP, "seen", namespace="default"))
+        with pytest.raises(AlreadyExists):
+            client.create(MutableObject.new(CONFIG_MAP, "seen", namespace="default"))
+        with client.watch(CONFIG_MAP, namespace="default", timeout=1):
+            pass
+    found = [request for request in plane.requests if request.user_agent == "me/1.0"]
+    assert [(r.user, r.verb, r.method, r.namespace, r.status) for r in found] == [
+        ("admin", "create", "POST", "default", 201),
+        ("admin", "create", "POST", "default", 409),
+        ("admin", "watch", "GET", "default", 200),
+    ]
+    assert all(0 <= request.duration < 10 for request in found)
+    assert found[0].path == "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.mark.real
+def test_kubectl_is_run_against_it(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "kubectl"
+    program.write_text('#!/bin/sh\ncat "${1#--kubeconfig=}"; cat; echo "$2"; test "$2" != fail\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("TEST_ASSET_KUBECTL", str(program))
+    said = plane.kubectl("get", stdin="from here")
+    assert plane.url in said
+    assert said.endswith("from hereget\n")
+    with pytest.raises(ControlPlaneError, match="kubectl fail failed"):
+        plane.kubectl("fail")
 
 
 @pytest.mark.real

@@ -173,7 +173,7 @@ class Access:
             before = copy.deepcopy(old)
             new = change(old)
             if not before:
-                self._check_create(user, target)
+                self.check_create(user, target)
             if grants is not None and resource.group == RBAC_GROUP:
                 place = (resource.plural, target.namespace, target.name)
                 grants.check(user, *place, new, before or None)
@@ -181,7 +181,12 @@ class Access:
 
         return guarded
 
-    def _check_create(self, user: User, target: Target) -> None:
+    def check_create(self, user: User, target: Target) -> None:
+        """Make sure that ``user`` may create what a request for something else creates.
+
+        Raises:
+            StatusError: 403.
+        """
         resource = target.served.resource
         asked = Attributes(
             user=user,

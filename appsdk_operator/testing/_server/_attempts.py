@@ -55,6 +55,10 @@ class WriteOptions:
     field_validation: str = "Warn"
     origin: Origin | None = None
     """Whose write it is; None: the server's own doing, about which nobody is asked."""
+    manager: str | None = None
+    """Who comes to own the fields that change; None: ``managedFields`` stay as they are given."""
+    applied: bool = False
+    """Whether the object comes of a server-side apply, where null does not mean absent."""
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from appsdk_operator.resource._yaml import load_yaml
-from appsdk_operator.testing._server import _decoding, _protobuf
+from appsdk_operator.testing._server import _decoding, _managed_fields, _protobuf
 from appsdk_operator.testing._server._builtin_types import DecodeError
 from appsdk_operator.testing._server._lists import Selection
 from appsdk_operator.testing._server._resources import ServedVersion
@@ -194,39 +194,39 @@ def _dry_run(query: Mapping[str, str], body: Mapping[str, Any], kind: str) -> bo
     return True
 
 
-def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
+def write_options(
+    query: Mapping[str, str], kind: str, user_agent: str = "", *, applies: bool = False
+) -> WriteOptions:
     """The options of a create, update or patch.
+
+    Args:
+        query: where they are.
+        kind: what they are called.
+        user_agent: the program that sends the request, who owns what it writes by default.
+        applies: whether it is a server-side apply, which must say who applies.
 
     Raises:
         StatusError: 422, a value that does not exist.
     """
+    manager = query.get("fieldManager", "")
+    problems = _managed_fields.manager_problems(manager)
+    if applies and not manager:
+        problems = [FieldError.required("fieldManager", "is required for apply patch")]
+    elif kind == "PatchOptions" and not applies and "force" in query:
+        why = "may not be specified for non-apply patch"
+        problems.insert(0, FieldError.forbidden("force", why))
+    if problems:
+        raise invalid(kind, "meta.k8s.io", "", problems)
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
         supported = ("Ignore", "Strict", "Warn")
         problem = FieldError.not_supported("fieldValidation", validation, supported)
         raise invalid(kind, "meta.k8s.io", "", [problem])
-    manager = query.get("fieldManager", "")
-    problems = [
-        FieldError.invalid(
-            "fieldManager",
-            Verbatim(_go_quoted(manager)),
-            f"invalid character U+{ord(char):04X} (at position {at})",
-        )
-        for at, char in enumerate(manager)
-        if not char.isprintable()
-    ]
-    if len(manager.encode()) > _MANAGER_LIMIT:
-        what = f"Too long: may not be more than {_MANAGER_LIMIT} bytes"
-        problems = [FieldError("FieldValueTooLong", "fieldManager", what)]
-    if problems:
-        raise invalid(kind, "meta.k8s.io", "", problems)
-    return WriteOptions(dry_run=_dry_run(query, {}, kind), field_validation=validation)
-
-
-def _go_quoted(text: str) -> str:
-    """Text as Go's ``%q`` has it."""
-    inner = text.encode("unicode_escape").decode().replace('"', '\\"')
-    return f'"{inner}"'
+    return WriteOptions(
+        dry_run=_dry_run(query, {}, kind),
+        field_validation=validation,
+        manager=_managed_fields.manager_name(manager, user_agent),
+    )
 
 
 def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:

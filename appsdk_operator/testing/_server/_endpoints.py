@@ -9,20 +9,24 @@ import attrs
 import msgspec
 
 from appsdk_operator.testing._server import (
+    _applying,
     _bodies,
     _lists,
     _origins,
     _patching,
+    _protobuf,
     _stale,
     _subresources,
 )
 from appsdk_operator.testing._server._access import Access
+from appsdk_operator.testing._server._applying import APPLY_PATCH
 from appsdk_operator.testing._server._attempts import Attempt, Origin
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._forms import AnyForm
 from appsdk_operator.testing._server._resources import Catalog, ServedVersion
 from appsdk_operator.testing._server._routes import Route
 from appsdk_operator.testing._server._scale_gate import ScaleGate
+from appsdk_operator.testing._server._scale_owners import ScaleOwners
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
@@ -39,7 +43,6 @@ from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Targ
 
 __all__ = ["Answer", "Call", "Endpoints", "NoPageError", "find", "unknown_path"]
 
-_APPLY_PATCH: Final = "application/apply-patch+yaml"
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
 
@@ -59,6 +62,7 @@ class Call:
     content_type: str = ""
     form: AnyForm
     user: User = ADMIN
+    user_agent: str = ""
     at: int | None = None
     """The revision that a lagging cache is at; None: nothing lags."""
     warnings: list[str] = attrs.field(factory=list)
@@ -235,7 +239,7 @@ class Endpoints:
             raise method_not_allowed()
         if call.served.resource.namespaced and not call.route.namespace:
             raise _no_such_method(call.served)
-        options = _bodies.write_options(call.query, "CreateOptions")
+        options = _bodies.write_options(call.query, "CreateOptions", call.user_agent)
         served = call.served
         obj, warnings = _bodies.decode_object(
             body,
@@ -255,7 +259,7 @@ class Endpoints:
     async def _update(self, call: Call) -> Answer:
         _check_named(call)
         body = _bodies.as_json(call.body, call.content_type)
-        options = _bodies.write_options(call.query, "UpdateOptions")
+        options = _bodies.write_options(call.query, "UpdateOptions", call.user_agent)
         served = call.served
         obj, warnings = _bodies.decode_object(
             body,
@@ -276,7 +280,9 @@ class Endpoints:
 
     async def _patch(self, call: Call) -> Answer:
         _check_named(call)
-        options = _bodies.write_options(call.query, "PatchOptions")
+        if call.content_type == APPLY_PATCH:
+            return await self._apply(call)
+        options = _bodies.write_options(call.query, "PatchOptions", call.user_agent)
         options = attrs.evolve(options, origin=_origin(call))
         served, told = call.served, list[str]()
 
@@ -294,6 +300,24 @@ class Endpoints:
             patch=True,
         )
         return self._made(call, outcome, told)
+
+    async def _apply(self, call: Call) -> Answer:
+        def check_new(obj: dict[str, Any]) -> None:
+            self._access.check_create(call.user, call.target)
+            self._access.check_grant(call.user, call.target, obj)
+
+        options = _bodies.write_options(call.query, "PatchOptions", call.user_agent, applies=True)
+        outcome = await _applying.apply(
+            self._core.writer,
+            call.target,
+            call.body,
+            attrs.evolve(options, origin=_origin(call)),
+            force=_bodies.flag(call.query, "force"),
+            subresource=call.route.subresource,
+            guarded=lambda change: self._access.guarded(call.user, call.target, change),
+            check_new=check_new,
+        )
+        return self._made(call, outcome, [])
 
     def _made(self, call: Call, outcome: Outcome, warnings: list[str]) -> Answer:
         told = [*warnings, *outcome.warnings]
@@ -325,8 +349,11 @@ class Endpoints:
 
     @staticmethod
     def _delete_options(call: Call) -> DeleteOptions:
-        options = _bodies.delete_options(call.query, call.body)
-        origin = _origins.deleting(call.user, call.query, call.body, call.warnings)
+        body = call.body
+        if _protobuf.is_encoded(body):
+            body = _bodies.as_json(body, _protobuf.MEDIA_TYPE)
+        options = _bodies.delete_options(call.query, body)
+        origin = _origins.deleting(call.user, call.query, body, call.warnings)
         return attrs.evolve(options, origin=origin)
 
     async def _admitted(self, call: Call, obj: dict[str, Any]) -> dict[str, Any]:
@@ -403,18 +430,31 @@ class Endpoints:
             return Answer(200, call.form.one(call.served, _subresources.scale_of(obj, paths)))
         if call.verb not in ("update", "patch"):
             raise method_not_allowed()
-        options = _bodies.write_options(call.query, "UpdateOptions")
+        applies = call.verb == "patch" and call.content_type == APPLY_PATCH
+        kind = "PatchOptions" if call.verb == "patch" else "UpdateOptions"
+        options = _bodies.write_options(call.query, kind, call.user_agent, applies=applies)
+        manager = options.manager or ""
 
         def change(old: dict[str, Any]) -> dict[str, Any]:
-            if call.verb == "patch":
-                before = _subresources.scale_of(old, paths, strict=False)
-                scale = patched(call, before, custom=call.served.resource.rules.custom)
+            before = _subresources.scale_of(old, paths, strict=False)
+            owners = ScaleOwners(writer.fields, call.served, old)
+            if applies:
+                config, _ = _applying.configuration(call.body)
+                force = _bodies.flag(call.query, "force")
+                scale = owners.applied(before, config, manager, force=force)
             else:
-                body = _bodies.as_json(call.body, call.content_type)
-                scale = _bodies.decode_value(body, "Scale")
-            return _subresources.scaled(old, scale, paths, call.route.name)
+                wanted: Any
+                if call.verb == "patch":
+                    wanted = patched(call, before, custom=call.served.resource.rules.custom)
+                else:
+                    body = _bodies.as_json(call.body, call.content_type)
+                    wanted = _bodies.decode_value(body, "Scale")
+                scale = owners.updated(before, wanted, manager)
+            new = _subresources.scaled(old, scale, paths, call.route.name)
+            owners.tell(new, scale)
+            return new
 
-        options = attrs.evolve(options, origin=_origin(call))
+        options = attrs.evolve(options, origin=_origin(call), manager=None)
         gate = ScaleGate(writer.gate, paths)
         outcome = await writer.update(call.target, change, options, patch=True, gate=gate)
         scale = _subresources.scale_of(outcome.obj, paths)
@@ -456,14 +496,8 @@ def patched(call: Call, old: dict[str, Any], *, custom: bool) -> Any:
     accepted = [_patching.JSON_PATCH, _patching.MERGE_PATCH]
     if not custom:
         accepted.append(_patching.STRATEGIC_PATCH)
-    if content_type == _APPLY_PATCH:
-        raise StatusError(
-            415,
-            "server-side apply is not supported by this server: send a JSON patch, a merge patch "
-            "or an update",
-        )
     if content_type not in accepted:
-        raise unsupported_media_type([*accepted, _APPLY_PATCH])
+        raise unsupported_media_type([*accepted, APPLY_PATCH])
     return _patching.apply(content_type, call.body, old, call.served)
 
 

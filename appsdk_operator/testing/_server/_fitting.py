@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from appsdk_operator.testing._server import _decoding, _metadata
@@ -51,6 +52,7 @@ def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> li
         if options.origin is not None and _decoding.has_type(served):
             return [f'unknown field "{path}"' for path in _decoding.fit(served, obj)]
         return []
+    nulls = list(_nulls(obj)) if options.applied else []
     try:
         dropped = structure.fit(obj)
     except CoercionError as error:
@@ -63,12 +65,27 @@ def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> li
         # What the stored version has no field for is not kept, whoever sent it.
         stored.structure.fit(obj)
         structure.prune(obj)
+    for place, name in nulls:
+        place.setdefault(name, None)
     complaints = [f'unknown field "{path}"' for path in dropped]
     if not complaints or options.field_validation == "Ignore":
         return []
     if options.field_validation == "Strict":
         raise bad_request(f"strict decoding error: {', '.join(complaints)}")
     return complaints
+
+
+def _nulls(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects within ``value`` that have a null, and its name there."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if item is None:
+                yield value, name
+            else:
+                yield from _nulls(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _nulls(item)
 
 
 def validate(

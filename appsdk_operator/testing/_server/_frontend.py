@@ -167,6 +167,7 @@ class Frontend:
             content_type=_media_type(request),
             form=form,
             user=user,
+            user_agent=request.headers.get(hdrs.USER_AGENT, ""),
             at=self._lag(request, resource),
         )
         if verb == "watch":

@@ -60,7 +60,8 @@ def check_shape(obj: dict[str, Any], kind: str, version: str, *, custom: bool) -
     obj["metadata"] = metadata = {
         key: value
         for key, value in metadata.items()
-        if value is not None and value != {} and value != []
+        # An empty list of managedFields means something else than none.
+        if value is not None and value != {} and (value != [] or key == "managedFields")
     }
     return metadata
 
@@ -89,6 +90,12 @@ def _problems(metadata: Any, *, custom: bool) -> Iterator[str]:
                 _mismatch(item, f"{place}.{name}", _TEXT)
                 for item in value
                 if not isinstance(item, str)
+            )
+        elif name == "managedFields":
+            yield from (
+                _mismatch(item, f"{place}.{name}", "v1.ManagedFieldsEntry")
+                for item in value
+                if not isinstance(item, dict)
             )
         elif name == "ownerReferences":
             yield from _owner_problems(value, f"{place}.{name}", custom=custom)

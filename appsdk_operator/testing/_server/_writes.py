@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _deletion, _metadata
+from appsdk_operator.testing._server import _deletion, _managed_fields, _metadata
 from appsdk_operator.testing._server._attempts import (
     Attempt,
     DeleteOptions,
@@ -26,6 +26,7 @@ from appsdk_operator.testing._server._attempts import (
     Target,
     WriteOptions,
 )
+from appsdk_operator.testing._server._field_managers import FieldManagers
 from appsdk_operator.testing._server._fitting import fit_schema, metadata_of, validate
 from appsdk_operator.testing._server._resources import Catalog
 from appsdk_operator.testing._server._status import (
@@ -60,6 +61,8 @@ class Writer:
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
+        self.fields = FieldManagers(catalog, clock)
+        """Who owns which fields."""
         self.gate: Gate = _OPEN
         """Who is asked about writes; nobody at first."""
 
@@ -92,6 +95,8 @@ class Writer:
         metadata = metadata_of(target, obj)
         self._check_open(target, metadata.get("name", ""))
         warnings = fit_schema(target, obj, options)
+        if options.manager is not None:
+            self.fields.of(target.served).updated(None, obj, options.manager)
 
         def fill_in(obj: dict[str, Any]) -> None:
             _fit_again(target, obj)
@@ -237,6 +242,8 @@ class Writer:
         metadata = metadata_of(target, new)
         warnings = fit_schema(target, new, options)
         self._check_uid(target, metadata, record, patch=patch)
+        if options.manager is not None:
+            self.fields.of(target.served, subresource).updated(old, new, options.manager)
         new = await self._mutated(gate, attempt)
         metadata = new["metadata"]
         self._check_revision(target, metadata, record, patch=patch)
@@ -257,6 +264,7 @@ class Writer:
         await gate.validate(attrs.evolve(attempt, obj=new))
         if resource.collection.records.get(target.key) is not record:
             return None
+        _managed_fields.settle(new, old)
         if _identical(new, old):
             return Outcome(old, 200, warnings)
         if options.dry_run:
@@ -413,6 +421,7 @@ def _merge_subresource(
     if subresource == "status":
         merged = {**old, "metadata": old["metadata"] if custom else new["metadata"]}
         merged["metadata"] = dict(merged["metadata"])
+        _restore(merged["metadata"], new["metadata"], "managedFields")
         if "status" in new:
             merged["status"] = new["status"]
         else:

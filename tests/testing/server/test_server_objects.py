@@ -284,15 +284,6 @@ def test_a_strategic_patch_merges_lists_of_built_in_kinds_only(api: Any) -> None
     assert (refused.status, refused["reason"]) == (415, "UnsupportedMediaType")
 
 
-def test_server_side_apply_says_that_it_is_not_there(api: Any) -> None:
-    refused = api.patch(f"{api.maps}/a?fieldManager=x", {}, "application/apply-patch+yaml")
-    assert refused.status in (404, 415)
-    api.map("a")
-    refused = api.patch(f"{api.maps}/a?fieldManager=x", {}, "application/apply-patch+yaml")
-    assert refused.status == 415
-    assert "server-side apply is not supported" in refused["message"]
-
-
 def test_leases_are_created_by_an_update_and_never_overwritten_blindly(api: Any) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
     lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}}

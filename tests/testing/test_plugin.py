@@ -1,0 +1,465 @@
+"""The pytest plugin, in runs of pytest within the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from appsdk_operator import Kind, custom_resource_definition
+from appsdk_operator.client import Client
+from appsdk_operator.manager import Manager
+from appsdk_operator.resource import kinds
+from appsdk_operator.runtime import Metrics
+from appsdk_operator.testing import APIServer, _plugin_state, running
+from appsdk_operator.testing._kubeconfig import kubeconfig as kubeconfig_of
+from appsdk_operator.testing._kubeconfig import write_kubeconfig
+
+pytest_plugins = ["pytester"]
+
+MODULE = "appsdk_operator.testing._plugin"
+ENTRY = "appsdk_operator"
+HAS_PROGRAMS = any(
+    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
+)
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture(scope="module")
+def _imported() -> None:
+    """Import what the runs use: what only they import would be imported anew for each."""
+    assert _plugin_state
+    with APIServer() as server, Client(server.client_config()) as client:
+        assert list(client.list(kinds.core.v1.Namespace))
+        with running(Manager(server.client_config(), metrics=Metrics())):
+            pass
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _imported: None) -> Run:
+    """Runs pytest on a test file of this text, in this process, without any other plugin."""
+    monkeypatch.delenv("USE_EXISTING_CLUSTER", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    def run(text: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(text)
+        return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", MODULE, *options)
+
+    return run
+
+
+# -- the plugin itself ---------------------------------------------------------------------------
+
+
+def test_it_is_installed_with_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["entry-points"]["pytest11"] == {ENTRY: MODULE}
+
+
+def test_a_run_that_does_not_use_it_imports_next_to_nothing_of_the_kit() -> None:
+    program = (
+        f"import sys, {MODULE}\n"
+        "heavy = {'aiohttp', 'kubernetes', 'urllib3', 'msgspec', 'cryptography', 'asyncio'}\n"
+        "kit = [m for m in sys.modules if m.startswith('appsdk_operator.')]\n"
+        "print(sorted(heavy & set(sys.modules)), len(kit))\n"
+    )
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert said.startswith("[] ")
+    assert int(said.split()[-1]) < 10
+
+
+def test_its_fixtures_are_explained(run: Run) -> None:
+    result = run("", "--fixtures", "-q")
+    names = ("server", "config", "client", "kubeconfig", "namespace", "crds", "run", "manager")
+    for name in names:
+        assert f"kube_{name}" in result.stdout.str()
+
+
+# -- fixtures ------------------------------------------------------------------------------------
+
+
+def test_each_test_has_a_namespace_to_itself_that_is_gone_afterwards(run: Run) -> None:
+    run(
+        """
+        from appsdk_operator import MutableObject, kinds
+
+        seen = []
+
+        def test_one(kube_client, kube_namespace):
+            seen.append(kube_namespace)
+            draft = MutableObject.new(kinds.core.v1.ConfigMap, "a", namespace=kube_namespace)
+            kube_client.create(draft)
+
+        def test_two(kube_client, kube_namespace, kube_server):
+            assert kube_namespace not in seen
+            assert seen[0].startswith("test-one-")
+            names = [n.name for n in kube_client.list(kinds.core.v1.Namespace)]
+            assert kube_namespace in names
+            assert seen[0] not in names
+            assert not kube_server.objects(kinds.core.v1.ConfigMap)
+        """
+    ).assert_outcomes(passed=2)
+
+
+def test_the_server_is_reached_by_config_and_by_kubeconfig(run: Run) -> None:
+    run(
+        """
+        import os
+        from appsdk_operator import Client, ClientConfig
+
+        def test_it(kube_server, kube_config, kube_kubeconfig):
+            assert kube_config.server == kube_server.url
+            assert ClientConfig.from_kubeconfig(kube_kubeconfig).server == kube_server.url
+            assert kube_kubeconfig.stat().st_mode & 0o777 == 0o600
+        """
+    ).assert_outcomes(passed=1)
+
+
+def test_crds_come_from_the_ini_file_and_from_the_test(run: Run, pytester: pytest.Pytester) -> None:
+    widget = Kind(group="example.com", version="v1", kind="Widget")
+    crd = custom_resource_definition(widget).to_dict()
+    (pytester.mkdir("crds") / "widget.yaml").write_text(yaml.safe_dump(crd))
+    pytester.makeini("[pytest]\nkube_crds = crds\n")
+    run(
+        """
+        from appsdk_operator import Kind, MutableObject, custom_resource_definition
+
+        def test_it(kube_client, kube_namespace, kube_crds):
+            gadget = Kind(group="example.com", version="v1", kind="Gadget")
+            widget = Kind(group="example.com", version="v1", kind="Widget")
+            assert kube_crds(custom_resource_definition(gadget)) == [gadget]
+            for kind in (gadget, widget):
+                kube_client.create(MutableObject.new(kind, "a", namespace=kube_namespace))
+        """
+    ).assert_outcomes(passed=1)
+
+
+def test_what_runs_is_ready_in_the_test_and_has_ended_after_it(run: Run) -> None:
+    run(
+        """
+        from appsdk_operator import MutableObject, kinds
+        from appsdk_operator.controllers import controller_for, wait_for
+
+        ConfigMap = kinds.core.v1.ConfigMap
+        managers = []
+
+        def test_it(kube_manager, kube_run, kube_namespace, kube_client):
+            def stamp(request):
+                found = kube_manager.live_client.get(
+                    ConfigMap, request.name, namespace=request.namespace
+                )
+                if "stamped" not in found.labels:
+                    draft = found.mutable_copy()
+                    draft.labels["stamped"] = "yes"
+                    kube_manager.live_client.update(draft)
+
+            controller_for(kube_manager).for_(ConfigMap).named("stamper").complete(stamp)
+            kube_run(kube_manager)
+            assert kube_manager.elected.is_set()
+            kube_client.create(MutableObject.new(ConfigMap, "a", namespace=kube_namespace))
+            wait_for(
+                kube_client, ConfigMap, "a", lambda obj: "stamped" in obj.labels,
+                namespace=kube_namespace,
+            )
+            managers.append(kube_manager)
+
+        def test_afterwards():
+            assert managers[0].debug_snapshot()["stopping"]
+
+        def test_one_that_never_runs(kube_manager):
+            pass
+        """
+    ).assert_outcomes(passed=3)
+
+
+def test_a_test_fails_if_what_ran_beside_it_failed(run: Run) -> None:
+    result = run(
+        """
+        import threading
+
+        def test_fails(kube_run):
+            def broken(stop):
+                stop.wait()
+                raise ConnectionError("lost")
+
+            kube_run(broken)
+
+        def test_leaves_a_thread(kube_run, monkeypatch):
+            from appsdk_operator.testing import _plugin_state
+            monkeypatch.setattr(_plugin_state, "_THREAD_PATIENCE", 0.1)
+            global release
+            release = threading.Event()
+            kube_run(lambda stop: threading.Thread(target=release.wait, name="mine").start())
+
+        def test_is_told_of_both(kube_run):
+            def broken(stop):
+                stop.wait()
+                raise ConnectionError("lost")
+
+            release.set()
+            kube_run(broken)
+            assert False, "wrong"
+        """
+    )
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*ConnectionError: lost",
+            "*RuntimeError: *<lambda> ended, but threads that were started*have not: mine",
+            "*AssertionError: wrong",
+            "*what ran beside the test failed, too: ConnectionError('lost')",
+        ],
+        consecutive=False,
+    )
+
+
+def test_what_a_fixture_runs_ends_before_other_fixtures_do(run: Run) -> None:
+    run(
+        """
+        import pytest
+
+        steps = []
+
+        @pytest.fixture
+        def operator(kube_run):
+            def work(stop):
+                stop.wait()
+                steps.append("ended")
+
+            yield kube_run(work)
+            steps.append("fixture")
+
+        def test_one(operator):
+            assert not operator.is_set()
+
+        def test_two():
+            assert steps == ["ended", "fixture"]
+        """
+    ).assert_outcomes(passed=2)
+
+
+# -- what a failure tells ------------------------------------------------------------------------
+
+FAILING = """
+    import queue
+    from appsdk_operator import InformerController, KubernetesInformer, SimpleWatcher
+    from appsdk_operator import MutableObject, kinds
+    from appsdk_operator.controllers import controller_for
+
+    ConfigMap = kinds.core.v1.ConfigMap
+
+    def test_it(kube_manager, kube_run, kube_namespace, kube_client):
+        refused, failed = queue.SimpleQueue(), queue.SimpleQueue()
+
+        def refuse(request):
+            kube_client.create(MutableObject(kinds.core.v1.Event, {
+                "metadata": {"generateName": "e", "namespace": kube_namespace},
+                "involvedObject": {"kind": "ConfigMap", "name": request.name},
+                "type": "Warning", "reason": "Refused", "message": "not today",
+            }))
+            refused.put(request)
+            raise ValueError("not today")
+
+        def fail(obj):
+            failed.put(obj)
+            raise KeyError("no such key")
+
+        controller_for(kube_manager).for_(ConfigMap).named("refuser").complete(refuse)
+        kube_run(kube_manager)
+        watching = InformerController()
+        watching.add_informer(
+            KubernetesInformer(ConfigMap, kube_client, namespace=kube_namespace), ConfigMap
+        )
+        watching.add_watcher(SimpleWatcher(add=fail), ConfigMap)
+        kube_run(watching)
+        kube_client.create(MutableObject.new(ConfigMap, "mine", namespace=kube_namespace))
+        for told in (refused, failed):
+            told.get(timeout=10)
+        assert watching.wait_idle(timeout=10)
+        assert False, "to see the report"
+"""
+
+
+def test_a_failed_test_tells_what_the_server_saw_and_what_the_operator_did(run: Run) -> None:
+    result = run(FAILING)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*- kube: requests -*",
+            "* watch * 200 * ms  /api/v1/namespaces/test-it-*/configmaps[?]*",
+            "* create * 201 * ms  /api/v1/namespaces/test-it-*/configmaps",
+            "*- kube: events -*",
+            "* Warning Refused ConfigMap/mine: not today",
+            "*- kube: operator -*",
+            "*controller: refuser",
+            "* watcher=*, object=test-it-*/mine, action=*, why=retry, attempt=1, *no such key*",
+            "*- kube: errors -*",
+            "ERROR * not today*",
+        ],
+        consecutive=False,
+    )
+
+
+def test_a_report_is_bounded_and_a_passed_test_has_none(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nkube_report_lines = 5\n")
+    text = """
+        from appsdk_operator import kinds
+        from appsdk_operator.testing import FaultRule
+
+        def test_it(kube_client, kube_namespace, kube_server):
+            kube_server.inject([FaultRule.delay(0.001, times=1, verb="list")])
+            for _ in range(9):
+                list(kube_client.list(kinds.core.v1.ConfigMap, namespace=kube_namespace))
+            assert {outcome}
+    """
+    said = run(text.format(outcome="False")).stdout.str()
+    assert "(4 more)" in said
+    assert said.count("/configmaps?") == 5
+    said = run(text.format(outcome="True"), "-rA").stdout.str()
+    assert "kube: requests" not in said
+
+
+def test_the_fault_that_befell_a_request_stands_beside_it(run: Run) -> None:
+    result = run(
+        """
+        from appsdk_operator import kinds
+        from appsdk_operator.testing import FaultRule
+
+        def test_it(kube_client, kube_namespace, kube_server):
+            kube_server.inject([FaultRule.answer(404, verb="list", times=1)])
+            list(kube_client.list(kinds.core.v1.ConfigMap, namespace=kube_namespace))
+        """
+    )
+    result.stdout.fnmatch_lines(["* list * 404 *  <- FaultRule.answer(404, verb='list', times=1)"])
+
+
+# -- many processes ------------------------------------------------------------------------------
+
+PARALLEL = """
+    import os
+    from pathlib import Path
+    import pytest
+    from appsdk_operator import MutableObject, kinds
+
+    @pytest.mark.parametrize("number", range(6))
+    def test_it(number, kube_server, kube_client, kube_namespace):
+        draft = MutableObject.new(kinds.core.v1.ConfigMap, "a", namespace=kube_namespace)
+        kube_client.create(draft)
+        worker = os.environ["PYTEST_XDIST_WORKER"]
+        Path(f"{worker}-{number}").write_text(kube_server.url)
+"""
+
+
+def in_parallel(pytester: pytest.Pytester, *options: str) -> tuple[list[str], pytest.RunResult]:
+    """Run the tests in two processes; the servers that they used, and what pytest said."""
+    pytest.importorskip("xdist")
+    pytester.makepyfile(PARALLEL)
+    arguments = ("-p", "no:cacheprovider", "-p", "xdist", "-p", MODULE, "-n", "2", *options)
+    result = pytester.runpytest_subprocess(*arguments)
+    notes = list(pytester.path.glob("gw*-*"))
+    assert {note.name.partition("-")[0] for note in notes} == {"gw0", "gw1"}
+    return sorted({note.read_text() for note in notes}), result
+
+
+@pytest.mark.programs
+def test_each_process_of_a_parallel_run_has_an_embedded_server_of_its_own(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    urls, result = in_parallel(pytester)
+    result.assert_outcomes(passed=6)
+    assert len(urls) == 2
+
+
+@pytest.mark.real
+def test_the_processes_of_a_parallel_run_share_one_control_plane_and_tell_what_it_saw(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not HAS_PROGRAMS:
+        pytest.skip("KUBEBUILDER_ASSETS is not set")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(
+        test_other="""
+        from appsdk_operator import MutableObject, kinds
+
+        ConfigMap = kinds.core.v1.ConfigMap
+
+        def test_fails(kube_client, kube_namespace):
+            kube_client.create(MutableObject.new(ConfigMap, "a", namespace=kube_namespace))
+            assert False, "to see the report"
+        """
+    )
+    (url,), result = in_parallel(pytester, "--kube=control-plane")
+    assert url.startswith("https://127.0.0.1:")
+    result.assert_outcomes(passed=6, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*- kube: requests -*",
+            "admin * create * 201 * ms  /api/v1/namespaces/test-fails-*/configmaps*",
+        ]
+    )
+
+
+# -- choosing the server -------------------------------------------------------------------------
+
+TRIVIAL = "def test_it(kube_server):\n    print('at', kube_server.url)\n"
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Makes a kubeconfig with one context of that name the current one."""
+
+    def make(context: str, server: str) -> None:
+        path = tmp_path / "their-kubeconfig"
+        write_kubeconfig(path, kubeconfig_of(server, b"", name=context, token="abc"))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+
+    return make
+
+
+def test_an_existing_cluster_is_used_when_its_context_says_that_it_is_for_tests(
+    run: Run, kubeconfig: Callable[[str, str], None]
+) -> None:
+    kubeconfig("kind-dev", "http://127.0.0.1:9")
+    result = run(TRIVIAL, "--kube=existing", "-s")
+    result.assert_outcomes(passed=1)
+    assert "at http://127.0.0.1:9" in result.stdout.str()
+
+
+def test_somebodys_cluster_is_not_used_by_accident(
+    run: Run, kubeconfig: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig("prod", "http://127.0.0.1:9")
+    result = run(TRIVIAL, "--kube=existing")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*the current context is 'prod'*say so by --kube-context=prod*"])
+    run(TRIVIAL, "--kube=existing", "--kube-context=prod").assert_outcomes(passed=1)
+    monkeypatch.setenv("USE_EXISTING_CLUSTER", "true")
+    assert run(TRIVIAL).ret != 0
+
+
+def test_the_ini_file_cannot_ask_for_somebodys_cluster(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nkube = existing\n")
+    result = run(TRIVIAL)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*asked for on the command line*"])
+
+
+def test_without_programs_a_control_plane_is_an_error_that_says_what_to_set(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    for name in ("TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER"):
+        monkeypatch.delenv(name, raising=False)
+    result = run(TRIVIAL, "--kube=control-plane")
+    result.stdout.fnmatch_lines(["*set KUBEBUILDER_ASSETS to the folder*"])
