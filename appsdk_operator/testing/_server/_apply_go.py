@@ -14,6 +14,8 @@ from appsdk_operator.testing._server._resources import ServedVersion
 
 __all__ = ["definition_of", "filled"]
 
+_DAEMON_SET: Final = "io.k8s.api.apps.v1.DaemonSet"
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _NUMBERS: Final = ("integer", "number")
 
 
@@ -26,7 +28,15 @@ def definition_of(served: ServedVersion) -> str | None:
 def filled(obj: dict[str, Any], served: ServedVersion) -> dict[str, Any]:
     """A copy with what Go always writes filled in; what it leaves out is not looked for."""
     name = definition_of(served)
-    return obj if name is None else _filled(obj, name)
+    if name is None:
+        return obj
+    made = _filled(obj, name)
+    if name == _DAEMON_SET and "metadata" in obj:
+        # A field of the internal version, which the published one writes as an annotation.
+        metadata = made["metadata"]
+        annotations = {_TEMPLATE_GENERATION: "0", **(metadata.get("annotations") or {})}
+        made["metadata"] = {**metadata, "annotations": annotations}
+    return made
 
 
 def _filled(value: dict[str, Any], name: str) -> dict[str, Any]:

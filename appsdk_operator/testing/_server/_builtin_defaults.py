@@ -6,6 +6,7 @@ template of a CronJob's Job. Defaults that the OpenAPI documents tell of are not
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,6 +19,7 @@ _APPS: Final = "io.k8s.api.apps.v1."
 _AUTOSCALING: Final = "io.k8s.api.autoscaling."
 _BATCH: Final = "io.k8s.api.batch.v1."
 _CORE: Final = "io.k8s.api.core.v1."
+_EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _FLOW: Final = "io.k8s.api.flowcontrol.v1."
 _NETWORKING: Final = "io.k8s.api.networking.v1."
 _RBAC: Final = "io.k8s.api.rbac.v1."
@@ -180,6 +182,20 @@ def _pod(pod: _Object) -> None:
     spec.setdefault("enableServiceLinks", True)
 
 
+def _secret(secret: _Object) -> None:
+    # What is given as text is data from the moment it is read.
+    for name, text in (secret.pop("stringData", None) or {}).items():
+        secret.setdefault("data", {})[name] = base64.b64encode(str(text).encode()).decode()
+
+
+def _definition(spec: _Object) -> None:
+    names = spec.get("names") or {}
+    if names.get("kind"):
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", f"{names['kind']}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
 def _service_spec(spec: _Object) -> None:
     affinity = spec.setdefault("sessionAffinity", "None")
     if affinity == "None":
@@ -311,6 +327,11 @@ def _driver(spec: _Object) -> None:
         spec["volumeLifecycleModes"] = ["Persistent"]
 
 
+def _node_spec(spec: _Object) -> None:
+    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
+
+
 def _node_status(status: _Object) -> None:
     if "allocatable" not in status and "capacity" in status:
         status["allocatable"] = dict(status["capacity"])
@@ -330,14 +351,17 @@ FILLERS: Final[dict[str, Callable[[_Object], None]]] = {
     f"{_CORE}EphemeralContainer": _container,
     f"{_CORE}LimitRangeItem": _limits,
     f"{_CORE}Namespace": _namespace,
+    f"{_CORE}NodeSpec": _node_spec,
     f"{_CORE}NodeStatus": _node_status,
     f"{_CORE}Pod": _pod,
     f"{_CORE}PodSpec": _pod_spec,
     f"{_CORE}ReplicationController": _controller,
+    f"{_CORE}Secret": _secret,
     f"{_CORE}ServiceSpec": _service_spec,
     f"{_CORE}Volume": _volume,
     f"{_NETWORKING}NetworkPolicySpec": _network_policy,
     f"{_RBAC}Subject": _subject,
     f"{_STORAGE}CSIDriverSpec": _driver,
+    f"{_EXTENSIONS}CustomResourceDefinitionSpec": _definition,
 }
 """For each definition what fills in defaults that depend on other fields."""

@@ -79,8 +79,6 @@ def node(obj: _Object) -> None:
     taints = spec.setdefault("taints", [])
     if not any(taint.get("key") == _NOT_READY for taint in taints):
         taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
-        spec["podCIDRs"] = [spec["podCIDR"]]
 
 
 # -- pods and what runs them -----------------------------------------------------------------

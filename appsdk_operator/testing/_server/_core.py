@@ -13,6 +13,7 @@ from appsdk_operator.testing._server._admission import Admission
 from appsdk_operator.testing._server._at_once import at_once
 from appsdk_operator.testing._server._collector import Collector
 from appsdk_operator.testing._server._crds import CRD_RULES, Definitions
+from appsdk_operator.testing._server._managed_fields import SERVER
 from appsdk_operator.testing._server._resources import Catalog, Resource, ServedVersion
 from appsdk_operator.testing._server._status import already_exists
 from appsdk_operator.testing._server._storage import Collection, Event, Storage
@@ -50,13 +51,17 @@ class Core:
             **_webhook_configurations.RULES,
         }
         _builtin.install(self.catalog, self.storage, overrides)
-        self._definitions = Definitions(self.storage, self.catalog, clock, self._withdrawn)
+        self._definitions = Definitions(
+            self.storage, self.catalog, clock, self._withdrawn, self.writer.fields
+        )
         self._definitions_collection = self.served(
             "apiextensions.k8s.io", "v1", "customresourcedefinitions"
         ).resource.collection
         self.storage.on_event = self._on_event
         for name in _NAMESPACES:
-            self.create("", "v1", "namespaces", {"kind": "Namespace", "metadata": {"name": name}})
+            labels = {"kubernetes.io/metadata.name": name}
+            namespace = {"kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+            self.create("", "v1", "namespaces", namespace, manager=SERVER)
 
     def served(self, group: str, version: str, plural: str) -> ServedVersion:
         """A resource that is certainly served.
@@ -69,11 +74,13 @@ class Core:
             raise LookupError(f"{plural}.{version}.{group} is not served: apply its CRD first")
         return found
 
-    def create(self, group: str, version: str, plural: str, obj: dict[str, Any]) -> None:
+    def create(
+        self, group: str, version: str, plural: str, obj: dict[str, Any], manager: str | None = None
+    ) -> None:
         """Create a cluster-wide object; nobody is asked."""
         served = self.served(group, version, plural)
         obj["apiVersion"] = served.api_version
-        options = WriteOptions(field_validation="Ignore")
+        options = WriteOptions(field_validation="Ignore", manager=manager)
         at_once(self.writer.create(Target(served), obj, options))
 
     def create_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:

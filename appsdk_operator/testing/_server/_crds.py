@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 from appsdk_operator.runtime import Clock
+from appsdk_operator.testing._server._field_managers import FieldManagers
+from appsdk_operator.testing._server._managed_fields import SERVER
 from appsdk_operator.testing._server._metadata import timestamp
 from appsdk_operator.testing._server._resources import (
     Catalog,
@@ -218,12 +220,14 @@ class Definitions:
         catalog: Catalog,
         clock: Clock,
         on_gone: Callable[[Resource], None],
+        fields: FieldManagers,
     ) -> None:
-        """``on_gone`` is told of each resource that is served no more."""
+        """``on_gone`` is told of each resource that is served no more; ``fields`` know owners."""
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
         self._on_gone = on_gone
+        self._fields = fields
         self._collection = storage.collection(f"customresourcedefinitions.{_GROUP}")
 
     def notice(self, event: Event) -> None:
@@ -364,6 +368,9 @@ class Definitions:
     def _note(self, record: Record, obj: dict[str, Any], status: dict[str, Any]) -> None:
         if obj.get("status") != status:
             obj["status"] = status
+            served = self._catalog.find(_GROUP, "v1", "customresourcedefinitions")
+            assert served is not None
+            self._fields.of(served, "status").updated(record.decode(), obj, SERVER)
             self._storage.put(self._collection, record.key, obj)
 
 

@@ -39,6 +39,10 @@ def read(
     made, unknown = _builtin_types.read(
         resource.group, served.version, resource.kind, obj, converting=converting
     )
+    given = obj.get("metadata")
+    if isinstance(given, dict) and given.get("managedFields") == []:
+        # It means: forget the owners.
+        made["metadata"]["managedFields"] = []
     return {name: made.pop(name) for name in _BY_BODY if name in made} | made, unknown
 
 

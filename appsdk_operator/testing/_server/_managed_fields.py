@@ -13,6 +13,7 @@ from appsdk_operator.testing._server._apply_sets import FieldSet
 from appsdk_operator.testing._server._status import FieldError, Verbatim
 
 __all__ = [
+    "SERVER",
     "Managed",
     "Times",
     "capped",
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 Times: TypeAlias = dict[Manager, str | None]
+
+SERVER: Final = "kube-apiserver"
+"""What the server calls itself where it writes objects."""
 
 _TYPE: Final = "FieldsV1"
 _MAX_NAME: Final = 128

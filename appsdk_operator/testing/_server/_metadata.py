@@ -29,6 +29,7 @@ __all__ = [
     "validate_key",
     "validate_update",
     "warnings",
+    "wipe",
 ]
 
 _STANDARD_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
@@ -48,13 +49,18 @@ def generated_name(base: str) -> str:
     return base[:_GENERATED_BASE] + "".join(random.choices(_ALPHABET, k=5))
 
 
+def wipe(metadata: dict[str, Any]) -> None:
+    """Drop what a new object cannot have."""
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        metadata.pop(name, None)
+
+
 def prepare_create(metadata: dict[str, Any], now: float, *, generation: bool) -> None:
     """Set what the server sets on a new object.
 
     Kinds that count no generations keep the one that the client gave, as on the real server.
     """
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-        metadata.pop(name, None)
+    wipe(metadata)
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = timestamp(now)
     if generation:

@@ -96,6 +96,7 @@ class Writer:
         self._check_open(target, metadata.get("name", ""))
         warnings = fit_schema(target, obj, options)
         if options.manager is not None:
+            _metadata.wipe(obj["metadata"])
             self.fields.of(target.served).updated(None, obj, options.manager)
 
         def fill_in(obj: dict[str, Any]) -> None:
@@ -258,7 +259,8 @@ class Writer:
             rules.prepare_status(new, old)
         elif not subresource:
             rules.prepare_update(new, old)
-        if rules.generation and self._counts_as_change(target, new, old):
+        counts = rules.generation and subresource != "status"
+        if counts and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
         validate(target, new, old, subresource)
         await gate.validate(attrs.evolve(attempt, obj=new))
