@@ -6,39 +6,50 @@ import asyncio
 import contextlib
 import math
 import socket
-import struct
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 from urllib.parse import urlsplit
 
 import attrs
 
+from appsdk_operator.client import ClientConfig
 from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.testing._fault_rules import FaultRule, FaultSchedule
+from appsdk_operator.testing._proxy_links import Address, Faults, Link, cancelled
+
+if TYPE_CHECKING:
+    from appsdk_operator.testing._proxy_relay import Relay
+    from appsdk_operator.testing._server import LoggedRequest
 
 __all__ = ["FaultProxy"]
 
 _T = TypeVar("_T")
-_Address: TypeAlias = tuple[int, int, int, str, Any]  # as getaddrinfo gives it
 
 _HOST: Final = "127.0.0.1"
 _READ: Final = 65536
 _JOIN_TIMEOUT: Final = 10.0
-# With this option a close resets the connection instead of ending it in good order.
-_RESET: Final = struct.pack("ii", 1, 0)
 _THROTTLE_STEP: Final = 0.05
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 @final
 class FaultProxy:
-    """A TCP proxy in front of any server, which cuts, stalls and slows connections on demand.
+    """A proxy in front of any server, which cuts, stalls and slows connections on demand.
 
-    It passes bytes on as they are, so TLS goes through and the server's certificate, made for
-    ``127.0.0.1``, is still the right one. It listens on loopback only, and works in one thread of
-    its own; every method may be called from any other thread. A fault is in force when the method
-    returns, until it is taken back or :meth:`clear` is called.
+    In front of an address it passes bytes on as they are, so TLS goes through and the server's
+    certificate, made for ``127.0.0.1``, is still the right one.
+
+    In front of a :class:`~appsdk_operator.client.ClientConfig` it reads the requests, too: it ends
+    TLS with a certificate of its own, which clients trust by :meth:`client_config`, and obeys the
+    rules of :meth:`inject`, those of the embedded server. Requests keep their credentials; those
+    that bring none get the config's. A client certificate cannot be passed on: the config's is used
+    for all.
+
+    It listens on loopback only, and works in one thread of its own; every method may be called from
+    any other thread. A fault is in force when the method returns, until it is taken back or
+    :meth:`clear` is called.
 
     >>> from appsdk_operator.testing import APIServer
     >>> with APIServer() as server, FaultProxy(server.url) as proxy:
@@ -47,26 +58,37 @@ class FaultProxy:
 
     Args:
         target: where to pass connections on to: ``http://host:port``, ``https://host:port`` or
-            ``tcp://host:port``.
+            ``tcp://host:port``; or the configuration of a client, to have requests read.
         port: the TCP port to listen on; default 0, any free one.
+        faults: what befalls requests from the start, see :meth:`inject`.
 
     Raises:
-        ValueError: the target is no address of this form, or the port is out of range.
+        ValueError: the target is no address of this form, or the port is out of range; or faults
+            for an address, behind which no requests are seen.
     """
 
-    def __init__(self, target: str, *, port: int = 0, clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        target: str | ClientConfig,
+        *,
+        port: int = 0,
+        faults: FaultSchedule | Iterable[FaultRule] = (),
+        clock: Clock = system_clock,
+    ) -> None:
         """See the class."""
-        parts = urlsplit(target)
+        self._config = target if isinstance(target, ClientConfig) else None
+        address = target if isinstance(target, str) else target.server
+        parts = urlsplit(address)
         try:
             target_port = parts.port or _PORTS.get(parts.scheme)
         except ValueError:
             target_port = None
         if parts.scheme not in ("http", "https", "tcp") or not parts.hostname or not target_port:
-            raise ValueError(f"target {target!r} must be 'https://host:port', http:// or tcp://")
+            raise ValueError(f"target {address!r} must be 'https://host:port', http:// or tcp://")
         if not 0 <= port <= 65535:
             raise ValueError(f"port={port} is no TCP port: use 0 for any, or 1 to 65535")
         self._target = (parts.hostname, target_port)
-        self._address: _Address | None = None
+        self._address: Address | None = None
         self._scheme = parts.scheme
         self._port = port
         self._clock = clock
@@ -79,9 +101,17 @@ class FaultProxy:
         self._stopping = asyncio.Event()
         self._flowing = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
-        self._links: dict[asyncio.Task[None], _Link] = {}
-        self._faults = _Faults()
+        self._links: dict[asyncio.Task[None], Link] = {}
+        self._faults = Faults()
         self._accepted = 0
+        self._relay: Relay | None = None
+        if self._config is not None:
+            from appsdk_operator.testing._proxy_relay import Relay
+
+            self._relay = Relay(self._config, clock)
+        schedule = self._checked(faults)
+        if schedule.rules:
+            self._the_relay().faults.add(schedule)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -95,12 +125,13 @@ class FaultProxy:
             if self._thread is not None:
                 return self
             # Here and not in the loop, which would need more threads for it.
-            self._address = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)[0]
+            if self._relay is None:
+                self._address = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)[0]
             listener = self._bound()
             self._port = listener.getsockname()[1]
             ready = threading.Event()
             self._stopping, self._flowing = asyncio.Event(), asyncio.Event()
-            self._faults = _Faults()
+            self._faults = Faults()
 
             def run() -> None:
                 try:
@@ -146,6 +177,27 @@ class FaultProxy:
     def url(self) -> str:
         """Where it listens, with the target's scheme: ``https://127.0.0.1:40123``."""
         return f"{self._scheme}://{_HOST}:{self._port}"
+
+    @property
+    def ca_data(self) -> bytes:
+        """The PEM certificate of the authority to trust; empty where TLS goes through."""
+        authority = None if self._relay is None else self._relay.authority
+        return b"" if authority is None else authority.certificate
+
+    def client_config(self, **options: Any) -> ClientConfig:
+        """The target's configuration with this proxy in between.
+
+        Args:
+            options: any other of :class:`~appsdk_operator.client.ClientConfig`.
+
+        Raises:
+            ValueError: the target is an address.
+        """
+        self._the_relay()
+        assert self._config is not None
+        own = {"server": self.url, "ca_data": self.ca_data or None, "ca_file": None}
+        more = {"tls_server_name": None, "unsafe_skip_tls_verify": False}
+        return attrs.evolve(self._config, **{**own, **more, **options})
 
     # -- what goes wrong ---------------------------------------------------------------------
 
@@ -227,11 +279,32 @@ class FaultProxy:
 
         self._call(reset)
 
+    def inject(self, faults: FaultSchedule | Iterable[FaultRule]) -> None:
+        """From now on, let requests go wrong by these rules, behind those that are in force.
+
+        Args:
+            faults: rules, or a schedule of them with the seed of their chances; see
+                :class:`FaultRule`. All but ``stale``, which only the embedded server knows.
+
+        Raises:
+            ValueError: the target is an address, behind which no requests are seen, or a rule
+                is none for a proxy.
+        """
+        schedule = self._checked(faults)
+        relay = self._the_relay()
+
+        async def inject() -> None:
+            relay.faults.add(schedule)
+
+        self._call(inject)
+
     def clear(self) -> None:
         """End all faults."""
 
         async def clear() -> None:
-            self._faults = _Faults()
+            if self._relay is not None:
+                self._relay.faults.clear()
+            self._faults = Faults()
             self._flowing.set()
             if self._listener is None:
                 self._listen(self._bound())
@@ -239,6 +312,20 @@ class FaultProxy:
         self._call(clear)
 
     # -- what it sees ------------------------------------------------------------------------
+
+    @property
+    def requests(self) -> list[LoggedRequest]:
+        """The last 10,000 requests, oldest first.
+
+        Raises:
+            ValueError: the target is an address, behind which no requests are seen.
+        """
+        relay = self._the_relay()
+
+        async def read() -> list[LoggedRequest]:
+            return list(relay.faults.log)
+
+        return self._call(read)
 
     @property
     def connections(self) -> int:
@@ -275,6 +362,22 @@ class FaultProxy:
 
     # -- inside ------------------------------------------------------------------------------
 
+    def _the_relay(self) -> Relay:
+        if self._relay is None:
+            raise ValueError(
+                "this proxy passes bytes on unread: give FaultProxy the client_config() of the "
+                "server in the place of its address"
+            )
+        return self._relay
+
+    @staticmethod
+    def _checked(faults: FaultSchedule | Iterable[FaultRule]) -> FaultSchedule:
+        schedule = faults if isinstance(faults, FaultSchedule) else FaultSchedule(faults)
+        for rule in schedule:
+            if rule.action == "stale":
+                raise ValueError(f"{rule!r}: only the embedded server has a cache that can lag")
+        return schedule
+
     def _call(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         with self._lifecycle:
             loop = self._loop
@@ -304,12 +407,17 @@ class FaultProxy:
     async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._flowing.set()
+        if self._relay is not None:
+            port = await self._relay.start()
+            self._address = (socket.AF_INET, socket.SOCK_STREAM, 0, "", (_HOST, port))
         self._listen(listener)
         ready.set()
         try:
             await self._stopping.wait()
         finally:
             self._loop = None
+            if self._relay is not None:
+                await self._relay.stop()
             await self._stop_listening()
             await self._cut_all()
 
@@ -319,7 +427,7 @@ class FaultProxy:
     async def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            await _cancelled(listener)
+            await cancelled(listener)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -330,7 +438,7 @@ class FaultProxy:
                     client, _ = await loop.sock_accept(listener)
                 except ConnectionError:  # gone again already
                     continue
-                link = _Link(client, self._address)
+                link = Link(client, self._address)
                 task = loop.create_task(self._pass_on(link))
                 self._links[task] = link
                 self._accepted += 1
@@ -338,10 +446,10 @@ class FaultProxy:
 
     async def _cut_all(self) -> int:
         tasks = list(self._links)
-        await _cancelled(*tasks)
+        await cancelled(*tasks)
         return len(tasks)
 
-    async def _pass_on(self, link: _Link) -> None:
+    async def _pass_on(self, link: Link) -> None:
         task = asyncio.current_task()
         assert task is not None
         # Whatever ends it, an end in good order included, is passed on or resets both sides.
@@ -360,7 +468,7 @@ class FaultProxy:
             self._notify()
 
     async def _pump(
-        self, link: _Link, source: socket.socket, sink: socket.socket, answers: bool
+        self, link: Link, source: socket.socket, sink: socket.socket, answers: bool
     ) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -388,45 +496,3 @@ class FaultProxy:
     def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-
-@attrs.frozen(kw_only=True)
-class _Faults:
-    delay: float = 0.0
-    rate: float | None = None
-    cut_after: int = 0
-    cuts_left: int = 0
-
-
-@final
-class _Link:
-    """A client's connection and the one to the server that belongs to it."""
-
-    def __init__(self, client: socket.socket, target: _Address) -> None:
-        self.client = client
-        self.answered = 0
-        family, kind, protocol, _, self._address = target
-        self.server = socket.socket(family, kind, protocol)
-
-    async def connect(self) -> None:
-        for end in self._ends():
-            end.setblocking(False)
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(self.server, self._address)
-
-    def close(self, *, reset: bool) -> None:
-        for end in self._ends():
-            if reset:
-                with contextlib.suppress(OSError):
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            end.close()
-
-    def _ends(self) -> Iterator[socket.socket]:
-        yield self.client
-        yield self.server
-
-
-async def _cancelled(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,11 +1,13 @@
-"""What the rules do in the embedded server, as its clients see it."""
+"""What the rules do in the embedded server and in a proxy before one, as clients see it."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import attrs
 import pytest
 
 from appsdk_operator.client import (
@@ -21,7 +23,13 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.runtime import RealClock
-from appsdk_operator.testing import APIServer, FaultRule, FaultSchedule
+from appsdk_operator.testing import (
+    APIServer,
+    FaultProxy,
+    FaultRule,
+    FaultSchedule,
+    LoggedRequest,
+)
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 SHORT = 0.1  # seconds in which nothing is to happen
@@ -29,13 +37,53 @@ SHORT = 0.1  # seconds in which nothing is to happen
 
 @pytest.fixture
 def server() -> Iterator[APIServer]:
+    """For what only the embedded server does."""
     with APIServer() as server:
         yield server
 
 
+@attrs.frozen
+class Place:
+    """Where faults are injected, before or in an API server."""
+
+    server: APIServer
+    config: ClientConfig
+    inject: Callable[[list[FaultRule]], None]
+    clear: Callable[[], None]
+    requests: Callable[[], list[LoggedRequest]]
+
+
+@pytest.fixture(params=["server", "proxy", "proxy with TLS"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """For what both do."""
+    if request.param == "server":
+        with APIServer() as server:
+            yield Place(
+                server,
+                server.client_config(max_retries=0),
+                server.inject,
+                server.clear_faults,
+                lambda: server.requests,
+            )
+        return
+    options: dict[str, Any] = {"tls": True, "token": "abc"} if "TLS" in request.param else {}
+    with APIServer(**options) as server, FaultProxy(server.client_config()) as proxy:
+        yield Place(
+            server,
+            proxy.client_config(max_retries=0),
+            proxy.inject,
+            proxy.clear,
+            lambda: proxy.requests,
+        )
+
+
 @pytest.fixture
-def client(server: APIServer) -> Iterator[Client]:
-    with Client(ClientConfig(server=server.url, max_retries=0)) as client:
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    if "place" in request.fixturenames:
+        config = request.getfixturevalue("place").config
+    else:
+        config = request.getfixturevalue("server").client_config(max_retries=0)
+    with Client(config) as client:
         yield client
 
 
@@ -48,9 +96,9 @@ def names(client: Client) -> list[str]:
 
 
 def test_errors_come_with_their_reason_and_with_the_time_to_wait(
-    server: APIServer, client: Client
+    place: Place, client: Client
 ) -> None:
-    server.inject(
+    place.inject(
         [
             FaultRule.answer(429, retry_after=7, verb="create", times=1),
             FaultRule.answer(409, verb="create", times=1),
@@ -65,7 +113,7 @@ def test_errors_come_with_their_reason_and_with_the_time_to_wait(
     with pytest.raises(Unauthorized):
         create(client, "a")
     assert create(client, "a").name == "a"
-    last = server.requests[-2:]
+    last = place.requests()[-2:]
     assert [(request.verb, request.namespace, request.status) for request in last] == [
         ("create", "default", 401),
         ("create", "default", 201),
@@ -88,69 +136,69 @@ def test_rules_may_be_given_from_the_start_and_find_new_objects_by_name() -> Non
 
 
 def test_a_dropped_request_is_not_carried_out_and_a_lost_one_is(
-    server: APIServer, client: Client
+    place: Place, client: Client
 ) -> None:
-    server.inject([FaultRule.drop(verb="create", times=1), FaultRule.lose(verb="create", times=1)])
+    place.inject([FaultRule.drop(verb="create", times=1), FaultRule.lose(verb="create", times=1)])
     for name in ("dropped", "lost"):
         with pytest.raises(TransportError):
             create(client, name)
     assert names(client) == ["lost"]
 
 
-def test_an_answer_is_cut_in_the_middle(server: APIServer, client: Client) -> None:
-    server.inject([FaultRule.cut(20, verb="create", times=1)])
+def test_an_answer_is_cut_in_the_middle(place: Place, client: Client) -> None:
+    place.inject([FaultRule.cut(20, verb="create", times=1)])
     with pytest.raises(TransportError):
         create(client, "a")
     assert names(client) == ["a"]
 
 
-def test_a_duplicated_request_is_carried_out_twice(server: APIServer, client: Client) -> None:
-    server.inject([FaultRule.duplicate(verb="create")])
+def test_a_duplicated_request_is_carried_out_twice(place: Place, client: Client) -> None:
+    place.inject([FaultRule.duplicate(verb="create")])
     with pytest.raises(AlreadyExists):
         create(client, "a")
     assert names(client) == ["a"]
 
 
 @pytest.mark.parametrize("rule", [FaultRule.delay(SHORT), FaultRule.hold(SHORT)])
-def test_an_answer_is_late(server: APIServer, client: Client, rule: FaultRule) -> None:
+def test_an_answer_is_late(place: Place, client: Client, rule: FaultRule) -> None:
     clock = RealClock()
-    server.inject([rule])
+    place.inject([rule])
     began = clock.monotonic()
     create(client, "a")
     assert clock.monotonic() - began >= SHORT
-    server.clear_faults()
-    assert server.requests[-1].duration >= SHORT
+    place.clear()
+    assert place.requests()[-1].duration >= SHORT
 
 
-def test_an_answer_is_sent_slowly_and_is_whole(server: APIServer, client: Client) -> None:
+def test_an_answer_is_sent_slowly_and_is_whole(place: Place, client: Client) -> None:
     create(client, "a", text="x" * 1000)
     clock = RealClock()
-    server.inject([FaultRule.slow(10_000.0)])
+    place.inject([FaultRule.slow(10_000.0)])
     began = clock.monotonic()
     found = client.get(CONFIG_MAP, "a", namespace="default")
     assert found.to_dict()["data"] == {"text": "x" * 1000}
     assert clock.monotonic() - began >= SHORT
-    assert server.requests[-1].status == 200
+    assert place.requests()[-1].status == 200
 
 
 def test_a_stalled_request_goes_on_when_the_faults_are_cleared(
-    server: APIServer, client: Client
+    place: Place, client: Client
 ) -> None:
-    server.inject([FaultRule.stall(verb="create")])
+    place.inject([FaultRule.stall(verb="create")])
     made: list[Object] = []
     thread = threading.Thread(target=lambda: made.append(create(client, "a")))
     thread.start()
     thread.join(SHORT)
     assert thread.is_alive()
-    assert not server.objects(CONFIG_MAP)
-    server.clear_faults()
+    assert not place.server.objects(CONFIG_MAP)
+    place.clear()
     thread.join(10)
     assert [obj.name for obj in made] == ["a"]
 
 
-def test_a_client_may_give_up_what_is_stalled(server: APIServer) -> None:
-    server.inject([FaultRule.stall()])
-    config = ClientConfig(server=server.url, max_retries=0, read_timeout=SHORT)
+def test_a_client_may_give_up_what_is_stalled(place: Place) -> None:
+    place.inject([FaultRule.stall()])
+    config = attrs.evolve(place.config, read_timeout=SHORT)
     with Client(config) as client, pytest.raises(ReadTimeout):
         create(client, "a")
 
@@ -223,8 +271,8 @@ def test_a_watch_of_a_cache_that_lags_goes_forward_and_misses_nothing(
 # -- watches -------------------------------------------------------------------------------------
 
 
-def test_a_watch_ends_with_an_error_after_some_events(server: APIServer, client: Client) -> None:
-    server.inject([FaultRule.end_watch(410, after=2, times=1)])
+def test_a_watch_ends_with_an_error_after_some_events(place: Place, client: Client) -> None:
+    place.inject([FaultRule.end_watch(410, after=2, times=1)])
     for name in ("a", "b", "c"):
         create(client, name)
     seen: list[str] = []
@@ -236,23 +284,23 @@ def test_a_watch_ends_with_an_error_after_some_events(server: APIServer, client:
     assert seen == ["a", "b"]
 
 
-def test_a_watch_ends_in_good_order(server: APIServer, client: Client) -> None:
-    server.inject([FaultRule.end_watch(after=1)])
+def test_a_watch_ends_in_good_order(place: Place, client: Client) -> None:
+    place.inject([FaultRule.end_watch(after=1)])
     create(client, "a")
     create(client, "b")
     with client.watch(CONFIG_MAP, namespace="default") as watch:
         assert [event.object.name for event in watch.events()] == ["a"]
 
 
-def test_a_watch_is_cut_in_the_middle_of_a_line(server: APIServer, client: Client) -> None:
-    server.inject([FaultRule.cut(30, verb="watch")])
+def test_a_watch_is_cut_in_the_middle_of_a_line(place: Place, client: Client) -> None:
+    place.inject([FaultRule.cut(30, verb="watch")])
     create(client, "a")
     with pytest.raises(TransportError), client.watch(CONFIG_MAP, namespace="default") as watch:
         list(watch)
 
 
-def test_a_watch_goes_silent_and_on_again(server: APIServer, client: Client) -> None:
-    server.inject([FaultRule.stall(after=1, verb="watch")])
+def test_a_watch_goes_silent_and_on_again(place: Place, client: Client) -> None:
+    place.inject([FaultRule.stall(after=1, verb="watch")])
     create(client, "a")
     with client.watch(CONFIG_MAP, namespace="default") as watch:
         events = watch.events()
@@ -263,25 +311,23 @@ def test_a_watch_goes_silent_and_on_again(server: APIServer, client: Client) -> 
         thread.start()
         thread.join(SHORT)
         assert not seen
-        server.clear_faults()
+        place.clear()
         thread.join(10)
         assert seen == ["b"]
 
 
-def test_a_stalled_watch_takes_up_no_memory_and_loses_nothing(
-    server: APIServer, client: Client
-) -> None:
-    server.inject([FaultRule.stall(verb="watch")])
+def test_a_stalled_watch_takes_up_no_memory_and_loses_nothing(place: Place, client: Client) -> None:
+    place.inject([FaultRule.stall(verb="watch")])
     with client.watch(CONFIG_MAP, namespace="default") as watch:
         for number in range(40):
             create(client, f"m{number:02}", text="x" * 10_000)
-        server.clear_faults()
+        place.clear()
         events = watch.events()
         assert [next(events).object.name for _ in range(40)] == [f"m{n:02}" for n in range(40)]
 
 
-def test_events_are_late_and_in_order(server: APIServer, client: Client) -> None:
-    server.inject([FaultRule.delay(SHORT, verb="watch")])
+def test_events_are_late_and_in_order(place: Place, client: Client) -> None:
+    place.inject([FaultRule.delay(SHORT, verb="watch")])
     clock = RealClock()
     with client.watch(CONFIG_MAP, namespace="default") as watch:
         began = clock.monotonic()
@@ -292,9 +338,9 @@ def test_events_are_late_and_in_order(server: APIServer, client: Client) -> None
         assert SHORT <= clock.monotonic() - began < 2
 
 
-def test_events_come_slowly(server: APIServer, client: Client) -> None:
+def test_events_come_slowly(place: Place, client: Client) -> None:
     create(client, "a", text="x" * 1000)
-    server.inject([FaultRule.slow(10_000.0, verb="watch")])
+    place.inject([FaultRule.slow(10_000.0, verb="watch")])
     clock = RealClock()
     with client.watch(CONFIG_MAP, namespace="default") as watch:
         began = clock.monotonic()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, final
+from typing import Final, Protocol, final
 
 import msgspec
 from aiohttp import web
@@ -14,14 +14,26 @@ from aiohttp import web
 from appsdk_operator.testing._fault_rules import FaultRule
 from appsdk_operator.testing._server._exchange import Exchange
 from appsdk_operator.testing._server._faults import Faults, failure
-from appsdk_operator.testing._server._watch import Watch, Wire, error_event
+from appsdk_operator.testing._server._watch import Wire, error_event
 
-__all__ = ["ConnectionCut", "FaultyWire", "befall", "name_in", "watch_rules"]
+__all__ = ["ConnectionCut", "FaultyWire", "befall", "name_in", "waited", "watch_rules"]
 
 _STEP: Final = 0.05  # seconds between the pieces of an answer that is sent slowly
 # Bytes that may wait to be sent before the watch has to wait as well.
 _ROOM: Final = 1 << 16
 _ON_EVENTS: Final = ("cut", "delay", "slow", "stall", "end_watch")
+
+
+class Source(Protocol):
+    """Where the events of a watch come from."""
+
+    async def run(self) -> None:
+        """Hand events to the wire until there are no more."""
+        ...
+
+    def end(self) -> None:
+        """Have :meth:`run` return soon."""
+        ...
 
 
 class ConnectionCut(Exception):  # noqa: N818 - no error: a fault rule is being obeyed
@@ -45,9 +57,9 @@ async def befall(
     for rule in rules:
         match rule.action:
             case "delay" if not is_watch:
-                await _wait(released, rule.seconds)
+                await waited(released, rule.seconds)
             case "stall" if not is_watch:
-                await _wait(released, rule.seconds)
+                await waited(released, rule.seconds)
             case "answer":
                 raise failure(rule)
             case "drop":
@@ -62,13 +74,13 @@ async def befall(
         if "lose" in actions:
             raise ConnectionCut
     if "hold" in actions:
-        await _wait(released, actions["hold"].seconds)
+        await waited(released, actions["hold"].seconds)
     if not is_watch and actions.keys() & {"cut", "slow"}:
         return await _send_badly(request, response, actions.get("cut"), actions.get("slow"))
     return response
 
 
-async def _wait(released: asyncio.Event, seconds: float | None) -> None:
+async def waited(released: asyncio.Event, seconds: float | None) -> None:
     """Wait that long, or until the faults are cleared."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -139,7 +151,7 @@ class FaultyWire:
         async with self._changed:
             await self._changed.wait_for(lambda: self._size <= _ROOM or self._is_closed)
 
-    async def run(self, watch: Watch) -> None:
+    async def run(self, watch: Source) -> None:
         """Run the watch to its end, and send what it gives as the rules say."""
         pump = asyncio.get_running_loop().create_task(self._pump(watch))
         try:
@@ -150,7 +162,7 @@ class FaultyWire:
             pump.cancel()
             await asyncio.gather(pump, return_exceptions=True)
 
-    async def _pump(self, watch: Watch) -> None:
+    async def _pump(self, watch: Source) -> None:
         try:
             if not await self._check_events(watch):
                 return
@@ -181,7 +193,7 @@ class FaultyWire:
         if delay is not None and delay.seconds is not None:
             left = since + delay.seconds - asyncio.get_running_loop().time()
             if left > 0:
-                await _wait(self._released, left)
+                await waited(self._released, left)
 
     async def _send_line(self, line: bytes) -> None:
         slow, cut = self._rules.get("slow"), self._rules.get("cut")
@@ -196,7 +208,7 @@ class FaultyWire:
             await self._wire.send(piece)
         self._bytes += len(part)
 
-    async def _check_events(self, watch: Watch) -> bool:
+    async def _check_events(self, watch: Source) -> bool:
         """Do what is to happen after this many events; False when there are to be no more."""
         stall, end = self._rules.get("stall"), self._rules.get("end_watch")
         cut = self._rules.get("cut")
@@ -204,7 +216,7 @@ class FaultyWire:
             self._abort()
             return False
         if stall is not None and self._events >= stall.after:
-            await _wait(self._released, stall.seconds)
+            await waited(self._released, stall.seconds)
             del self._rules["stall"]
         if end is not None and self._events >= end.after:
             if end.status is not None:
