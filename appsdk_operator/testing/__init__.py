@@ -10,7 +10,7 @@
 * :class:`Simulation`: an operator on a :class:`ModelServer`, without threads and sockets, where the
   test decides what happens when; with checkers of the kit's promises.
 * :func:`running`: anything that runs, in a thread for as long as a ``with`` block lasts.
-* :func:`install_crds`: CRDs from objects or files, on any server.
+* :func:`install_crds`, :func:`install_webhooks`: from objects or files, on any server.
 
 The servers need the extra ``testing``: ``pip install 'appsdk-operator[testing]'``.
 """
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._simulation import Call as Call
     from appsdk_operator.testing._simulation import Process as Process
     from appsdk_operator.testing._simulation import Simulation as Simulation
+    from appsdk_operator.testing._webhooks import install_webhooks as install_webhooks
 
 _MODULES = {
     "_checks": (
@@ -60,6 +61,7 @@ _MODULES = {
     "_running": ("running",),
     "_server": ("APIServer", "LoggedRequest"),
     "_simulation": ("BrokenPromise", "Call", "Process", "Simulation"),
+    "_webhooks": ("install_webhooks",),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 _EXTRA = ("aiohttp", "cryptography")

@@ -417,10 +417,10 @@ class ControlPlane:
     # -- what goes wrong ---------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Have etcd forget its history: lists at older versions are answered with 410.
+        """Have etcd forget its history: lists and watches at older versions are answered with 410.
 
-        kube-apiserver still knows the last changes and serves watches from memory; :meth:`restart`
-        it and those are answered with 410, too.
+        That is so once kube-apiserver was made to :meth:`restart`: until then it serves watches,
+        and since Kubernetes 1.34 lists, too, from what it has in memory.
         """
         present = self._etcd_call("range", {"key": base64.b64encode(b"/").decode()})
         revision = present["header"]["revision"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from pathlib import Path
 
 from appsdk_operator.client import AlreadyExists, Client, NotFound
-from appsdk_operator.resource import Kind, MutableObject, Object, Scope, load_yaml
+from appsdk_operator.resource import Kind, MutableObject, Object, Scope
 from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.testing._manifests import check_webhook_url, lead_to, manifests
 
 __all__ = ["install_crds"]
 
@@ -20,6 +22,8 @@ def install_crds(
     client: Client,
     crds: Iterable[MutableObject | str | Path],
     *,
+    webhook_url: str = "",
+    webhook_ca: bytes = b"",
     timeout: float = 10.0,
     clock: Clock = system_clock,
 ) -> list[Kind]:
@@ -28,6 +32,10 @@ def install_crds(
     Args:
         client: where to install.
         crds: objects, YAML files, or folders of YAML files.
+        webhook_url: where conversion webhooks are served, without a path, for example
+            ``https://127.0.0.1:9443``: CRDs whose webhook names a service get this address, with
+            the path of the service. Default: they stay as they are.
+        webhook_ca: the PEM certificates of the authority that signed that server's.
         timeout: seconds to wait for all of them; default 10, as in envtest.
         clock: what it waits on.
 
@@ -36,15 +44,20 @@ def install_crds(
 
     Raises:
         TypeError: one is neither, or ``crds`` is no list.
-        ValueError: a file is not YAML, or holds something else than CRDs.
+        ValueError: a file is not YAML, or holds something else than CRDs; or the URL is not one of
+            HTTPS without a path.
         TimeoutError: the server does not serve one of them in time.
         ApiError: the server refused one.
     """
     if isinstance(crds, (Kind, MutableObject, str, Path)):
         raise TypeError(f"crds={crds!r}: give a list, [{_name_of(crds)}]")
+    if webhook_url:
+        check_webhook_url(webhook_url)
     deadline = clock.monotonic() + timeout
     kinds = []
     for crd in [loaded for source in crds for loaded in _load(source)]:
+        if webhook_url:
+            crd = _converted_by(crd, webhook_url, webhook_ca)
         _create_or_update(client, crd)
         kinds += _kinds_of(crd)
     stop = StopSignal(clock=clock)
@@ -69,17 +82,22 @@ def _load(source: MutableObject | str | Path) -> list[MutableObject]:
         return [source]
     if isinstance(source, Kind):
         raise TypeError(f"{source} is a Kind: give {_name_of(source)}, which makes its CRD")
-    path = Path(source)
-    files = [path]
-    if path.is_dir():
-        files = sorted(f for f in path.iterdir() if f.suffix in (".yaml", ".yml", ".json"))
     loaded = []
-    for file in files:
-        for document in load_yaml(file.read_bytes()):
-            if not isinstance(document, dict) or document.get("kind") != _CRD.kind:
-                raise ValueError(f"{file}: not a {_CRD.kind}: keep other objects in other folders")
-            loaded.append(MutableObject(_CRD, document))
+    for file, document in manifests(source):
+        if not isinstance(document, dict) or document.get("kind") != _CRD.kind:
+            raise ValueError(f"{file}: not a {_CRD.kind}: keep other objects in other folders")
+        loaded.append(MutableObject(_CRD, document))
     return loaded
+
+
+def _converted_by(crd: MutableObject, url: str, ca_data: bytes) -> MutableObject:
+    """The CRD with its conversion webhook, if it has one, at this address."""
+    webhook = (crd["spec"].get("conversion") or {}).get("webhook")
+    if not webhook or "clientConfig" not in webhook:
+        return crd
+    changed = MutableObject(_CRD, copy.deepcopy(crd.to_dict()))
+    lead_to(changed["spec"]["conversion"]["webhook"]["clientConfig"], url, ca_data)
+    return changed
 
 
 def _create_or_update(client: Client, crd: MutableObject) -> Object:

@@ -316,7 +316,7 @@ def test_what_was_stored_survives_a_kill_and_a_restart_on_the_same_port(
 
 
 @pytest.mark.real
-def test_history_that_was_compacted_is_expired_for_lists_and_after_a_restart_for_watches(
+def test_history_that_was_compacted_is_expired_after_a_restart_for_lists_and_watches(
     plane: ControlPlane,
 ) -> None:
     with Client(plane.client_config()) as client:
@@ -326,11 +326,12 @@ def test_history_that_was_compacted_is_expired_for_lists_and_after_a_restart_for
         client.delete(CONFIG_MAP, "one", namespace="default")
         plane.compact()
         plane.compact()
+        # Up to Kubernetes 1.33 lists are expired at once; later ones have snapshots in memory.
+        plane.restart()
         with pytest.raises(Expired):
             client.list_page(
                 CONFIG_MAP, namespace="default", limit=1, continue_token=page.continue_token
             )
-        plane.restart()
         with pytest.raises(Expired):
             watch_once(client, page.resource_version)
 

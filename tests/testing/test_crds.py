@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from appsdk_operator.resource import Kind
-from appsdk_operator.testing import install_crds
+from appsdk_operator.client import Client
+from appsdk_operator.resource import Kind, MutableObject, custom_resource_definition, kinds
+from appsdk_operator.runtime import RealClock
+from appsdk_operator.testing import APIServer, ControlPlane, install_crds, install_webhooks
+from appsdk_operator.testing._control_plane_keys import Authority
+
+HAS_PROGRAMS = any(
+    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
+)
+CA = Authority(RealClock().time()).pem
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -25,3 +37,112 @@ WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 def test_what_is_no_list_of_definitions_is_refused_with_the_remedy(crds: Any, remedy: str) -> None:
     with pytest.raises(TypeError, match=remedy):
         install_crds(None, crds)  # type: ignore[arg-type]
+
+
+# -- webhooks ------------------------------------------------------------------------------------
+
+KIND = kinds.admissionregistration.v1.ValidatingWebhookConfiguration
+URL = "https://127.0.0.1:9443"
+
+
+def configuration(name: str = "check", **client_config: Any) -> MutableObject:
+    """A configuration of one webhook."""
+    webhook = {
+        "name": "check.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": client_config,
+        "rules": [
+            {
+                "apiGroups": ["example.com"],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["widgets"],
+            }
+        ],
+    }
+    return MutableObject(KIND, {"metadata": {"name": name}, "webhooks": [webhook]})
+
+
+SERVICE = {"name": "operator", "namespace": "operators", "path": "/check"}
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    if request.param == "embedded":
+        with APIServer() as server, Client(server.client_config()) as client:
+            yield client
+        return
+    if not HAS_PROGRAMS:
+        pytest.skip("KUBEBUILDER_ASSETS is not set")
+    with ControlPlane() as plane, Client(plane.client_config()) as client:
+        yield client
+
+
+def test_webhooks_come_from_objects_files_and_folders_and_lead_to_the_test(
+    client: Client, tmp_path: Path
+) -> None:
+    file = tmp_path / "webhooks.yaml"
+    documents = [
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "operator"}},
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            **configuration("filed", service={**SERVICE, "path": None}).to_dict(),
+        },
+    ]
+    file.write_text("---\n".join(yaml.safe_dump(document) for document in documents))
+    given = configuration(service=SERVICE)
+    for _ in range(2):  # the second time they are updated
+        made = install_webhooks(
+            client, [given, tmp_path, str(file)], webhook_url=URL, webhook_ca=CA
+        )
+        settled = [obj.to_dict()["webhooks"][0]["clientConfig"] for obj in made]
+        bundle = base64.b64encode(CA).decode()
+        assert settled == [
+            {"url": f"{URL}/check", "caBundle": bundle},
+            {"url": URL, "caBundle": bundle},
+            {"url": URL, "caBundle": bundle},
+        ]
+    assert given["webhooks"][0]["clientConfig"] == {"service": SERVICE}
+
+    widget = custom_resource_definition(WIDGET)
+    widget["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"service": SERVICE}},
+    }
+    assert install_crds(client, [widget], webhook_url=URL, webhook_ca=CA) == [WIDGET]
+    crd = client.get(kinds.apiextensions.v1.CustomResourceDefinition, "widgets.example.com")
+    assert crd.to_dict()["spec"]["conversion"]["webhook"]["clientConfig"] == {
+        "url": f"{URL}/check",
+        "caBundle": base64.b64encode(CA).decode(),
+    }
+
+
+def test_a_webhook_with_an_address_of_its_own_keeps_it() -> None:
+    with APIServer() as server, Client(server.client_config()) as client:
+        given = configuration(url="https://example.com/check")
+        (made,) = install_webhooks(client, [given], webhook_url=URL)
+        assert made.to_dict()["webhooks"][0]["clientConfig"] == {"url": "https://example.com/check"}
+
+
+@pytest.mark.parametrize(
+    ("webhooks", "url", "error", "text"),
+    [
+        ([], "http://127.0.0.1:1", ValueError, "https:// only"),
+        ([], f"{URL}/", ValueError, "without a path"),
+        ("folder", URL, TypeError, "give a list"),
+        ([MutableObject.new(WIDGET, "w", namespace="a")], URL, TypeError, "is no webhook"),
+        ([5], URL, TypeError, "a file or a folder"),
+    ],
+)
+def test_what_is_no_webhook_configuration_is_refused(
+    webhooks: Any, url: str, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        install_webhooks(None, webhooks, webhook_url=url)  # type: ignore[arg-type]
+
+
+def test_a_folder_without_webhook_configurations_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds none of"):
+        install_webhooks(None, [tmp_path], webhook_url=URL)  # type: ignore[arg-type]

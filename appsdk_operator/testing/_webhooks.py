@@ -1,0 +1,88 @@
+"""Install webhook configurations that call a server of the test."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from appsdk_operator.client import AlreadyExists, Client
+from appsdk_operator.resource import MutableObject, Object
+from appsdk_operator.resource.kinds import admissionregistration
+from appsdk_operator.testing._manifests import check_webhook_url, lead_to, manifests
+
+__all__ = ["install_webhooks"]
+
+_KINDS: Final = {
+    kind.kind: kind
+    for kind in (
+        admissionregistration.v1.MutatingWebhookConfiguration,
+        admissionregistration.v1.ValidatingWebhookConfiguration,
+    )
+}
+
+
+def install_webhooks(
+    client: Client,
+    webhooks: Iterable[MutableObject | str | Path],
+    *,
+    webhook_url: str,
+    webhook_ca: bytes = b"",
+) -> list[Object]:
+    """Create or update webhook configurations, leading to a server of the test, as envtest does.
+
+    What names a service gets ``webhook_url`` with the path of the service, and ``webhook_ca``. The
+    embedded server obeys a configuration at once, a real one within about a second.
+
+    Args:
+        client: where to install.
+        webhooks: MutatingWebhookConfigurations and ValidatingWebhookConfigurations: objects, YAML
+            files, or folders of YAML files, in which objects of other kinds are passed over.
+        webhook_url: where the webhooks are served, without a path: ``https://127.0.0.1:9443``.
+        webhook_ca: the PEM certificates of the authority that signed the server's; default: none,
+            what stands in the configurations.
+
+    Returns:
+        The configurations, as the server has them.
+
+    Raises:
+        TypeError: one is neither, or ``webhooks`` is no list.
+        ValueError: the URL is not one of HTTPS without a path, a file is not YAML, or there is no
+            configuration in it.
+        ApiError: the server refused one.
+    """
+    check_webhook_url(webhook_url)
+    if isinstance(webhooks, (MutableObject, str, Path)):
+        raise TypeError(f"webhooks={webhooks!r}: give a list, [{webhooks!r}]")
+    drafts = [draft for source in webhooks for draft in _load(source)]
+    for draft in drafts:
+        for webhook in draft.get("webhooks") or []:
+            lead_to(webhook.setdefault("clientConfig", {}), webhook_url, webhook_ca)
+    return [_create_or_update(client, draft) for draft in drafts]
+
+
+def _load(source: Any) -> list[MutableObject]:
+    if isinstance(source, MutableObject):
+        if source.kind.kind not in _KINDS:
+            raise TypeError(f"{source.kind} is no webhook configuration")
+        return [MutableObject(source.kind, copy.deepcopy(source.to_dict()))]
+    if not isinstance(source, (str, Path)):
+        raise TypeError(f"{source!r}: give an object, a file or a folder")
+    found = []
+    for _, document in manifests(source):
+        kind = _KINDS.get(document.get("kind", "")) if isinstance(document, dict) else None
+        if kind is not None:
+            found.append(MutableObject(kind, document))
+    if not found:
+        raise ValueError(f"{source}: holds none of {', '.join(_KINDS)}")
+    return found
+
+
+def _create_or_update(client: Client, draft: MutableObject) -> Object:
+    try:
+        return client.create(draft)
+    except AlreadyExists:
+        present = client.get(draft.kind, draft.name).mutable_copy()
+        present["webhooks"] = draft.get("webhooks")
+        return client.update(present)
