@@ -19,7 +19,6 @@ EXAMPLE = Kind(group="kopf.dev", version="v1", kind="KopfExample")
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
 
-@pytest.mark.xfail(strict=False, reason="the server does not apply yet")
 def test_the_official_client_finds_what_it_finds_elsewhere(
     run_python: Callable[[str], Program],
 ) -> None:
@@ -46,7 +45,6 @@ def test_the_official_client_finds_what_it_finds_elsewhere(
     }
 
 
-@pytest.mark.xfail(strict=False, reason="the server does not apply yet")
 def test_lightkube_finds_what_it_finds_elsewhere(run_python: Callable[[str], Program]) -> None:
     program = run_python("light.py")
     program.finish()

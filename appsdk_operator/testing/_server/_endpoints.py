@@ -44,8 +44,6 @@ from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Targ
 __all__ = ["Answer", "Call", "Endpoints", "NoPageError", "find", "unknown_path"]
 
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
-# Reviews whose answers do not tell who owns their fields.
-_UNOWNED: Final = ("SelfSubjectReview", "SelfSubjectRulesReview")
 
 
 class NoPageError(Exception):
@@ -251,9 +249,6 @@ class Endpoints:
         )
         if served.resource.group in _REVIEWS:
             obj = await self._admitted(call, obj)
-            if options.manager and served.resource.kind not in _UNOWNED:
-                obj.setdefault("metadata", {})
-                self._core.writer.fields.of(served).updated(None, obj, options.manager)
             reviewed = self._access.reviews.answer(obj, call.user, call.route.namespace)
             return self._made(call, reviewed, warnings)
         self._access.check_grant(call.user, call.target, obj)
@@ -509,9 +504,7 @@ def patched(call: Call, old: dict[str, Any], *, custom: bool) -> Any:
 def unknown_path(catalog: Catalog, path: str) -> Exception:
     """What to raise for a path that leads nowhere."""
     parts = path.split("/")
-    if len(parts) < (3 if parts[1] == "api" else 4):
-        return NoPageError()
-    return _unknown(catalog, "" if parts[1] == "api" else parts[2])
+    return _unknown(catalog, parts[2]) if parts[1] == "apis" and len(parts) > 3 else NoPageError()
 
 
 def _unknown(catalog: Catalog, group: str) -> Exception:

@@ -108,5 +108,4 @@ def validate(
     errors += resource.rules.validate(new, old)
     if errors:
         name = new["metadata"].get("name", "")
-        group = resource.rules.error_group
-        raise invalid(resource.kind, resource.group if group is None else group, name, errors)
+        raise invalid(resource.kind, resource.group, name, errors)

@@ -229,8 +229,7 @@ _PARTIAL: Final = {
 }
 _MEDIA_TYPES: Final = (_JSON, "application/yaml", _protobuf.MEDIA_TYPE)
 _PROTOBUF: Final = ProtobufForm()
-# What is made in JSON is rewritten in YAML for those who prefer that.
-_JSON_TYPES: Final = ("application/json", "application/yaml", "application/*", "*/*")
+_JSON_TYPES: Final = ("application/json", "application/*", "*/*")
 
 
 def negotiate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from typing import Any
 
@@ -183,3 +184,5 @@ if __name__ == "__main__":
     watches()
     informer()
     election()
+    # The election's thread never ends, and must not print while the interpreter does.
+    os._exit(0)
