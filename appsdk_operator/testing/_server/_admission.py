@@ -28,7 +28,7 @@ from appsdk_operator.testing._server._attempts import Attempt
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._status import StatusError, internal_error, not_found
 from appsdk_operator.testing._server._storage import Collection, Storage
-from appsdk_operator.testing._server._webhook_calls import Caller, CallError
+from appsdk_operator.testing._server._webhook_calls import Caller, CallError, TrustError
 from appsdk_operator.testing._server._webhook_patches import apply_webhook_patch
 
 __all__ = ["Admission"]
@@ -150,7 +150,12 @@ class Admission:
         hook = call.hook
         objects = await self._objects(call, subject, attempt)
         review = question(subject, call.version, attempt, objects, hook.review_version)
-        answer = await self._caller.post(hook.client, review, hook.seconds)
+        try:
+            answer = await self._caller.post(hook.client, review, hook.seconds)
+        except TrustError as error:
+            raise CallError(f"could not get REST client: {error}") from None
+        except CallError as error:
+            raise CallError(f"failed to call webhook: {error}") from None
         found = verdict(answer, review, mutating=mutating)
         origin = attempt.options.origin
         if origin is not None:

@@ -7,14 +7,16 @@ import contextlib
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, final
 
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.runtime import Clock, system_clock
 from appsdk_operator.testing._fault_rules import FaultRule, FaultSchedule, When
+from appsdk_operator.testing._server import _conversion
 from appsdk_operator.testing._server._access import Access
+from appsdk_operator.testing._server._at_once import at_once
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._documents import Documents
 from appsdk_operator.testing._server._endpoints import Endpoints
@@ -274,15 +276,19 @@ class APIServer(Reachable):
 
     def _call(self, function: Callable[[], _T]) -> _T:
         """Run ``function`` where the state may be touched, and wait for what it returns."""
+
+        async def run() -> _T:
+            return function()
+
+        return self._await(run())
+
+    def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run ``coroutine`` where the state may be touched, and wait for what it returns."""
         with self._lifecycle:
             loop = self._loop
             if loop is None or self._thread is threading.current_thread():
-                return function()
-
-            async def run() -> _T:
-                return function()
-
-            return asyncio.run_coroutine_threadsafe(run(), loop).result(_JOIN_TIMEOUT)
+                return at_once(coroutine)
+            return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_JOIN_TIMEOUT)
 
     # -- what it holds -----------------------------------------------------------------------
 
@@ -299,12 +305,13 @@ class APIServer(Reachable):
     def objects(self, kind: Kind) -> list[dict[str, Any]]:
         """Every stored object of a kind, in the order of namespace and name."""
 
-        def read() -> list[dict[str, Any]]:
+        async def read() -> list[dict[str, Any]]:
             served = self._core.served(kind.group, kind.version, kind.plural)
-            records = served.resource.collection.scan("")
-            return [served.read(record.decode()) for record in records]
+            records = list(served.resource.collection.scan(""))
+            await _conversion.prepare(served, records)
+            return [served.decode(record) for record in records]
 
-        return self._call(read)
+        return self._await(read())
 
     def history(self, kind: Kind) -> list[tuple[int, str, dict[str, Any]]]:
         """The remembered changes of a kind as ``(revision, type, object)``, oldest first.
@@ -312,14 +319,13 @@ class APIServer(Reachable):
         The types are those of watch events; a deletion carries the last state.
         """
 
-        def read() -> list[tuple[int, str, dict[str, Any]]]:
+        async def read() -> list[tuple[int, str, dict[str, Any]]]:
             served = self._core.served(kind.group, kind.version, kind.plural)
-            return [
-                (event.revision, event.type, served.read(event.record.decode()))
-                for event in served.resource.collection.events
-            ]
+            events = list(served.resource.collection.events)
+            await _conversion.prepare(served, [event.record for event in events])
+            return [(event.revision, event.type, served.decode(event.record)) for event in events]
 
-        return self._call(read)
+        return self._await(read())
 
     def open_watches(self, kind: Kind | None = None) -> int:
         """The number of watches that are open now, of one kind or of all."""

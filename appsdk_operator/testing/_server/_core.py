@@ -12,6 +12,7 @@ from appsdk_operator.testing._server._accounts import AccountTokens
 from appsdk_operator.testing._server._admission import Admission
 from appsdk_operator.testing._server._at_once import at_once
 from appsdk_operator.testing._server._collector import Collector
+from appsdk_operator.testing._server._conversion_webhooks import Conversions
 from appsdk_operator.testing._server._crds import CRD_RULES, Definitions
 from appsdk_operator.testing._server._managed_fields import SERVER
 from appsdk_operator.testing._server._resources import Catalog, Resource, ServedVersion
@@ -57,6 +58,10 @@ class Core:
         self._definitions_collection = self.served(
             "apiextensions.k8s.io", "v1", "customresourcedefinitions"
         ).resource.collection
+        conversions = Conversions(
+            self.catalog, self._definitions_collection, self.caller, self._withdrawn
+        )
+        self.followers.append(conversions.notice)
         self.storage.on_event = self._on_event
         for name in _NAMESPACES:
             labels = {"kubernetes.io/metadata.name": name}

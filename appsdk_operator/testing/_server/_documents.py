@@ -6,7 +6,7 @@ from typing import Final, final
 
 from aiohttp import hdrs, web
 
-from appsdk_operator.testing._server import _discovery, _endpoints, _openapi
+from appsdk_operator.testing._server import _discovery, _openapi, _places
 from appsdk_operator.testing._server._accounts import ISSUER
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._exchange import Exchange
@@ -48,7 +48,7 @@ class Documents:
             self._core.catalog, path, aggregated=aggregated, address=self.address
         )
         if found is None:
-            raise _endpoints.unknown_path(self._core.catalog, path)
+            raise _places.unknown_path(self._core.catalog, path)
         kind = _discovery.AGGREGATED if found["kind"] == "APIGroupDiscoveryList" else JSON
         return as_json(found, content_type=kind)
 

@@ -11,6 +11,7 @@ import msgspec
 from appsdk_operator.testing._server import (
     _applying,
     _bodies,
+    _conversion,
     _lists,
     _origins,
     _patching,
@@ -23,31 +24,26 @@ from appsdk_operator.testing._server._applying import APPLY_PATCH
 from appsdk_operator.testing._server._attempts import Attempt, Origin
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._forms import AnyForm
-from appsdk_operator.testing._server._resources import Catalog, ServedVersion
+from appsdk_operator.testing._server._places import NoPageError
+from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._routes import Route
 from appsdk_operator.testing._server._scale_gate import ScaleGate
 from appsdk_operator.testing._server._scale_owners import ScaleOwners
 from appsdk_operator.testing._server._status import (
-    FieldError,
     StatusError,
     bad_request,
-    invalid,
     method_not_allowed,
-    not_found,
     unsupported_media_type,
 )
 from appsdk_operator.testing._server._storage import HistoryGoneError, Record
 from appsdk_operator.testing._server._users import ADMIN, User
 from appsdk_operator.testing._server._watch import Watch, Wire, error_event
+from appsdk_operator.testing._server._watch_options import wants_state
 from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Target, WriteOptions
 
-__all__ = ["Answer", "Call", "Endpoints", "NoPageError", "find", "unknown_path"]
+__all__ = ["Answer", "Call", "Endpoints"]
 
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
-
-
-class NoPageError(Exception):
-    """404 in plain text: nothing is served at that path."""
 
 
 @attrs.frozen(kw_only=True)
@@ -115,9 +111,10 @@ class Endpoints:
             case "get":
                 _lists.parse_version(call.query.get("resourceVersion") or "0")
                 record = _stale.stale_record(call) or self._core.writer.get(call.target)
+                await _conversion.refresh(call.served, record)
                 return Answer(200, call.form.stored(call.served, record))
             case "list":
-                return self._list(call)
+                return await self._list(call)
             case "create":
                 return await self._create(call)
             case "update":
@@ -133,7 +130,7 @@ class Endpoints:
 
     # -- reads -------------------------------------------------------------------------------
 
-    def _list(self, call: Call) -> Answer:
+    async def _list(self, call: Call) -> Answer:
         query = _stale.stale_query(call.query, call.at)
         selection = _bodies.selection(query, call.served, call.route.namespace)
         options = _lists.ListOptions(
@@ -144,6 +141,13 @@ class Endpoints:
             is_stream="sendInitialEvents" in query,
         )
         page = _lists.list_page(self._core.storage, call.served, selection, options)
+        try:
+            await _conversion.prepare(call.served, page.records)
+        except StatusError as error:
+            # The real server lists from a cache, which cannot be filled.
+            what = f"{call.served.api_version}, Kind={call.served.resource.kind}"
+            why = f"storage is (re)initializing: failed to list {what}: {error.message}"
+            raise StatusError(429, why, retry_after=1) from None
         metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
         if page.continue_token:
             metadata["continue"] = page.continue_token
@@ -158,7 +162,7 @@ class Endpoints:
             StatusError: 400, 422 or 504, before anything is sent.
         """
         query, storage = call.query, self._core.storage
-        streaming = self._check_watch_options(query)
+        streaming = wants_state(query, streaming_lists=self._streaming_lists)
         selection = _bodies.selection(query, call.served, call.route.namespace)
         version = query.get("resourceVersion", "")
         hub = self._core.hub
@@ -198,37 +202,6 @@ class Endpoints:
             initial=initial,
             ends_initial=streaming and _bodies.flag(query, "allowWatchBookmarks"),
         )
-
-    def _check_watch_options(self, query: Mapping[str, str]) -> bool:
-        """Whether the initial state is to be streamed."""
-        if "sendInitialEvents" not in query:
-            if query.get("resourceVersionMatch"):
-                problem = FieldError.forbidden(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
-                    "provided",
-                )
-                raise invalid("ListOptions", "meta.k8s.io", "", [problem])
-            return False
-        problems: list[FieldError] = []
-        if query.get("resourceVersionMatch") != "NotOlderThan":
-            problems.append(
-                FieldError.forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                )
-            )
-        if not self._streaming_lists:
-            problems.append(
-                FieldError.forbidden(
-                    "sendInitialEvents",
-                    "sendInitialEvents is forbidden for watch unless the WatchList feature gate "
-                    "is enabled",
-                )
-            )
-        if problems:
-            raise invalid("ListOptions", "meta.k8s.io", "", problems)
-        return _bodies.flag(query, "sendInitialEvents")
 
     # -- writes ------------------------------------------------------------------------------
 
@@ -344,6 +317,7 @@ class Endpoints:
             except StatusError as error:
                 if error.code != 404:
                     raise
+        await _conversion.prepare(call.served, page.records)
         metadata = {"resourceVersion": str(page.revision)}
         return Answer(200, call.form.list(call.served, page.records, metadata))
 
@@ -387,6 +361,7 @@ class Endpoints:
             match call.verb:
                 case "get":
                     record = self._core.writer.get(call.target)
+                    await _conversion.refresh(call.served, record)
                     return Answer(200, call.form.stored(call.served, record))
                 case "update":
                     return await self._update(call)
@@ -426,7 +401,7 @@ class Endpoints:
         writer = self._core.writer
         paths = _subresources.scale_paths(call.served)
         if call.verb == "get":
-            obj = call.served.read(writer.get(call.target).decode())
+            obj = await _conversion.read(call.served, writer.get(call.target))
             return Answer(200, call.form.one(call.served, _subresources.scale_of(obj, paths)))
         if call.verb not in ("update", "patch"):
             raise method_not_allowed()
@@ -499,30 +474,3 @@ def patched(call: Call, old: dict[str, Any], *, custom: bool) -> Any:
     if content_type not in accepted:
         raise unsupported_media_type([*accepted, APPLY_PATCH])
     return _patching.apply(content_type, call.body, old, call.served)
-
-
-def unknown_path(catalog: Catalog, path: str) -> Exception:
-    """What to raise for a path that leads nowhere."""
-    parts = path.split("/")
-    return _unknown(catalog, parts[2]) if parts[1] == "apis" and len(parts) > 3 else NoPageError()
-
-
-def _unknown(catalog: Catalog, group: str) -> Exception:
-    if catalog.is_builtin(group):
-        return StatusError(404, "the server could not find the requested resource", details={})
-    return NoPageError()
-
-
-def find(core: Core, route: Route) -> ServedVersion:
-    """The resource a route leads to.
-
-    Raises:
-        StatusError: 404.
-        NoPageError: 404 without a Status, as the real server answers what no group of it owns.
-    """
-    served = core.catalog.find(route.group, route.version, route.plural)
-    if served is None or (route.namespace and not served.resource.namespaced):
-        raise _unknown(core.catalog, route.group)
-    if served.resource.namespaced and route.name and not route.namespace:
-        raise not_found(route.plural, route.group, route.name)
-    return served

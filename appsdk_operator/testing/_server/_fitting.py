@@ -61,7 +61,12 @@ def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> li
             f'{kind} in version "{served.version}" cannot be handled as a {kind}: {error}'
         ) from None
     stored = served.resource.versions[served.resource.storage_version]
-    if stored is not served and served.to_storage is None and stored.structure is not None:
+    if (
+        stored is not served
+        and stored.structure is not None
+        and served.to_storage is None
+        and served.resource.converter is None
+    ):
         # What the stored version has no field for is not kept, whoever sent it.
         stored.structure.fit(obj)
         structure.prune(obj)

@@ -199,7 +199,7 @@ class TableForm:
 
     def stored(self, served: ServedVersion, record: Record) -> bytes:
         """A table of one stored object."""
-        return self.one(served, served.read(record.decode()))
+        return self.one(served, served.decode(record))
 
     event_object = stored
 
@@ -207,7 +207,7 @@ class TableForm:
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
     ) -> bytes:
         """A table of stored objects."""
-        objects = [served.read(record.decode()) for record in records]
+        objects = [served.decode(record) for record in records]
         return self._table(served, objects, metadata)
 
     def _table(

@@ -13,11 +13,11 @@ from typing import Final, final
 from aiohttp import hdrs, web
 
 from appsdk_operator.testing._fault_rules import RequestFacts
-from appsdk_operator.testing._server import _bodies, _endpoints
+from appsdk_operator.testing._server import _bodies, _places
 from appsdk_operator.testing._server._access import Access
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._documents import Documents
-from appsdk_operator.testing._server._endpoints import Call, Endpoints, NoPageError
+from appsdk_operator.testing._server._endpoints import Call, Endpoints
 from appsdk_operator.testing._server._exchange import Exchange
 from appsdk_operator.testing._server._fault_effects import (
     ConnectionCut,
@@ -71,7 +71,7 @@ class Frontend:
             response = await self._answer(request)
         except StatusError as error:
             response = failure(error)
-        except NoPageError:
+        except _places.NoPageError:
             response = no_page()
         except ConnectionCut:
             self._note(request, 0)
@@ -117,7 +117,7 @@ class Frontend:
         verb = verb_of(request.method, route, watch=watching)
         if not verb:
             raise method_not_allowed()
-        served = _endpoints.find(self._core, route)
+        served = _places.find(self._core.catalog, route)
         resource = served.resource
         body: bytes | None = None
         if route.name or verb != "create" or not self._faults.asks_for_names:

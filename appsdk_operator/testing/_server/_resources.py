@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import attrs
+import msgspec
 
 from appsdk_operator.resource import kinds
 from appsdk_operator.testing._server._names import NameStyle
@@ -13,7 +14,7 @@ from appsdk_operator.testing._server._schema import Structure
 from appsdk_operator.testing._server._status import FieldError
 from appsdk_operator.testing._server._storage import Collection, Record
 
-__all__ = ["Catalog", "Column", "NameStyle", "Resource", "Rules", "ServedVersion"]
+__all__ = ["Catalog", "Column", "Converter", "NameStyle", "Resource", "Rules", "ServedVersion"]
 
 
 def _nothing(_obj: dict[str, Any]) -> None:
@@ -83,6 +84,25 @@ class Column:
     priority: int = 0
 
 
+class Converter(Protocol):
+    """Somebody outside of the server who converts objects."""
+
+    @property
+    def conversion(self) -> Mapping[str, Any]:
+        """How that was configured."""
+        ...
+
+    async def convert(
+        self, objects: list[dict[str, Any]], source: str, wanted: str
+    ) -> list[dict[str, Any]]:
+        """The objects, whose apiVersion is ``source``, as ``wanted``.
+
+        Raises:
+            StatusError: that fails.
+        """
+        ...
+
+
 @final
 @attrs.define(eq=False)
 class Resource:
@@ -102,6 +122,8 @@ class Resource:
     versions: dict[str, ServedVersion] = attrs.field(factory=dict)
     storage_version: str = ""
     terminating: bool = False
+    converter: Converter | None = None
+    """Who converts between its versions; None: they differ in nothing but their names."""
 
     @property
     def qualified_name(self) -> str:
@@ -150,10 +172,39 @@ class ServedVersion:
         obj["apiVersion"] = self.api_version
         return obj
 
+    def needs(self, record: Record) -> bool:
+        """Whether the resource's converter has to be asked before the object can be read."""
+        converter = self.resource.converter
+        if converter is None or record.api_version == self.api_version:
+            return False
+        return record.variant(f"{id(converter)}/{self.api_version}") is None
+
+    def keep(self, record: Record, obj: dict[str, Any]) -> None:
+        """Take what the resource's converter made of a stored object."""
+        obj["metadata"]["resourceVersion"] = str(record.revision)
+        record.keep(f"{id(self.resource.converter)}/{self.api_version}", obj)
+
+    def decode(self, record: Record) -> dict[str, Any]:
+        """A copy of a stored object in this version."""
+        if self.resource.converter is None:
+            return self.read(record.decode())
+        decoded: dict[str, Any] = msgspec.json.decode(self.data(record))
+        return decoded
+
     def data(self, record: Record) -> bytes:
-        """The bytes of a stored object in this version."""
+        """The bytes of a stored object in this version.
+
+        Raises:
+            LookupError: the converter was not asked.
+        """
         if record.api_version == self.api_version:
             return record.data
+        converter = self.resource.converter
+        if converter is not None:
+            found = record.variant(f"{id(converter)}/{self.api_version}")
+            if found is None:
+                raise LookupError(f"{record.key} was not converted to {self.api_version}")
+            return found
         return record.data_as(self.api_version, self.read)
 
     def item(self, record: Record) -> bytes:

@@ -84,6 +84,16 @@ class Record:
             found = self._variants[form] = _encode(convert(self.decode()))
         return found
 
+    def variant(self, form: str) -> bytes | None:
+        """The bytes of the object in another form, if they were made."""
+        return self._variants.get(form) if self._variants is not None else None
+
+    def keep(self, form: str, obj: dict[str, Any]) -> None:
+        """Remember the object in another form."""
+        if self._variants is None:
+            self._variants = {}
+        self._variants[form] = _encode(obj)
+
 
 _NO_LABELS: Final[dict[str, str]] = {}
 

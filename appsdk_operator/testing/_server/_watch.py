@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias, final
 import attrs
 import msgspec
 
+from appsdk_operator.testing._server import _conversion
 from appsdk_operator.testing._server._lists import Selection
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._status import StatusError, expired
@@ -36,6 +37,8 @@ __all__ = ["Form", "Hub", "Watch", "Wire"]
 # What is sent in one go to a watch that reads on its own: this many objects, or this many bytes.
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 256 * 1024
+# Seconds between attempts to have objects converted.
+_RETRY: Final = 0.1
 # Bytes that may wait in a connection's buffer before its watcher must keep up on its own.
 _BEHIND: Final = 1 << 20
 
@@ -106,6 +109,11 @@ class _Channel:
                 parts += (b'{"type":"', type_, b'","object":', data, b"}\n")
         return b"".join(parts)
 
+    def seen(self, events: list[Event]) -> list[Record]:
+        """The objects of those events that concern the selection."""
+        found = (_as_seen(event, self._includes) for event in events)
+        return [seen[1] for seen in found if seen is not None]
+
     def flush(self) -> None:
         try:
             events = self.collection.since(self.position)
@@ -163,6 +171,7 @@ class Watch:
     _channel: _Channel = attrs.field(init=False)
     _wake: asyncio.Event = attrs.field(factory=asyncio.Event)
     _ended: bool = False
+    _is_reminded: bool = False
 
     async def run(self) -> None:
         """Send events until :meth:`end`, the connection's end, or history that is gone."""
@@ -186,12 +195,21 @@ class Watch:
             events = collection.since(self.position)
             if events:
                 events = events[: _in_one_go([event.record for event in events[:_BATCH]])]
+                if not await self._converted(self._channel.seen(events)):
+                    return
                 self.position = events[-1].revision
                 if body := self._channel.render(events):
                     await self.wire.send(body)
-            elif self.position > self.hub.storage.revision:
-                # It asked for a version that is yet to come, so the channel is ahead of it.
-                await self.hub.next_change()
+            elif self.position > self.hub.storage.revision or self._is_converted:
+                # It asked for a version that is yet to come, so the channel is ahead of it; or
+                # what comes has to be converted first, for which nobody else waits.
+                self._wake.clear()
+                if self._is_converted:
+                    self.position = max(self.position, self.hub.storage.revision)
+                await self.hub.next_change(self._wake)
+                if self._is_reminded:
+                    self._is_reminded = False
+                    await self.wire.send(self.bookmark(self.position))
             else:
                 self._wake.clear()
                 self.hub.join(self._channel, self)
@@ -212,6 +230,8 @@ class Watch:
             batch = records[start : start + _BATCH]
             batch = batch[: _in_one_go(batch)]
             start += len(batch)
+            if not await self._converted(batch):
+                return
             parts: list[bytes] = []
             for record in batch:
                 data = self.form.event_object(self.served, record)
@@ -220,6 +240,24 @@ class Watch:
         if self.ends_initial:
             await self.hub.running.wait()
             await self.wire.send(self.bookmark(self.position, ends_initial=True))
+
+    @property
+    def _is_converted(self) -> bool:
+        return self.served.resource.converter is not None
+
+    async def _converted(self, records: list[Record]) -> bool:
+        """Have the records converted; wait while that fails, as the real server's cache does.
+
+        False when the watch ended meanwhile.
+        """
+        while not self._ended:
+            try:
+                await _conversion.prepare(self.served, records)
+            except StatusError:
+                await asyncio.sleep(_RETRY)
+            else:
+                return True
+        return False
 
     def bookmark(self, revision: int, *, ends_initial: bool = False) -> bytes:
         """The event that says how far the watch is."""
@@ -242,6 +280,12 @@ class Watch:
         """Leave the channel and read on alone."""
         self.hub.leave(self._channel, self)
         self._wake.set()
+
+    def remind(self) -> None:
+        """Send a bookmark soon, unless that is for the channel to do."""
+        if self.bookmarks and self._is_converted:
+            self._is_reminded = True
+            self._wake.set()
 
     def end(self) -> None:
         """Finish the watch in good order."""
@@ -326,11 +370,16 @@ class Hub:
     def _live(self) -> list[_Channel]:
         return [channel for channel in self._channels.values() if channel.watches]
 
-    async def next_change(self) -> None:
-        """Wait for any write."""
+    async def next_change(self, wake: asyncio.Event) -> None:
+        """Wait for any write, or for ``wake``."""
         waiter = self._loop.create_future()
         self._changed.append(waiter)
-        await waiter
+        woken = self._loop.create_task(wake.wait())
+        try:
+            await asyncio.wait((waiter, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+            woken.cancel()
 
     def stall(self, stalled: bool) -> None:
         """Send nothing to anybody, or go on from where each watch was."""
@@ -358,6 +407,8 @@ class Hub:
                 if watch.bookmarks:
                     body = watch.bookmark(channel.position)
                     watch.push(body, framed(body))
+        for watch in list(self.watches):
+            watch.remind()
 
     def end_collection(self, collection: Collection) -> None:
         """Finish the watches of a resource that is no longer served."""

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-__all__ = ["CallError", "Caller"]
+__all__ = ["CallError", "Caller", "TrustError"]
 
 _ANSWER_LIMIT: Final = 3 * 1024 * 1024
 _JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -47,6 +47,10 @@ class CallError(Exception):
     """A webhook could not be asked; the text says why."""
 
 
+class TrustError(CallError):
+    """It is not said, or not in an understandable way, whom to trust."""
+
+
 @final
 class Caller:
     """Calls webhooks; connections and trust are kept from call to call."""
@@ -72,12 +76,11 @@ class Caller:
         try:
             trust = self._context(config.get("caBundle") or "")
         except ssl.SSLError:
-            raise CallError(
-                "could not get REST client: unable to load root certificates: unable to parse "
-                "bytes as PEM block"
+            raise TrustError(
+                "unable to load root certificates: unable to parse bytes as PEM block"
             ) from None
         shown, url = self._address(config, f"?timeout={seconds}s")
-        prefix = f'failed to call webhook: Post "{shown}": '
+        prefix = f'Post "{shown}": '
         if not url:
             name = config["service"]["name"]
             raise CallError(f'{prefix}service "{name}" not found')
@@ -171,21 +174,14 @@ def _decoded(status: int, body: bytes, kind: str) -> dict[str, Any]:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         if status == 200:
             if body.lstrip()[:1] not in (b"{", b"["):
-                raise CallError(
-                    f"failed to call webhook: {_NOT_AN_OBJECT.format('string')}"
-                ) from None
-            raise CallError(
-                f"failed to call webhook: couldn't get version/kind; json parse error: {error}"
-            ) from None
+                raise CallError(f"{_NOT_AN_OBJECT.format('string')}") from None
+            raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
     if status != 200:
-        raise CallError(f"failed to call webhook: {_failure(status, answer, body)}")
+        raise CallError(f"{_failure(status, answer, body)}")
     if not body:
-        raise CallError(
-            f"failed to call webhook: 0-length response with status code: 200 and content type: "
-            f"{kind}"
-        )
+        raise CallError(f"0-length response with status code: 200 and content type: {kind}")
     if not isinstance(answer, dict):
-        raise CallError(f"failed to call webhook: {_NOT_AN_OBJECT.format(_go_type(answer))}")
+        raise CallError(f"{_NOT_AN_OBJECT.format(_go_type(answer))}")
     return answer
 
 

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._server import _deletion, _managed_fields, _metadata
+from appsdk_operator.testing._server import _conversion, _deletion, _managed_fields, _metadata
 from appsdk_operator.testing._server._attempts import (
     Attempt,
     DeleteOptions,
@@ -130,6 +130,7 @@ class Writer:
         await gate.validate(attrs.evolve(attempt, obj=obj))
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
+        stored = await _conversion.stored(obj, target.served)
         self._check_open(target, name)
         present = resource.collection.records.get(target.key)
         if present is not None:
@@ -137,9 +138,7 @@ class Writer:
             if present.deleting:
                 error.message = f"object is being deleted: {error.message}"
             raise error
-        if not options.dry_run:
-            self._commit(target, obj)
-        return Outcome(obj, 201, warnings)
+        return Outcome(await self._commit(target, obj, stored, options), 201, warnings)
 
     def _check_open(self, target: Target, name: str) -> None:
         """Refuse to create where nothing can be created any more."""
@@ -211,8 +210,8 @@ class Writer:
                 if rules.create_on_update and not patch and not subresource:
                     return await self.create(target, change({}), options)
                 raise not_found(resource.plural, resource.group, target.name)
-            old = target.served.read(record.decode())
-            new = change(target.served.read(record.decode()))
+            old = await _conversion.read(target.served, record)
+            new = change(target.served.decode(record))
             attempt = Attempt(
                 operation="UPDATE",
                 target=target,
@@ -264,20 +263,19 @@ class Writer:
             metadata["generation"] = metadata.get("generation", 0) + 1
         validate(target, new, old, subresource)
         await gate.validate(attrs.evolve(attempt, obj=new))
+        _managed_fields.settle(new, old)
+        changed = not _identical(new, old)
+        stored = await _conversion.stored(new, target.served) if changed else old
         if resource.collection.records.get(target.key) is not record:
             return None
-        _managed_fields.settle(new, old)
-        if _identical(new, old):
+        if not changed:
             return Outcome(old, 200, warnings)
-        if options.dry_run:
-            return Outcome(new, 200, warnings)
-        if _deletion.is_gone(new, old):
+        if not options.dry_run and _deletion.is_gone(new, old):
             # As on the real server the state without finalizers is answered and never stored:
             # the deletion is the next revision.
             self._storage.remove(resource.collection, target.key)
             return Outcome(new, 200, warnings, deleted=True)
-        self._commit(target, new)
-        return Outcome(new, 200, warnings)
+        return Outcome(await self._commit(target, new, stored, options), 200, warnings)
 
     @staticmethod
     def _check_uid(
@@ -353,16 +351,17 @@ class Writer:
             attempt = Attempt(
                 operation="DELETE",
                 target=target,
-                old=target.served.read(record.decode()),
+                old=await _conversion.read(target.served, record),
                 options=options,
             )
             await gate.mutate(attempt)
             await gate.validate(attempt)
             if resource.collection.records.get(target.key) is record:
-                return self._delete(target, record, options)
+                return await self._delete(attempt, record, options)
         raise _timed_out()
 
-    def _delete(self, target: Target, record: Record, options: DeleteOptions) -> Outcome:
+    async def _delete(self, attempt: Attempt, record: Record, options: DeleteOptions) -> Outcome:
+        target = attempt.target
         resource = target.served.resource
         old = record.decode()
         new = record.decode()
@@ -374,14 +373,15 @@ class Writer:
         if not stays and not resource.rules.graceful:
             if not options.dry_run:
                 self._storage.remove(resource.collection, target.key)
-            return Outcome(target.served.read(old), 200, deleted=True)
+            return Outcome(attempt.old, 200, deleted=True)
         # Kinds with a grace period are marked even when there is nobody to wait for.
         _metadata.mark_deleting(metadata, self._clock.time(), None if held else grace)
         if not options.dry_run and not _identical(new, old):
-            self._storage.put(resource.collection, target.key, new)
+            record = self._storage.put(resource.collection, target.key, new)
         if not stays and not options.dry_run:
             self._storage.remove(resource.collection, target.key)
-        return Outcome(target.served.read(new), 200, deleted=not stays)
+        shown = await _conversion.shown(new, record.api_version, target.served)
+        return Outcome(shown, 200, deleted=not stays)
 
     # -- what they share ---------------------------------------------------------------------
 
@@ -395,20 +395,29 @@ class Writer:
             metadata_of(attempt.target, obj)
         return obj
 
-    def _commit(self, target: Target, obj: dict[str, Any]) -> None:
-        resource, served = target.served.resource, target.served
-        if served.to_storage is not None:
-            stored = served.to_storage(obj)
-        elif resource.storage_version != served.version:
-            storage = resource.versions[resource.storage_version]
-            stored = {**obj, "apiVersion": storage.api_version}
-        else:
-            stored = obj
+    async def _commit(
+        self,
+        target: Target,
+        obj: dict[str, Any],
+        stored: dict[str, Any],
+        options: WriteOptions,
+    ) -> dict[str, Any]:
+        """Store ``obj``, which is ``stored`` there; the object as it is from now on."""
+        resource = target.served.resource
+        # Where a webhook converts, what is answered has been through the storage, as on the real
+        # server.
+        if options.dry_run:
+            if resource.converter is None:
+                return obj
+            return await _conversion.shown(stored, stored["apiVersion"], target.served)
         try:
-            self._storage.put(resource.collection, target.key, stored)
+            record = self._storage.put(resource.collection, target.key, stored)
         except TooLargeError:
             raise StatusError(500, "etcdserver: request is too large", reason="") from None
         obj["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+        if resource.converter is None:
+            return obj
+        return await _conversion.read(target.served, record)
 
 
 def _fit_again(target: Target, obj: dict[str, Any]) -> None:

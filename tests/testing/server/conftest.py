@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -268,3 +269,20 @@ def widget_crd() -> dict[str, Any]:
 @pytest.fixture
 def new_widget() -> Any:
     return widget
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    names = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER")
+    if not any(os.environ.get(name) for name in names):
+        pytest.skip("KUBEBUILDER_ASSETS is not set")
+    with ControlPlane() as running:
+        yield running
+
+
+@pytest.fixture
+def real_api(control_plane: ControlPlane) -> Iterator[Api]:
+    """Requests to the real server."""
+    client = Api(control_plane, control_plane.token)
+    yield client
+    client.close()

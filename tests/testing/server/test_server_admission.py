@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from appsdk_operator.testing._control_plane import ControlPlane
 from appsdk_operator.testing._server import APIServer
 from tests.testing.server.conftest import Api
 from tests.testing.server.webhook_tools import (
@@ -440,17 +438,6 @@ def test_the_embedded_server_keeps_the_promise(kept: Promise, api: Api) -> None:
             kept(world)
         finally:
             world.close()
-
-
-@pytest.fixture
-def real_api() -> Iterator[Api]:
-    names = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER")
-    if not any(os.environ.get(name) for name in names):
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
-    with ControlPlane() as plane:
-        client = Api(plane, plane.token)
-        yield client
-        client.close()
 
 
 @pytest.mark.real

@@ -1,0 +1,370 @@
+"""Conversion webhooks: versions of custom resources that differ in more than their names."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.resource import Kind
+from appsdk_operator.testing._server import APIServer
+from tests.testing.server.conftest import Api
+from tests.testing.server.webhook_tools import WebhookServer
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GROUP = "convert.example.com"
+ONE = f"/apis/{GROUP}/v1/namespaces/default/things"
+TWO = f"/apis/{GROUP}/v2/namespaces/default/things"
+FAILED = "conversion webhook for convert.example.com/v1, Kind=Thing "
+
+
+def definition(hooks: WebhookServer, strategy: str = "Webhook") -> dict[str, Any]:
+    """Things whose v1 has a size as text, and whose v2 has it as a number."""
+
+    def version(name: str, size: str) -> dict[str, Any]:
+        spec = {"type": "object", "properties": {"size": {"type": size}}}
+        status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        properties = {"spec": spec, "status": status}
+        return {
+            "name": name,
+            "served": True,
+            "storage": name == "v1",
+            "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+        }
+
+    conversion: dict[str, Any] = {"strategy": strategy}
+    if strategy == "Webhook":
+        conversion["webhook"] = {
+            "clientConfig": hooks.client("convert"),
+            "conversionReviewVersions": ["v1"],
+        }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"things.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
+            "conversion": conversion,
+            "versions": [version("v1", "string"), version("v2", "integer")],
+        },
+    }
+
+
+def convert(request: dict[str, Any]) -> dict[str, Any]:
+    """Text to numbers, or back."""
+    wanted = request["desiredAPIVersion"]
+    found = copy.deepcopy(request["objects"])
+    for obj in found:
+        obj["apiVersion"] = wanted
+        size = obj.get("spec", {}).get("size")
+        if size is not None:
+            obj["spec"]["size"] = int(size) if wanted.endswith("v2") else str(size)
+    return {"result": {"status": "Success"}, "convertedObjects": found}
+
+
+def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], Any]:
+    """Conversion, and ``change`` to each object."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        response = convert(request)
+        for obj in response["convertedObjects"]:
+            change(obj)
+        return response
+
+    return answer
+
+
+class Things:
+    """A server of things, and the webhook that converts them."""
+
+    def __init__(self, api: Api, hooks: WebhookServer) -> None:
+        self.api, self.hooks = api, hooks
+        hooks.answers["convert"] = convert
+        assert api.create(CRDS, definition(hooks)).status == 201
+        pause = threading.Event()
+        for _ in range(200):
+            if api.get(ONE).status == 200 and api.get(TWO).status == 200:
+                break
+            pause.wait(0.05)
+
+    def make(self, path: str, name: str, size: Any, **metadata: Any) -> Any:
+        return self.api.create(path, thing(path, name, size, **metadata))
+
+
+def thing(path: str, name: str, size: Any, **metadata: Any) -> dict[str, Any]:
+    version = path.split("/")[3]
+    return {
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "Thing",
+        "metadata": {"name": name, **metadata},
+        "spec": {"size": size},
+    }
+
+
+Promise = Callable[[Things], None]
+PROMISES: list[Promise] = []
+
+
+def promise(function: Promise) -> Promise:
+    """Kept by both servers."""
+    PROMISES.append(function)
+    return function
+
+
+@promise
+def each_version_shows_the_same_objects_in_its_way(things: Things) -> None:
+    api = things.api
+    first, second = things.make(ONE, "a", "1"), things.make(TWO, "b", 2)
+    assert (first["spec"], second["spec"]) == ({"size": "1"}, {"size": 2})
+    assert api.get(f"{TWO}/a")["spec"] == {"size": 1}
+    assert api.get(f"{TWO}/a")["apiVersion"] == f"{GROUP}/v2"
+    assert api.get(f"{TWO}/a")["metadata"]["resourceVersion"] == first.version
+    assert [item["spec"] for item in api.get(ONE)["items"]] == [{"size": "1"}, {"size": "2"}]
+    assert [item["spec"] for item in api.get(TWO)["items"]] == [{"size": 1}, {"size": 2}]
+    table = api.get(TWO, Accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    assert [row["cells"][0] for row in table["rows"]] == ["a", "b"]
+
+
+@promise
+def writes_come_through_in_every_version(things: Things) -> None:
+    api = things.api
+    things.make(ONE, "a", "1")
+    patched = api.patch(f"{TWO}/a", {"spec": {"size": 5}})
+    assert (patched["spec"], patched["metadata"]["generation"]) == ({"size": 5}, 2)
+    assert api.get(f"{ONE}/a")["spec"] == {"size": "5"}
+    updated = api.update(f"{TWO}/a", {**patched.body, "spec": {"size": 6}})
+    assert api.get(f"{ONE}/a")["spec"] == {"size": "6"}
+    assert api.update(f"{TWO}/a", {**patched.body, "spec": {"size": 7}}).status == 409
+    status = api.patch(f"{TWO}/a/status", {"status": {"ready": True}})
+    assert status["spec"] == {"size": 6}
+    assert api.get(f"{ONE}/a")["status"] == {"ready": True}
+    rehearsed = api.create(f"{TWO}?dryRun=All", thing(TWO, "z", 9))
+    assert rehearsed["spec"] == {"size": 9}
+    refused = api.patch(f"{TWO}/a", {"spec": {"size": "six"}})
+    assert (refused.status, refused["reason"]) == (422, "Invalid")
+    assert int(status.version) > int(updated.version)
+    assert api.delete(f"{TWO}/a").status == 200
+    assert api.get(f"{ONE}/a").status == 404
+
+
+@promise
+def a_deletion_is_marked_in_every_version(things: Things) -> None:
+    things.make(TWO, "a", 1, finalizers=["example.com/wait"])
+    marked = things.api.delete(f"{TWO}/a")
+    assert (marked["apiVersion"], marked["spec"]) == (f"{GROUP}/v2", {"size": 1})
+    assert "deletionTimestamp" in marked["metadata"]
+    last = things.api.patch(f"{TWO}/a", {"metadata": {"finalizers": None}})
+    assert last["spec"] == {"size": 1}
+    assert things.api.get(f"{ONE}/a").status == 404
+
+
+@promise
+def watches_see_their_version(things: Things) -> None:
+    things.make(ONE, "a", "1")
+    stream = things.api.watch(TWO)
+    assert things.api.get(f"{TWO}/a")["spec"] == {"size": 1}
+    things.make(ONE, "b", "2")
+    things.api.patch(f"{ONE}/b", {"spec": {"size": "3"}})
+    things.api.delete(f"{ONE}/b")
+    events = [stream.event() for _ in range(4)]
+    seen = [(kind, obj["metadata"]["name"], obj["spec"]["size"]) for kind, obj in events]
+    assert seen == [("ADDED", "a", 1), ("ADDED", "b", 2), ("MODIFIED", "b", 3), ("DELETED", "b", 3)]
+    assert {obj["apiVersion"] for _, obj in events} == {f"{GROUP}/v2"}
+    stream.close()
+
+
+@promise
+def a_webhook_is_sent_objects_as_they_are_stored(things: Things) -> None:
+    things.make(ONE, "a", "1", labels={"a": "b"})
+    things.hooks.reviews.clear()
+    things.api.get(f"{TWO}/a")
+    _, review = things.hooks.reviews[0]
+    assert (review["kind"], review["apiVersion"]) == ("ConversionReview", "apiextensions.k8s.io/v1")
+    assert review["query"] == "timeout=30s"
+    assert review["request"]["desiredAPIVersion"] == f"{GROUP}/v2"
+    [obj] = review["request"]["objects"]
+    assert (obj["apiVersion"], obj["spec"]) == (f"{GROUP}/v1", {"size": "1"})
+    assert "resourceVersion" not in obj["metadata"]
+
+
+@promise
+def labels_and_annotations_are_all_a_webhook_may_change_besides(things: Things) -> None:
+    def change(obj: dict[str, Any]) -> None:
+        obj["metadata"].update(
+            labels={"n": "1"},
+            annotations={"m": "2"},
+            finalizers=["x.y/z"],
+            generation=77,
+            foo="bar",
+        )
+        obj["unknown"] = 1
+
+    things.make(ONE, "a", "1")
+    things.hooks.answers["convert"] = changed(change)
+    found = things.api.get(f"{TWO}/a").body
+    assert found["metadata"]["labels"] == {"n": "1"}
+    assert found["metadata"]["annotations"] == {"m": "2"}
+    assert found["metadata"]["generation"] == 1
+    assert not {"finalizers", "foo"} & set(found["metadata"])
+    assert "unknown" not in found
+
+
+def _rename(obj: dict[str, Any]) -> None:
+    obj["metadata"]["name"] = "other"
+
+
+def _elsewhere(obj: dict[str, Any]) -> None:
+    obj["metadata"]["namespace"] = "other"
+
+
+def _relabel(obj: dict[str, Any]) -> None:
+    obj["metadata"]["labels"] = {"a": 1}
+
+
+INVALID = "returned invalid object"
+WRONG: list[tuple[Any, str]] = [
+    (lambda _: (500, "oops"), 'failed: an error on the server ("oops") has prevented the request'),
+    (
+        lambda _: {"result": {"status": "Failure", "message": "no"}, "convertedObjects": []},
+        "failed: no",
+    ),
+    (
+        lambda request: {"convertedObjects": convert(request)["convertedObjects"]},
+        "failed: response.result.status was '', not 'Success'",
+    ),
+    (
+        lambda _: {"result": {"status": "Success"}, "convertedObjects": []},
+        "returned 0 objects, expected 1",
+    ),
+    (
+        changed(lambda obj: obj.update(apiVersion="a/v9")),
+        f"{INVALID} at index 0: invalid groupVersion (expected {GROUP}/v2, received a/v9)",
+    ),
+    (
+        changed(lambda obj: obj.update(kind="Other")),
+        f"{INVALID} at index 0: invalid kind (expected Thing, received Other)",
+    ),
+    (changed(_rename), f"{INVALID}: must have the same name: a != other"),
+    (changed(_elsewhere), f"{INVALID}: must have the same namespace: default != other"),
+    (changed(_relabel), "returned invalid metadata: metadata.labels[a] must be a string, but is"),
+    (
+        lambda _: {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1"},
+        "failed: no response provided",
+    ),
+    (
+        lambda _: (200, "{}"),
+        "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got",
+    ),
+]
+
+
+@promise
+def a_wrong_answer_is_told_of(things: Things) -> None:
+    things.make(ONE, "a", "1")
+    for answer, words in WRONG:
+        things.hooks.answers["convert"] = answer
+        failed = things.api.get(f"{TWO}/a")
+        assert failed.status == 500
+        assert failed["message"].startswith(FAILED + words)
+        assert "reason" not in failed.body
+        refused = things.make(TWO, "b", 2)
+        assert refused.status == 500
+        assert refused["message"].startswith(FAILED.replace("/v1,", "/v2,"))
+    assert things.api.get(f"{ONE}/a").status == 200
+    assert things.api.get(f"{ONE}/b").status == 404
+
+
+@pytest.mark.parametrize("kept", PROMISES, ids=lambda promised: promised.__name__)
+def test_the_embedded_server_keeps_the_promise(kept: Promise, api: Api) -> None:
+    with WebhookServer() as hooks:
+        kept(Things(api, hooks))
+
+
+@pytest.mark.real
+def test_the_real_server_keeps_every_promise(real_api: Api) -> None:
+    with WebhookServer() as hooks:
+        things = Things(real_api, hooks)
+        for kept in PROMISES:
+            kept(things)
+            hooks.answers["convert"] = convert
+            for path in (ONE, TWO):
+                assert real_api.delete(path).status == 200
+
+
+@pytest.fixture
+def things(api: Api) -> Iterator[Things]:
+    with WebhookServer() as hooks:
+        yield Things(api, hooks)
+
+
+def test_what_a_webhook_said_about_a_revision_is_listed_while_it_fails(things: Things) -> None:
+    things.make(TWO, "a", 1)
+    things.hooks.answers["convert"] = lambda _: (500, "oops")
+    assert [item["spec"] for item in things.api.get(TWO)["items"]] == [{"size": 1}]
+    things.make(ONE, "b", "2")
+    waiting = things.api.get(TWO)
+    assert (waiting.status, waiting["reason"]) == (429, "TooManyRequests")
+    assert waiting["message"].startswith(
+        "storage is (re)initializing: failed to list convert.example.com/v2, Kind=Thing: " + FAILED
+    )
+    assert waiting.headers["Retry-After"] == "1"
+
+
+def test_a_write_that_changes_nothing_keeps_the_version(things: Things) -> None:
+    made = things.make(ONE, "a", "1")
+    assert things.api.patch(f"{TWO}/a", {"spec": {"size": 1}}).version == made.version
+
+
+def test_a_list_asks_about_all_objects_at_once(things: Things) -> None:
+    for name in "abc":
+        things.make(ONE, name, "1")
+    things.hooks.reviews.clear()
+    assert len(things.api.get(TWO)["items"]) == 3
+    assert len(things.api.get(TWO)["items"]) == 3
+    [request] = things.hooks.requests("convert")
+    assert [obj["metadata"]["name"] for obj in request["objects"]] == ["a", "b", "c"]
+
+
+def test_a_watch_waits_for_a_webhook_that_fails(things: Things) -> None:
+    stream = things.api.watch(TWO, "allowWatchBookmarks=true")
+    things.hooks.answers["convert"] = lambda _: (500, "oops")
+    made = things.make(ONE, "a", "1")
+    things.hooks.answers["convert"] = convert
+    assert stream.event()[1]["spec"] == {"size": 1}
+    server = things.api.server
+    assert isinstance(server, APIServer)
+    server.send_bookmarks()
+    kind, bookmark = stream.event()
+    assert (kind, bookmark["metadata"]["resourceVersion"]) == ("BOOKMARK", made.version)
+    stream.close()
+
+
+def test_a_watch_ends_when_the_conversion_changes(things: Things) -> None:
+    stream = things.api.watch(TWO)
+    things.make(ONE, "a", "1")
+    assert stream.event()[1]["spec"] == {"size": 1}
+    path = f"{CRDS}/things.{GROUP}"
+    none = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+    assert things.api.patch(path, none).status == 200
+    assert stream.rest() == []
+    assert things.api.get(f"{TWO}/a")["spec"] == {"size": "1"}
+
+
+def test_a_watch_has_its_time_while_nothing_happens(things: Things) -> None:
+    assert things.api.watch(TWO, "timeoutSeconds=1").rest() == []
+
+
+def test_the_objects_of_a_server_can_be_looked_at_in_every_version(things: Things) -> None:
+    server = things.api.server
+    assert isinstance(server, APIServer)
+    things.make(ONE, "a", "1")
+    kind = Kind(group=GROUP, version="v2", kind="Thing")
+    assert [obj["spec"] for obj in server.objects(kind)] == [{"size": 1}]
+    assert [json.dumps(obj["spec"]) for _, _, obj in server.history(kind)] == ['{"size": 1}']
