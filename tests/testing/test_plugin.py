@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -11,13 +12,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from _pytest.pytester import SysModulesSnapshot
 
 from appsdk_operator import Kind, custom_resource_definition
-from appsdk_operator.client import Client
-from appsdk_operator.manager import Manager
-from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import Metrics
-from appsdk_operator.testing import APIServer, _plugin_state, running
 from appsdk_operator.testing._kubeconfig import kubeconfig as kubeconfig_of
 from appsdk_operator.testing._kubeconfig import write_kubeconfig
 
@@ -32,18 +29,19 @@ HAS_PROGRAMS = any(
 Run = Callable[..., pytest.RunResult]
 
 
-@pytest.fixture(scope="module")
-def _imported() -> None:
-    """Import what the runs use: what only they import would be imported anew for each."""
-    assert _plugin_state
-    with APIServer() as server, Client(server.client_config()) as client:
-        assert list(client.list(kinds.core.v1.Namespace))
-        with running(Manager(server.client_config(), metrics=Metrics())):
-            pass
+@pytest.fixture(autouse=True)
+def _imports_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what runs within import, but for their test files.
+
+    Modules that were forgotten and are imported anew have classes and registries that the rest of
+    this process knows nothing of.
+    """
+    snapshot = functools.partial(SysModulesSnapshot, preserve=lambda name: "test_" not in name)
+    monkeypatch.setattr("_pytest.pytester.SysModulesSnapshot", lambda preserve: snapshot())
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _imported: None) -> Run:
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest on a test file of this text, in this process, without any other plugin."""
     monkeypatch.delenv("USE_EXISTING_CLUSTER", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -262,7 +260,9 @@ FAILING = """
         def refuse(request):
             kube_client.create(MutableObject(kinds.core.v1.Event, {
                 "metadata": {"generateName": "e", "namespace": kube_namespace},
-                "involvedObject": {"kind": "ConfigMap", "name": request.name},
+                "involvedObject": {
+                    "kind": "ConfigMap", "name": request.name, "namespace": kube_namespace
+                },
                 "type": "Warning", "reason": "Refused", "message": "not today",
             }))
             refused.put(request)
