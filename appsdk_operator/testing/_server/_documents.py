@@ -42,7 +42,7 @@ class Documents:
         if path in _KEYS:
             return self._keys(path)
         if path.startswith("/openapi/"):
-            return self._openapi(path)
+            return self._openapi(request, path)
         aggregated = _discovery.wants_aggregated(accept)
         found = _discovery.discover(
             self._core.catalog, path, aggregated=aggregated, address=self.address
@@ -69,6 +69,18 @@ class Documents:
         response.headers[hdrs.CACHE_CONTROL] = "public, max-age=3600"
         return response
 
-    def _openapi(self, path: str) -> web.Response:
+    def _openapi(self, request: Exchange, path: str) -> web.Response:
+        """A document, or that it is the one the client has already."""
         found = _openapi.document(self._core.catalog, path)
-        return no_page() if found is None else as_json(found)
+        if found is None:
+            return no_page()
+        etag = f'"{found.etag}"'
+        # The real server calls the list of documents a text, too.
+        kind = "text/plain; charset=utf-8" if path == "/openapi/v3" else JSON
+        headers = {hdrs.ETAG: etag, hdrs.VARY: hdrs.ACCEPT, hdrs.CONTENT_TYPE: kind}
+        if "hash" in request.query and path != "/openapi/v3":
+            # Whatever the hash says: there is one document.
+            headers[hdrs.CACHE_CONTROL] = "public, immutable"
+        if etag in request.headers.get(hdrs.IF_NONE_MATCH, ""):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=found.body, headers=headers)

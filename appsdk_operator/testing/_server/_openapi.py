@@ -1,36 +1,86 @@
-"""OpenAPI documents: enough for kubectl to explain, validate and patch what is served.
+"""OpenAPI documents of what is served: version 2 in one piece, version 3 by group and version.
 
-Custom resources are described by their schemas. Built-in kinds are described as objects that may
-hold anything, so that no client refuses what the server takes.
+Built-in kinds are described by their published schemas, custom resources by their own. Descriptions
+of built-in kinds are left out: ``kubectl explain`` shows their fields and types without them.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import attrs
+import msgspec
+
+from appsdk_operator.testing._server import _builtin_schemas
+from appsdk_operator.testing._server._openapi_paths import META, Dialect, operations
 from appsdk_operator.testing._server._resources import Catalog, ServedVersion
 
-__all__ = ["document"]
+__all__ = ["Document", "document"]
 
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
-_INFO: Final = {"title": "Kubernetes", "version": "v1.32.0"}
 _GVK: Final = "x-kubernetes-group-version-kind"
+_OLDER, _NEWER = Dialect(newer=False), Dialect(newer=True)
+_TEXT: Final = {"type": "string"}
+# What any resource's operations need besides its own definition.
+_COMMON: Final = ("APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent")
+_LEADING: Final = {
+    "api": f"{META}APIVersions",
+    "apis": f"{META}APIGroupList",
+    "version": "io.k8s.apimachinery.pkg.version.Info",
+}
+# Where version 2 has other words for the same.
+_OLDER_WORDS: Final = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": _TEXT,
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
+        "type": "string",
+        "format": "int-or-string",
+    },
+}
 
 
-def document(catalog: Catalog, path: str) -> dict[str, Any] | None:
+@attrs.frozen
+class Document:
+    """A document as it is sent."""
+
+    body: bytes
+    etag: str
+    """What changes when the document does."""
+
+    @classmethod
+    def of(cls, content: Any) -> Document:
+        """The document with that content."""
+        body = msgspec.json.encode(content)
+        return cls(body, hashlib.sha512(body).hexdigest().upper())
+
+
+def document(catalog: Catalog, path: str) -> Document | None:
     """The document at ``path``, None when there is none."""
     if path == "/openapi/v2":
-        return _v2(catalog)
+        return Document.of(_older(catalog))
+    prefixes = _prefixes(catalog)
     if path == "/openapi/v3":
-        return {"paths": {prefix: _link(prefix) for prefix in _prefixes(catalog)}}
-    prefix = path.removeprefix("/openapi/v3/")
-    wanted = _prefixes(catalog).get(prefix)
-    return None if wanted is None else _v3(wanted, prefix)
+        links = {prefix: _link(prefix, _newer(prefix, kinds)) for prefix, kinds in prefixes}
+        return Document.of({"paths": links})
+    wanted = dict(prefixes).get(path.removeprefix("/openapi/v3/"))
+    return None if wanted is None else _newer(path.removeprefix("/openapi/v3/"), wanted)
 
 
-def _link(prefix: str) -> dict[str, str]:
-    return {"serverRelativeURL": f"/openapi/v3/{prefix}"}
+def _link(prefix: str, found: Document) -> dict[str, str]:
+    return {"serverRelativeURL": f"/openapi/v3/{prefix}?hash={found.etag}"}
+
+
+def _prefixes(catalog: Catalog) -> list[tuple[str, tuple[ServedVersion, ...]]]:
+    """The paths below ``/openapi/v3``, each with what is served there."""
+    found: dict[str, list[ServedVersion]] = {"api": [], "apis": [], "version": []}
+    for served in _served(catalog):
+        group = served.resource.group
+        if group:
+            found.setdefault(f"apis/{group}", [])
+        prefix = f"apis/{group}/{served.version}" if group else f"api/{served.version}"
+        found.setdefault(prefix, []).append(served)
+    return [(prefix, tuple(found[prefix])) for prefix in sorted(found)]
 
 
 def _served(catalog: Catalog) -> Iterable[ServedVersion]:
@@ -40,48 +90,235 @@ def _served(catalog: Catalog) -> Iterable[ServedVersion]:
                 yield served
 
 
-def _prefixes(catalog: Catalog) -> dict[str, list[ServedVersion]]:
-    found: dict[str, list[ServedVersion]] = {}
-    for served in _served(catalog):
-        group = served.resource.group
-        prefix = f"apis/{group}/{served.version}" if group else f"api/{served.version}"
-        found.setdefault(prefix, []).append(served)
+def _name(served: ServedVersion) -> str:
+    """The name of a definition, as the real server makes it."""
+    resource = served.resource
+    known = _builtin_schemas.definition_of(resource.group, served.version, resource.kind)
+    if known is not None and not resource.rules.custom:
+        return known
+    reverse = ".".join(reversed(resource.group.split(".")))
+    return f"{reverse}.{served.version}.{resource.kind}"
+
+
+# -- version 3 -------------------------------------------------------------------------------
+
+_built: Final[dict[tuple[str, tuple[int, ...]], Document]] = {}
+_MOST_BUILT: Final = 64
+
+
+def _newer(prefix: str, kinds: tuple[ServedVersion, ...]) -> Document:
+    """The document of a group and version; those of built-in kinds are made once."""
+    if any(served.resource.rules.custom for served in kinds):
+        return Document.of(_describe(prefix, kinds))
+    key = (prefix, tuple(hash(_name(served)) for served in kinds))
+    if key not in _built:
+        if len(_built) >= _MOST_BUILT:
+            _built.clear()
+        _built[key] = Document.of(_describe(prefix, kinds))
+    return _built[key]
+
+
+def _describe(prefix: str, kinds: tuple[ServedVersion, ...]) -> dict[str, Any]:
+    answer = f"{META}APIResourceList"
+    if not kinds:
+        # What leads to groups and versions has no resources.
+        answer = _LEADING.get(prefix, f"{META}APIGroup")
+    responses = _NEWER.responses(answer)
+    paths: dict[str, Any] = {f"/{prefix}/": {"get": {"responses": responses}}}
+    schemas: dict[str, Any] = {}
+    group_version = prefix.split("/")[1:]
+    wanted = [f"{META}{name}" for name in _COMMON] if kinds else [answer]
+    for served in kinds:
+        name = _name(served)
+        paths |= operations(served, name, _NEWER)
+        if served.resource.rules.custom:
+            schemas |= _custom(served, name, _NEWER)
+            wanted += [f"{META}{part}" for part in ("ObjectMeta", "ListMeta")]
+        else:
+            wanted += [name, f"{name}List"]
+        if "scale" in served.subresources:
+            wanted.append("io.k8s.api.autoscaling.v1.Scale")
+    found = _reachable(wanted)
+    schemas |= {name: _newer_definitions()[name] for name in found}
+    if kinds:
+        _name_kinds(schemas, group_version)
+    return {
+        "openapi": "3.0.0",
+        "info": _info(),
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(schemas.items())),
+            "securitySchemes": {
+                "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}
+            },
+        },
+    }
+
+
+def _name_kinds(schemas: dict[str, Any], group_version: list[str]) -> None:
+    """Say that deletions and events of watches are part of each group."""
+    places = [("", "v1")]
+    if len(group_version) == 2:
+        places.append((group_version[0], group_version[1]))
+    for kind in ("DeleteOptions", "WatchEvent"):
+        kinds = [{"group": group, "kind": kind, "version": version} for group, version in places]
+        schemas[f"{META}{kind}"] = {**schemas[f"{META}{kind}"], _GVK: kinds}
+
+
+def _info() -> dict[str, str]:
+    major, minor, *_ = _builtin_schemas.data().version.removeprefix("v").split(".")
+    return {"title": "Kubernetes", "version": f"{major}.{minor}"}
+
+
+@functools.cache
+def _newer_definitions() -> Mapping[str, Any]:
+    """The published definitions, with references as version 3 has them."""
+    return {
+        name: _linked(schema, _NEWER.prefix)
+        for name, schema in _builtin_schemas.data().schemas.items()
+    }
+
+
+def _linked(node: Any, prefix: str, *, named: bool = False) -> Any:
+    """With whole references; ``named`` when the keys are names of fields."""
+    if isinstance(node, dict):
+        return {
+            key: prefix + value
+            if key == "$ref" and isinstance(value, str) and not named
+            else _linked(value, prefix, named=key == "properties" and not named)
+            for key, value in node.items()
+        }
+    return [_linked(item, prefix) for item in node] if isinstance(node, list) else node
+
+
+def _reachable(names: Iterable[str]) -> set[str]:
+    """The definitions that those of ``names`` are made of."""
+    schemas = _builtin_schemas.data().schemas
+    found: set[str] = set()
+    open_ = [name for name in names if name in schemas]
+    while open_:
+        name = open_.pop()
+        if name not in found:
+            found.add(name)
+            open_ += _references(name) - found
     return found
 
 
-def _name(served: ServedVersion) -> str:
-    group = served.resource.group or "core"
-    reverse = ".".join(reversed(group.split("."))) if "." in group else f"io.k8s.api.{group}"
-    return f"{reverse}.{served.version}.{served.resource.kind}"
+@functools.cache
+def _references(name: str) -> frozenset[str]:
+    found: set[str] = set()
+
+    def walk(node: Any, *, named: bool = False) -> None:
+        if isinstance(node, dict):
+            for key, value in node.items():
+                if key == "$ref" and isinstance(value, str) and not named:
+                    found.add(value)
+                else:
+                    walk(value, named=key == "properties" and not named)
+        elif isinstance(node, list):
+            for item in node:
+                walk(item)
+
+    walk(_builtin_schemas.data().schemas[name])
+    return frozenset(found)
 
 
-def _schema(served: ServedVersion, reference: str) -> dict[str, Any]:
-    kind: dict[str, Any] = {
-        "group": served.resource.group,
-        "version": served.version,
-        "kind": served.resource.kind,
+# -- version 2 -------------------------------------------------------------------------------
+
+
+def _older(catalog: Catalog) -> dict[str, Any]:
+    definitions = dict(_older_definitions())
+    paths: dict[str, Any] = {}
+    places: dict[tuple[str, str], None] = {("", "v1"): None}
+    for served in _served(catalog):
+        name = _name(served)
+        paths |= operations(served, name, _OLDER)
+        places[served.resource.group, served.version] = None
+        if served.resource.rules.custom:
+            definitions |= _custom(served, name, _OLDER)
+    for kind in ("DeleteOptions", "WatchEvent"):
+        kinds = [{"group": group, "kind": kind, "version": version} for group, version in places]
+        definitions[f"{META}{kind}"] = {**definitions[f"{META}{kind}"], _GVK: kinds}
+    return {
+        "swagger": "2.0",
+        "info": _info(),
+        "paths": paths,
+        "definitions": definitions,
+        "securityDefinitions": {
+            "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}
+        },
+        "security": [{"BearerToken": []}],
     }
-    described = served.schema if served.schema is not None else {"type": "object"}
-    schema: dict[str, Any] = _plain(described)
-    text = {"type": "string"}
+
+
+@functools.cache
+def _older_definitions() -> Mapping[str, Any]:
+    """The published definitions in the words of version 2."""
+    return {
+        name: _OLDER_WORDS.get(name) or _simpler(schema)
+        for name, schema in _builtin_schemas.data().schemas.items()
+    }
+
+
+def _simpler(node: Any, *, named: bool = False) -> Any:
+    if isinstance(node, list):
+        return [_simpler(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if named:
+        return {key: _simpler(value) for key, value in node.items()}
+    made = {
+        key: _simpler(value, named=key == "properties")
+        for key, value in node.items()
+        if key not in ("allOf", "$ref", "default")
+    }
+    reference = node.get("$ref") or next((part["$ref"] for part in node.get("allOf", ())), None)
+    return {**made, "$ref": _OLDER.prefix + reference} if isinstance(reference, str) else made
+
+
+# -- custom resources ------------------------------------------------------------------------
+
+
+def _custom(served: ServedVersion, name: str, dialect: Dialect) -> dict[str, Any]:
+    """The definitions of a custom resource and of its list."""
+    schema = dict(served.schema or {"type": "object"})
+    if not dialect.newer:
+        schema = _plain(schema)
+    resource = served.resource
     properties = {
-        "apiVersion": text,
-        "kind": text,
         **(schema.get("properties") or {}),
-        "metadata": {"$ref": f"{reference}{_META}.ObjectMeta"},
+        "apiVersion": _TEXT,
+        "kind": _TEXT,
+        "metadata": _part(f"{META}ObjectMeta", dialect),
     }
-    if served.schema is None:
-        schema["x-kubernetes-preserve-unknown-fields"] = True
-    return {**schema, "properties": properties, _GVK: [kind]}
+    kind = {"group": resource.group, "kind": resource.kind, "version": served.version}
+    made = {**schema, "type": "object", "properties": properties, _GVK: [kind]}
+    listed = {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": _TEXT,
+            "items": {"type": "array", "items": dialect.reference(name)},
+            "kind": _TEXT,
+            "metadata": _part(f"{META}ListMeta", dialect),
+        },
+        _GVK: [{**kind, "kind": resource.list_kind}],
+    }
+    return {name: made, f"{name}List": listed}
+
+
+def _part(name: str, dialect: Dialect) -> dict[str, Any]:
+    reference = dialect.reference(name)
+    return {"allOf": [reference]} if dialect.newer else reference
 
 
 def _plain(schema: Any) -> Any:
-    """The part of a schema that OpenAPI 2 has words for, too."""
+    """The part of a schema that version 2 has words for, too."""
     if isinstance(schema, Mapping):
         kept = {
-            name: _plain(value)
-            for name, value in schema.items()
-            if name not in ("nullable", "oneOf", "anyOf", "not", "x-kubernetes-validations")
+            key: _plain(value)
+            for key, value in schema.items()
+            if key not in ("nullable", "oneOf", "anyOf", "not", "x-kubernetes-validations")
         }
         if kept.get("x-kubernetes-preserve-unknown-fields"):
             kept.pop("properties", None)
@@ -89,103 +326,3 @@ def _plain(schema: Any) -> Any:
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     return schema
-
-
-def _object_meta() -> dict[str, Any]:
-    text: dict[str, Any] = {"type": "string"}
-    texts = {"type": "object", "additionalProperties": text}
-    return {
-        "type": "object",
-        "description": "ObjectMeta is metadata that all persisted resources must have.",
-        "properties": {
-            "name": text,
-            "generateName": text,
-            "namespace": text,
-            "uid": text,
-            "resourceVersion": text,
-            "selfLink": text,
-            "generation": {"type": "integer", "format": "int64"},
-            "creationTimestamp": {"type": "string", "format": "date-time"},
-            "deletionTimestamp": {"type": "string", "format": "date-time"},
-            "deletionGracePeriodSeconds": {"type": "integer", "format": "int64"},
-            "labels": texts,
-            "annotations": texts,
-            "finalizers": {
-                "type": "array",
-                "items": text,
-                "x-kubernetes-patch-strategy": "merge",
-            },
-            "ownerReferences": {
-                "type": "array",
-                "items": {"type": "object"},
-                "x-kubernetes-patch-merge-key": "uid",
-                "x-kubernetes-patch-strategy": "merge",
-            },
-            "managedFields": {"type": "array", "items": {"type": "object"}},
-        },
-    }
-
-
-def _paths(served: ServedVersion) -> list[str]:
-    resource = served.resource
-    base = (
-        f"/apis/{resource.group}/{served.version}" if resource.group else f"/api/{served.version}"
-    )
-    collection = f"{base}/{resource.plural}"
-    if resource.namespaced:
-        collection = f"{base}/namespaces/{{namespace}}/{resource.plural}"
-    return [collection, f"{collection}/{{name}}"]
-
-
-def _operations(served: ServedVersion, parameter: dict[str, Any]) -> dict[str, Any]:
-    kind = {
-        "group": served.resource.group,
-        "version": served.version,
-        "kind": served.resource.kind,
-    }
-    names = ("dryRun", "fieldManager", "fieldValidation")
-    parameters = [{"name": name, "in": "query", **parameter} for name in names]
-    collection, item = _paths(served)
-
-    def operation(action: str) -> dict[str, Any]:
-        return {
-            "x-kubernetes-action": action,
-            _GVK: kind,
-            "parameters": parameters,
-            "responses": {"200": {"description": "OK"}},
-        }
-
-    return {
-        collection: {"post": operation("post"), "get": operation("list")},
-        item: {
-            "get": operation("get"),
-            "put": operation("put"),
-            "patch": operation("patch"),
-            "delete": operation("delete"),
-        },
-    }
-
-
-def _v2(catalog: Catalog) -> dict[str, Any]:
-    reference = "#/definitions/"
-    paths: dict[str, Any] = {}
-    definitions: dict[str, Any] = {f"{_META}.ObjectMeta": _object_meta()}
-    for served in _served(catalog):
-        definitions[_name(served)] = _schema(served, reference)
-        paths |= _operations(served, {"type": "string"})
-    return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
-
-
-def _v3(wanted: list[ServedVersion], prefix: str) -> dict[str, Any]:
-    reference = "#/components/schemas/"
-    paths: dict[str, Any] = {f"/{prefix}/": {"get": {"responses": {"200": {"description": "OK"}}}}}
-    schemas: dict[str, Any] = {f"{_META}.ObjectMeta": _object_meta()}
-    for served in wanted:
-        schemas[_name(served)] = _schema(served, reference)
-        paths |= _operations(served, {"schema": {"type": "string"}})
-    return {
-        "openapi": "3.0.0",
-        "info": _INFO,
-        "paths": paths,
-        "components": {"schemas": schemas},
-    }

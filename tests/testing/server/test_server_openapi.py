@@ -1,0 +1,152 @@
+"""OpenAPI documents, and what kubectl makes of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from appsdk_operator.testing._server import APIServer
+
+KUBECTL = shutil.which("kubectl")
+needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
+
+Kubectl = Callable[..., str]
+
+
+def test_every_group_has_a_document_of_its_own(api: Any) -> None:
+    paths = api.get("/openapi/v3")["paths"]
+    for prefix in ("api", "api/v1", "apis", "apis/apps", "apis/apps/v1", "apis/example.com/v1"):
+        found = api.get(paths[prefix]["serverRelativeURL"])
+        assert found["openapi"] == "3.0.0", prefix
+        assert found.headers["Cache-Control"] == "public, immutable"
+    assert api.get("/openapi/v3/apis/none.example.com/v1").status == 404
+
+
+def test_a_document_is_sent_once_to_who_keeps_it(api: Any) -> None:
+    first = api.get("/openapi/v3/apis/example.com/v1")
+    tag = first.headers["ETag"]
+    again = api("GET", "/openapi/v3/apis/example.com/v1", If_None_Match=tag)
+    assert (again.status, again.body) == (304, "")
+    link = api.get("/openapi/v3")["paths"]["apis/example.com/v1"]["serverRelativeURL"]
+    assert tag.strip('"') in link
+
+
+def test_a_changed_definition_changes_its_document_only(api: Any) -> None:
+    before = api.get("/openapi/v3")["paths"]
+    name = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    definition = api.get(name).body
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["colour"] = {"type": "string"}
+    assert api.update(name, definition).status == 200
+    after = api.get("/openapi/v3")["paths"]
+    assert {key for key in before if before[key] != after[key]} == {"apis/example.com/v1"}
+
+
+def test_a_group_describes_all_that_its_kinds_are_made_of(api: Any) -> None:
+    found = api.get("/openapi/v3/apis/apps/v1")
+    schemas = found["components"]["schemas"]
+    deployment = schemas["io.k8s.api.apps.v1.Deployment"]
+    assert deployment["x-kubernetes-group-version-kind"] == [
+        {"group": "apps", "kind": "Deployment", "version": "v1"}
+    ]
+    reference = {"$ref": "#/components/schemas/io.k8s.api.apps.v1.DeploymentSpec"}
+    assert deployment["properties"]["spec"]["allOf"] == [reference]
+    assert "io.k8s.api.core.v1.Container" in schemas
+    assert "io.k8s.api.batch.v1.Job" not in schemas
+    missing = [ref for ref in _references(found.body) if ref not in schemas]
+    assert missing == []
+    path = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+    patch = found["paths"][path]["patch"]
+    assert patch["operationId"] == "patchAppsV1NamespacedDeployment"
+    assert {"name": "fieldValidation", "in": "query"}.items() <= patch["parameters"][2].items()
+
+
+def test_version_2_describes_everything_in_one_piece(api: Any) -> None:
+    found = api.get("/openapi/v2")
+    definitions = found["definitions"]
+    assert [ref for ref in _references(found.body) if ref not in definitions] == []
+    containers = definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    assert containers["items"] == {"$ref": "#/definitions/io.k8s.api.core.v1.Container"}
+    assert definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] == {"type": "string"}
+    widget = definitions["com.example.v1.Widget"]
+    assert "size" in widget["properties"]["spec"]["properties"]
+
+
+def _references(node: Any) -> set[str]:
+    found: set[str] = set()
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "$ref" and isinstance(value, str):
+                found.add(value.rpartition("/")[2])
+            else:
+                found |= _references(value)
+    elif isinstance(node, list):
+        for item in node:
+            found |= _references(item)
+    return found
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, widget_crd: Any) -> Iterator[Kubectl]:
+    """Run kubectl; what it printed, or complained of when it ``fails``."""
+    with APIServer(tls=True, token="secret", crds=[widget_crd]) as server:
+        config = tmp_path / "config"
+        server.write_kubeconfig(config)
+        environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(config)}
+
+        def run(*arguments: str, stdin: Any = None, fails: bool = False) -> str:
+            done = subprocess.run(
+                [str(KUBECTL), *arguments],
+                env=environment,
+                cwd=tmp_path,
+                input=yaml.safe_dump(stdin) if stdin is not None else None,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+            )
+            assert (done.returncode != 0) is fails, done.stderr
+            return done.stderr if fails else done.stdout
+
+        yield run
+
+
+@needs_kubectl
+def test_kubectl_explains_built_in_and_custom_kinds(kubectl: Kubectl) -> None:
+    deployment = kubectl("explain", "deployment", "--recursive")
+    assert "terminationGracePeriodSeconds\t<integer>" in deployment
+    assert "enum: " in deployment
+    assert "containers\t<[]Container> -required-" in deployment
+    ports = kubectl("explain", "pod.spec.containers.ports")
+    assert "protocol\t<string>" in ports
+    widget = kubectl("explain", "widget", "--recursive")
+    assert "size\t<integer> -required-" in widget
+
+
+@needs_kubectl
+def test_kubectl_is_told_of_unknown_fields_and_merges_lists(
+    kubectl: Kubectl, new_widget: Any
+) -> None:
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "nginx", "imagePulPolicy": "Never"}]},
+    }
+    told = kubectl("apply", "--validate=strict", "-f", "-", stdin=pod, fails=True)
+    assert 'unknown field "spec.containers[0].imagePulPolicy"' in told
+    del pod["spec"]["containers"][0]["imagePulPolicy"]
+    kubectl("apply", "--validate=strict", "-f", "-", stdin=pod)
+    kubectl("apply", "--validate=strict", "-f", "-", stdin=new_widget("w"))
+    kubectl("set", "image", "pod/p", "c=nginx:2")
+    path = "jsonpath={.spec.containers[0].image}"
+    assert kubectl("get", "pod", "p", "-o", path) == "nginx:2"
