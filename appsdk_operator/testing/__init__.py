@@ -9,6 +9,10 @@
   same words for the embedded server and for the proxy.
 * :class:`Simulation`: an operator on a :class:`ModelServer`, without threads and sockets, where the
   test decides what happens when; with checkers of the kit's promises.
+* :func:`check_operator`: an operator's promises over generated histories, faults and crashes; each
+  failure is a short story that can be played again. :mod:`appsdk_operator.testing.strategies` has
+  Hypothesis strategies for objects.
+* :class:`World`: whole operators with their threads on a clock that jumps; one seed gives one run.
 * :func:`running`: anything that runs, in a thread for as long as a ``with`` block lasts.
 * :func:`install_crds`, :func:`install_webhooks`: from objects or files, on any server.
 
@@ -31,19 +35,26 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._crds import install_crds as install_crds
     from appsdk_operator.testing._fault_rules import FaultRule as FaultRule
     from appsdk_operator.testing._fault_rules import FaultSchedule as FaultSchedule
+    from appsdk_operator.testing._histories import Step as Step
+    from appsdk_operator.testing._machine import check_operator as check_operator
     from appsdk_operator.testing._memory_server import MemoryServer as MemoryServer
     from appsdk_operator.testing._memory_server import MemoryView as MemoryView
     from appsdk_operator.testing._model_server import Fault as Fault
     from appsdk_operator.testing._model_server import ModelServer as ModelServer
+    from appsdk_operator.testing._promises import Promise as Promise
     from appsdk_operator.testing._proxy import FaultProxy as FaultProxy
+    from appsdk_operator.testing._replica import Replica as Replica
     from appsdk_operator.testing._running import running as running
     from appsdk_operator.testing._server import APIServer as APIServer
     from appsdk_operator.testing._server import LoggedRequest as LoggedRequest
-    from appsdk_operator.testing._simulation import BrokenPromise as BrokenPromise
     from appsdk_operator.testing._simulation import Call as Call
     from appsdk_operator.testing._simulation import Process as Process
     from appsdk_operator.testing._simulation import Simulation as Simulation
+    from appsdk_operator.testing._story import BrokenPromise as BrokenPromise
+    from appsdk_operator.testing._story import Entry as Entry
+    from appsdk_operator.testing._story import Journal as Journal
     from appsdk_operator.testing._webhooks import install_webhooks as install_webhooks
+    from appsdk_operator.testing._world import World as World
 
 _MODULES = {
     "_checks": (
@@ -55,13 +66,19 @@ _MODULES = {
     "_control_plane": ("ControlPlane", "ControlPlaneError"),
     "_crds": ("install_crds",),
     "_fault_rules": ("FaultRule", "FaultSchedule"),
+    "_histories": ("Step",),
+    "_machine": ("check_operator",),
     "_memory_server": ("MemoryServer", "MemoryView"),
     "_model_server": ("Fault", "ModelServer"),
+    "_promises": ("Promise",),
     "_proxy": ("FaultProxy",),
+    "_replica": ("Replica",),
     "_running": ("running",),
     "_server": ("APIServer", "LoggedRequest"),
-    "_simulation": ("BrokenPromise", "Call", "Process", "Simulation"),
+    "_simulation": ("Call", "Process", "Simulation"),
+    "_story": ("BrokenPromise", "Entry", "Journal"),
     "_webhooks": ("install_webhooks",),
+    "_world": ("World",),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 _EXTRA = ("aiohttp", "cryptography")

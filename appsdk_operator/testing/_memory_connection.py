@@ -28,6 +28,18 @@ __all__ = ["Host", "MemoryConnection", "Passage"]
 _Headers = Sequence[tuple[str, str]]
 
 
+class Observer(Protocol):
+    """Sees each request of a connection, and may raise instead of it."""
+
+    def before(self, method: str, target: str, body: bytes) -> None:
+        """A request is about to be sent."""
+        ...
+
+    def after(self, status: int) -> None:
+        """It was answered; with 0 if its answer was lost."""
+        ...
+
+
 class Host(Protocol):
     """Where the frontend runs, and how its answers are waited for."""
 
@@ -222,8 +234,9 @@ class MemoryConnection:
 
     generation = 0
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, observer: Observer | None = None) -> None:
         """A connection to what ``host`` serves."""
+        self._observer = observer
         self.requests = 0
         self.idle_since = 0.0
         self.aborted = False
@@ -241,19 +254,23 @@ class MemoryConnection:
         self.requests += 1
         first, *lines = head.decode("latin-1").split("\r\n")[:-2]
         headers = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
-        host = self._host
+        target, host = first.split(" ")[1], self._host
+        passage = Passage(host, method, target, headers, body or b"")
+        if self._observer is not None:
+            self._observer.before(method, target, body or b"")
         with host.changed:
             if self.aborted:
                 raise ConnectionLost("the connection was cut")
-            passage = Passage(host, method, first.split(" ")[1], headers, body or b"")
             self._passage = passage
             host.begin(passage)
             if not self._until(lambda: passage.has_head or passage.is_broken):
                 self.abort()
                 raise ReadTimeout("no answer in time")
-            if not passage.has_head:
-                why = "the server closed the connection without an answer"
-                raise ConnectionLost(why) from passage.failure
+        if self._observer is not None:
+            self._observer.after(passage.status)
+        if not passage.has_head:
+            why = "the server closed the connection without an answer"
+            raise ConnectionLost(why) from passage.failure
         return _Response(self, passage)
 
     def read(self, limit: int) -> bytes:

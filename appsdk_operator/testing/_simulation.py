@@ -13,6 +13,7 @@ from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle
 from appsdk_operator.testing._model_server import Fault, ModelServer
+from appsdk_operator.testing._story import BrokenPromise
 from appsdk_operator.watchers import (
     InformerController,
     KubernetesInformer,
@@ -23,11 +24,7 @@ from appsdk_operator.watchers import (
     SelectiveWatcher,
 )
 
-__all__ = ["BrokenPromise", "Call", "Process", "Simulation"]
-
-
-class BrokenPromise(AssertionError):  # noqa: N818 - what a test fails with
-    """Something happened that the kit, or the watcher under test, promises not to do."""
+__all__ = ["Call", "Process", "Simulation"]
 
 
 @attrs.define

@@ -98,6 +98,8 @@ class TurnLoop:
         self._ready.append(handle)
         return handle
 
+    call_soon_threadsafe = call_soon
+
     def call_later(
         self,
         delay: float,

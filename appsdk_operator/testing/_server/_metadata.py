@@ -44,9 +44,9 @@ def timestamp(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def generated_name(base: str) -> str:
+def generated_name(base: str, rng: random.Random) -> str:
     """A fresh name that starts with ``base``."""
-    return base[:_GENERATED_BASE] + "".join(random.choices(_ALPHABET, k=5))
+    return base[:_GENERATED_BASE] + "".join(rng.choices(_ALPHABET, k=5))
 
 
 def wipe(metadata: dict[str, Any]) -> None:
@@ -55,13 +55,15 @@ def wipe(metadata: dict[str, Any]) -> None:
         metadata.pop(name, None)
 
 
-def prepare_create(metadata: dict[str, Any], now: float, *, generation: bool) -> None:
+def prepare_create(
+    metadata: dict[str, Any], now: float, rng: random.Random, *, generation: bool
+) -> None:
     """Set what the server sets on a new object.
 
     Kinds that count no generations keep the one that the client gave, as on the real server.
     """
     wipe(metadata)
-    metadata["uid"] = str(uuid.uuid4())
+    metadata["uid"] = str(uuid.UUID(int=rng.getrandbits(128), version=4))
     metadata["creationTimestamp"] = timestamp(now)
     if generation:
         metadata["generation"] = 1

@@ -8,13 +8,14 @@ as often as it takes within reason, and a creation looks again at what it needs.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any, Final, final
 
 import attrs
 import msgspec
 
-from appsdk_operator.runtime import Clock
+from appsdk_operator.runtime import Clock, random_of
 from appsdk_operator.testing._server import _conversion, _deletion, _managed_fields, _metadata
 from appsdk_operator.testing._server._attempts import (
     Attempt,
@@ -61,6 +62,8 @@ class Writer:
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
+        # Of its own, so that an object more does not change the delays of those that retry.
+        self._rng = random.Random(random_of(clock).getrandbits(64))
         self.fields = FieldManagers(catalog, clock)
         """Who owns which fields."""
         self.gate: Gate = _OPEN
@@ -120,8 +123,10 @@ class Writer:
             )
         metadata.pop("resourceVersion", None)
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = _metadata.generated_name(metadata["generateName"])
-        _metadata.prepare_create(metadata, self._clock.time(), generation=rules.generation)
+            metadata["name"] = _metadata.generated_name(metadata["generateName"], self._rng)
+        _metadata.prepare_create(
+            metadata, self._clock.time(), self._rng, generation=rules.generation
+        )
         warnings += _metadata.warnings(metadata, None, custom=rules.custom)
         if target.served.has_status and not rules.status_on_create:
             obj.pop("status", None)

@@ -1,0 +1,314 @@
+"""Hypothesis strategies: values of a schema, metadata that a server takes, whole objects.
+
+Hypothesis comes with the extra ``testing`` and is imported when a strategy is made.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from appsdk_operator.resource import Kind, custom_resource_definition
+from appsdk_operator.testing._server import _builtin_schemas
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+__all__ = [
+    "annotation_maps",
+    "label_maps",
+    "names",
+    "objects",
+    "part_of",
+    "specs",
+    "statuses",
+    "values",
+]
+
+_NAME: Final = r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?"
+_LABEL: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?)?"
+_PREFIXED: Final = r"([a-z]{1,4}\.example\.org/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?"
+_ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
+_DEEPEST: Final = 6
+
+
+def names(*, few: bool = True) -> SearchStrategy[str]:
+    """Names of objects; few ones that meet again, or any, the longest too.
+
+    Args:
+        few: draw from a handful of names, so that objects are deleted and made anew under them.
+    """
+    from hypothesis import strategies as st
+
+    # Two that differ in what is easily lost, and one that is a prefix of another.
+    some = st.sampled_from(["a", "b", "a-b", "a.b", "0"])
+    if few:
+        return some
+    return st.one_of(some, st.from_regex(_NAME, fullmatch=True), st.just("x" * 253))
+
+
+def label_maps() -> SearchStrategy[dict[str, str]]:
+    """Labels that a server takes: empty values, prefixes, the longest value."""
+    from hypothesis import strategies as st
+
+    values = st.one_of(st.from_regex(_LABEL, fullmatch=True), st.just("x" * 63))
+    return st.dictionaries(st.from_regex(_PREFIXED, fullmatch=True), values, max_size=3)
+
+
+def annotation_maps() -> SearchStrategy[dict[str, str]]:
+    """Annotations that a server takes: any text, unicode too."""
+    from hypothesis import strategies as st
+
+    return st.dictionaries(st.from_regex(_PREFIXED, fullmatch=True), _text(), max_size=3)
+
+
+def objects(
+    kind: Kind, *, crds: Iterable[Mapping[str, Any]] = (), namespace: str = "default"
+) -> SearchStrategy[dict[str, Any]]:
+    """Objects of a kind as plain JSON values, as somebody would create them.
+
+    They fit the kind's schema: the one of its CRD among ``crds``, that of its ``spec`` and
+    ``status`` types, or, for a built-in kind, the published one. What the schema cannot say (rules
+    in CEL, the checks of built-in kinds) they may still break.
+
+    Args:
+        kind: what to make.
+        crds: CustomResourceDefinitions, that of ``kind`` among them.
+        namespace: of the objects, where they have one; default ``default``.
+    """
+    from hypothesis import strategies as st
+
+    schema = _schema_of(kind, crds)
+    metadata: dict[str, SearchStrategy[Any]] = {"name": names(few=False)}
+    if kind.is_namespaced:
+        metadata["namespace"] = st.just(namespace)
+    parts = {
+        name: values(part)
+        for name, part in schema.get("properties", {}).items()
+        if name not in ("apiVersion", "kind", "metadata", "status")
+    }
+    required = {name: parts.pop(name) for name in schema.get("required", ()) if name in parts}
+    return st.fixed_dictionaries(
+        {
+            "apiVersion": st.just(kind.api_version),
+            "kind": st.just(kind.kind),
+            "metadata": st.fixed_dictionaries(
+                metadata, optional={"labels": label_maps(), "annotations": annotation_maps()}
+            ),
+            **required,
+        },
+        optional=parts,
+    )
+
+
+def specs(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrategy[Any]:
+    """What is asked for: values of ``spec``, or, for kinds without it, of all fields but metadata.
+
+    Args:
+        kind: what they are for.
+        crds: CustomResourceDefinitions, that of ``kind`` among them.
+    """
+    from hypothesis import strategies as st
+
+    schema = _schema_of(kind, crds)
+    properties = dict(schema.get("properties", {}))
+    if part_of(kind):
+        spec = properties.get("spec", _ANYTHING)
+        if _is_open(spec):
+            # Small, so that a story is read quickly; anything goes, so this says enough.
+            return st.fixed_dictionaries({"size": st.integers(0, 3)})
+        return values(spec)
+    for name in ("apiVersion", "kind", "metadata", "status", "immutable"):
+        properties.pop(name, None)
+    return values({**schema, "properties": properties, "type": "object"})
+
+
+def statuses(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrategy[Any]:
+    """Values of ``status``; see :func:`specs`."""
+    from hypothesis import strategies as st
+
+    status = _schema_of(kind, crds).get("properties", {}).get("status", _ANYTHING)
+    if _is_open(status):
+        return st.fixed_dictionaries({"seen": st.integers(0, 3)})
+    return values(status)
+
+
+def part_of(kind: Kind) -> str:
+    """The field that says what is asked for: ``spec``, or empty where that is the whole object."""
+    schema = _builtin_schemas.schema(kind.group, kind.version, kind.kind)
+    if schema is None or "spec" in schema.get("properties", {}):
+        return "spec"
+    return ""
+
+
+def _schema_of(kind: Kind, crds: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    for crd in crds:
+        spec = crd["spec"]
+        if (spec["group"], spec["names"]["kind"]) == (kind.group, kind.kind):
+            for version in spec["versions"]:
+                if version["name"] == kind.version:
+                    found: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
+                    return found
+    builtin = _builtin_schemas.schema(kind.group, kind.version, kind.kind)
+    if builtin is not None:
+        return builtin
+    made: Any = custom_resource_definition(kind).to_dict()
+    schema: Mapping[str, Any] = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def _is_open(schema: Mapping[str, Any]) -> bool:
+    return bool(schema.get("x-kubernetes-preserve-unknown-fields")) and not schema.get("properties")
+
+
+def values(schema: Mapping[str, Any], *, deepest: int = _DEEPEST) -> SearchStrategy[Any]:
+    """Values that fit an OpenAPI v3 schema as CRDs have them, edges first.
+
+    Args:
+        schema: with its references resolved.
+        deepest: how many levels of it are filled; default 6. Optional fields below are left out.
+    """
+    from hypothesis import strategies as st
+
+    strategy = _of_type(schema, deepest)
+    if schema.get("nullable"):
+        strategy = st.one_of(strategy, st.none())
+    return strategy
+
+
+def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
+    from hypothesis import strategies as st
+
+    if "enum" in schema:
+        return st.sampled_from(list(schema["enum"]))
+    if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "int-or-string":
+        return st.one_of(st.integers(0, 100), st.from_regex(r"[0-9]{1,2}%", fullmatch=True))
+    match schema.get("type"):
+        case "object":
+            return _object(schema, deepest)
+        case "array":
+            return _array(schema, deepest)
+        case "string":
+            return _string(schema)
+        case "integer":
+            return _integer(schema)
+        case "number":
+            low, high = schema.get("minimum", -1e6), schema.get("maximum", 1e6)
+            return st.floats(low, high, allow_nan=False, allow_infinity=False)
+        case "boolean":
+            return st.booleans()
+        case _:
+            return (
+                _anything() if schema.get("x-kubernetes-preserve-unknown-fields") else st.just({})
+            )
+
+
+def _object(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
+    from hypothesis import strategies as st
+
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = {
+        name: values(properties.get(name, _ANYTHING), deepest=deepest - 1)
+        for name in schema.get("required", ())
+    }
+    if deepest <= 0:
+        return st.fixed_dictionaries(required)
+    optional = {
+        name: values(part, deepest=deepest - 1)
+        for name, part in properties.items()
+        if name not in required
+    }
+    known = st.fixed_dictionaries(required, optional=optional)
+    more = schema.get("additionalProperties")
+    if properties or not more:
+        return known
+    of = values(more, deepest=deepest - 1) if isinstance(more, Mapping) else _anything()
+    least, most = schema.get("minProperties", 0), min(3, schema.get("maxProperties", 3))
+    keys = st.from_regex(_LABEL, fullmatch=True).filter(bool)
+    return st.dictionaries(keys, of, min_size=least, max_size=max(least, most))
+
+
+def _array(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
+    from hypothesis import strategies as st
+
+    least = int(schema.get("minItems", 0))
+    most = max(least, min(3, schema.get("maxItems", 3))) if deepest > 0 else least
+    items = values(schema.get("items", _ANYTHING), deepest=deepest - 1)
+    keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys", ())
+    if keys:
+
+        def key_of(item: Any) -> Any:
+            return tuple(repr(item.get(key)) for key in keys)
+
+        return st.lists(items, min_size=least, max_size=most, unique_by=key_of)
+    if schema.get("uniqueItems") or schema.get("x-kubernetes-list-type") == "set":
+        return st.lists(items, min_size=least, max_size=most, unique_by=repr)
+    return st.lists(items, min_size=least, max_size=most)
+
+
+def _text(least: int = 0, most: int = 12) -> SearchStrategy[str]:
+    from hypothesis import strategies as st
+
+    # No halves of surrogate pairs: they have no place in UTF-8.
+    letters = st.characters(codec="utf-8")
+    return st.text(letters, min_size=least, max_size=most)
+
+
+def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
+    from hypothesis import strategies as st
+
+    least = int(schema.get("minLength", 0))
+    most = int(schema.get("maxLength", max(least, 12)))
+    pattern = schema.get("pattern")
+    if pattern is not None:
+        # A pattern of a schema need not match all of the text, but is usually meant to.
+        texts: SearchStrategy[str] = st.from_regex(re.compile(str(pattern)), fullmatch=False)
+        return texts.filter(lambda text: least <= len(text) <= most and "\n" not in text)
+    match schema.get("format"):
+        case "date-time":
+            moments = st.integers(0, 4_102_444_800)  # to the end of the century
+            return moments.map(
+                lambda at: dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            )
+        case "date":
+            return st.dates(dt.date(1970, 1, 1), dt.date(2100, 1, 1)).map(str)
+        case "uuid":
+            return st.uuids().map(str)
+        case "ipv4":
+            return st.ip_addresses(v=4).map(str)
+        case "ipv6":
+            return st.ip_addresses(v=6).map(str)
+        case "byte":
+            return st.from_regex(r"([A-Za-z0-9+/]{4}){0,3}", fullmatch=True)
+        case "duration":
+            return st.integers(0, 10_000).map(lambda seconds: f"{seconds}s")
+        case _:
+            return _text(least, min(most, max(least, 12)))
+
+
+def _integer(schema: Mapping[str, Any]) -> SearchStrategy[int]:
+    from hypothesis import strategies as st
+
+    bits = 31 if schema.get("format") == "int32" else 63
+    low = int(schema.get("minimum", -(2**bits))) + bool(schema.get("exclusiveMinimum"))
+    high = int(schema.get("maximum", 2**bits - 1)) - bool(schema.get("exclusiveMaximum"))
+    step = int(schema.get("multipleOf", 1))
+    whole = st.integers(-(-low // step), high // step).map(lambda count: count * step)
+    small = (
+        st.integers(max(-(-low // step), 0), min(high // step, 5)) if low <= 5 <= high else whole
+    )
+    return st.one_of(small.map(lambda count: count * step) if step > 1 else small, whole)
+
+
+def _anything() -> SearchStrategy[Any]:
+    """Any JSON object, fields that nobody knows."""
+    from hypothesis import strategies as st
+
+    leaf = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), _text())
+    return st.dictionaries(
+        st.from_regex(_LABEL, fullmatch=True).filter(bool),
+        st.recursive(leaf, lambda inner: st.lists(inner, max_size=2), max_leaves=3),
+        max_size=2,
+    )

@@ -1,0 +1,233 @@
+"""Each checker catches the operator that breaks its promise, and tells it in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator.testing import BrokenPromise, Promise, Replica, check_operator
+from tests.testing.broken import operators
+from tests.testing.broken.operators import FINALIZER, WIDGET, bucket_is_gone, shows_its_size
+
+BUCKETS: dict[str, Any] = {"finalizer": FINALIZER, "cleaned_up": bucket_is_gone}
+SIZES: dict[str, Any] = {"at_rest": shows_its_size}
+
+
+@attrs.frozen
+class Broken:
+    """An operator that breaks a promise, a history that shows it, and how that is told."""
+
+    make: Callable[[Replica], Any]
+    promise: Promise | None
+    replay: list[str]
+    story: str
+    options: dict[str, Any] = attrs.field(factory=dict)
+
+
+BROKEN = [
+    Broken(
+        operators.retries_with_what_it_had,
+        Promise.ORDER,
+        ["write 409", 'create a {"size": 0}', "wait 0", 'spec a {"size": 1}', "wait 0"],
+        """\
+order: operator is told of a: patches status of widgets a, in a state older than what it saw before
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator is told of a: patches status of widgets a (409), fails with Conflict
+     0.0 s  somebody changes a to {"size": 1}
+     0.0 s  operator is told of a: patches status of widgets a
+     0.0 s  … 3 times so far
+     0.0 s  operator is told of a: patches status of widgets a (no change)
+     0.0 s  operator is told of a: patches status of widgets a (no change)""",
+        {},
+    ),
+    Broken(
+        operators.works_in_threads_of_its_own,
+        Promise.NO_OVERLAP,
+        ['create a {"size": 0}', "wait 0", 'spec a {"size": 1}'],
+        """\
+no overlap: two calls for default/a at once: operator reconciles a, and reconciles a
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator reconciles a: patches status of widgets a
+     0.0 s  somebody changes a to {"size": 1}
+     0.0 s  operator reconciles a
+     5.0 s  operator reconciles a""",
+        {},
+    ),
+    Broken(
+        operators.begins_with_what_comes,
+        Promise.AT_LEAST_ONCE,
+        ["crash", 'create a {"size": 0}'],
+        """\
+at least once: no call for a has ever succeeded
+     0.0 s  operator crashes
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator starts again as process 2""",
+        {},
+    ),
+    Broken(
+        operators.looks_at_new_objects_only,
+        Promise.CONVERGENCE,
+        ['create a {"size": 0}', "wait 0", 'spec a {"size": 1}'],
+        """\
+convergence: a was changed at 0 s, and a reconcile of it succeeded last at 0 s
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator reconciles a: patches status of widgets a
+     0.0 s  somebody changes a to {"size": 1}""",
+        {},
+    ),
+    Broken(
+        operators.goes_on_after_an_error,
+        None,
+        ["write 409", 'create a {"size": 0}', "wait 0"],
+        """\
+a does not show its size
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator reconciles a: patches status of widgets a (409)""",
+        SIZES,
+    ),
+    Broken(
+        operators.makes_the_bucket_first,
+        Promise.FINALIZER_SAFETY,
+        ["write 409", 'create a {"size": 0}', "wait 0", "delete a"],
+        """\
+finalizer safety: a is gone, and was never cleaned up
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator reconciles a: updates widgets a (409), fails with Conflict
+     0.0 s  somebody deletes a
+     0.0 s  operator reconciles a""",
+        BUCKETS,
+    ),
+    Broken(
+        operators.takes_all_finalizers_off,
+        Promise.FINALIZER_SAFETY,
+        ['create a {"size": 0}', "hold a", "delete a"],
+        """\
+finalizer safety: operator updates widgets a: others' finalizers were x.example.org/hold, now none
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  somebody changes a: {"metadata": {"finalizers": ["x.example.org/hold"]}}
+     0.0 s  somebody deletes a
+     0.0 s  operator reconciles a: updates widgets a""",
+        BUCKETS,
+    ),
+    Broken(
+        operators.notes_when_it_ran,
+        Promise.IDEMPOTENCE,
+        ['create a {"size": 0}'],
+        """\
+idempotence: nothing changed, but operator patches status of widgets a at 80 s
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator reconciles a: patches status of widgets a
+    80.0 s  operator is told to stop
+    80.0 s  operator starts again as process 2
+    80.0 s  operator reconciles a: patches status of widgets a""",
+        {},
+    ),
+    Broken(
+        operators.counts_its_reconciles,
+        Promise.NO_HOT_LOOP,
+        ['create a {"size": 0}'],
+        """\
+no hot loop: operator writes a 101 times although nothing happened from outside
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator reconciles a: patches status of widgets a
+     0.0 s  … 101 times so far""",
+        {},
+    ),
+    Broken(
+        operators.asks_for_the_lease_once,
+        Promise.LEASE,
+        ["wait 1", "freeze 20", 'create a {"size": 0}', "wait 30"],
+        """\
+no writes after the lease is lost: operator-1 patches status of widgets a, but operator-2-1 has it
+     1.0 s  operator-1 stands still for 20 s
+     1.0 s  somebody creates a {"size": 0}
+    16.0 s  operator-2 reconciles a: patches status of widgets a
+    21.0 s  operator-1 reconciles a: patches status of widgets a""",
+        {"replicas": 2},
+    ),
+]
+
+
+def promises_of(broken: Broken) -> dict[str, Any]:
+    return {} if broken.promise is None else {"promises": [broken.promise]}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.make.__name__)
+def test_a_recorded_history_tells_the_same_story_each_time(broken: Broken) -> None:
+    for _ in range(2):
+        with pytest.raises(BrokenPromise) as raised:
+            check_operator(
+                broken.make,
+                WIDGET,
+                replay=broken.replay,
+                **promises_of(broken),
+                **broken.options,
+            )
+        assert str(raised.value) == broken.story
+        assert len(broken.story.splitlines()) <= 15
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [broken for broken in BROKEN if broken.promise is not Promise.LEASE],
+    ids=lambda broken: broken.make.__name__,
+)
+def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
+    broken: Broken,
+) -> None:
+    with pytest.raises(BrokenPromise) as raised:
+        check_operator(
+            broken.make,
+            WIDGET,
+            names=("a",),
+            max_examples=300,
+            **promises_of(broken),
+            **broken.options,
+        )
+    told = str(raised.value)
+    assert told.startswith(broken.story.partition(":")[0][:12])
+    assert len(told.splitlines()) <= 15
+    *_, again = told.splitlines()
+    assert again.startswith("to see it again: check_operator(…, replay=['")
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (operators.size_in_status, SIZES),
+        (operators.size_in_status, {**SIZES, "replicas": 2, "leader_election": True}),
+        (operators.size_in_status_by_watcher, SIZES),
+        (operators.bucket, BUCKETS),
+    ],
+    ids=["reconciler", "two replicas", "watcher", "finalizer"],
+)
+def test_an_operator_that_is_right_passes(
+    make: Callable[[Replica], Any], options: dict[str, Any]
+) -> None:
+    check_operator(make, WIDGET, max_examples=20, **options)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.make.__name__)
+def test_what_breaks_a_wrong_operator_does_not_break_a_right_one(broken: Broken) -> None:
+    make = operators.bucket if broken.options is BUCKETS else operators.size_in_status
+    options = broken.options or SIZES
+    if "replicas" in options:
+        options = {**options, **SIZES, "leader_election": True}
+    check_operator(make, WIDGET, replay=broken.replay, **options)
+
+
+def test_an_assertion_of_the_users_own_becomes_a_story() -> None:
+    def never_two(world: Any) -> None:
+        assert len(world.objects()) < 2, "two widgets"
+
+    with pytest.raises(BrokenPromise, match="two widgets") as raised:
+        check_operator(operators.size_in_status, WIDGET, always=never_two)
+    assert len(str(raised.value).splitlines()) <= 8
+
+
+def test_what_is_no_step_of_a_history_is_refused() -> None:
+    with pytest.raises(ValueError, match="'dance a' is no step"):
+        check_operator(operators.size_in_status, WIDGET, replay=["dance a"])

@@ -1,0 +1,233 @@
+"""Hours of resyncs, backoffs and leases in milliseconds, the same for one seed each time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import Any
+
+import pytest
+
+from appsdk_operator import Manager, SimpleWatcher, controller_for, kinds
+from appsdk_operator.client import MergePatch, NotFound
+from appsdk_operator.controllers import Request, Result
+from appsdk_operator.manager import LeaderElection
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import ManualClock, system_clock
+from appsdk_operator.testing import BrokenPromise, Replica, World
+
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+CONFIG_MAP = kinds.core.v1.ConfigMap
+
+
+def resizing(replica: Replica) -> Any:
+    def reconcile(request: Request) -> Result | None:
+        try:
+            obj = replica.client.get(WIDGET, request.name, namespace=request.namespace)
+        except NotFound:
+            return None
+        if obj.spec["size"] > 5:
+            raise ValueError("too big for now")
+        patch = MergePatch({"status": {"size": obj.spec["size"]}})
+        replica.client.status.patch(WIDGET, obj.name, patch, namespace=obj.namespace)
+        return Result(requeue_after=600.0)
+
+    return reconcile
+
+
+def day_of_a_widget(seed: int = 0, *, pace: float = 3600.0, **options: Any) -> str:
+    with World(WIDGET, resizing, seed=seed, **options) as world:
+        world.create("a", {"size": 1})
+        world.create("b", {"size": 9})
+        world.run(pace)
+        world.fates = ["409", "lost", "crash after"]
+        world.replace("a", {"size": 2})
+        world.run(pace)
+        world.cut()
+        world.compact()
+        world.lag(60.0)
+        world.replace("b", {"size": 3})
+        world.run(pace)
+        world.restart()
+        world.delete("a")
+        world.run(pace)
+        return "\n".join(map(str, world.journal.entries))
+
+
+def test_four_hours_of_an_operator_take_less_than_a_second_and_tell_one_story_for_one_seed() -> (
+    None
+):
+    began = system_clock.monotonic()
+    first = day_of_a_widget()
+    assert system_clock.monotonic() - began < 5.0, "on a busy machine, too"
+    assert day_of_a_widget() == first
+    assert "operator crashes" in first
+    assert "fails with ValueError" in first
+
+
+def test_another_seed_is_another_run_and_the_same_each_time() -> None:
+    stories = [replicas_of_a_widget(seed) for seed in (1, 1, 2)]
+    assert stories[0] == stories[1] != stories[2]
+
+
+def replicas_of_a_widget(seed: int) -> str:
+    return day_of_a_widget(seed, pace=90.0, replicas=2, leader_election=True)
+
+
+def test_the_hashes_of_text_change_nothing() -> None:
+    code = textwrap.dedent(
+        """
+        import hashlib
+        from tests.testing.test_world import replicas_of_a_widget
+        print(hashlib.sha256(replicas_of_a_widget(3).encode()).hexdigest())
+        """
+    )
+    here = replicas_of_a_widget(3)
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == hashlib.sha256(here.encode()).hexdigest()
+
+
+def test_backoff_and_requeue_come_when_they_are_due() -> None:
+    with World(WIDGET, resizing) as world:
+        world.create("a", {"size": 1})
+        world.create("b", {"size": 9})
+        world.run(1800.0)
+        calls = world.journal.of("call", "default/a")
+        # The second is for the operator's own write, and its request later replaces the first's.
+        assert [round(call.at) for call in calls] == [0, 0, 600, 1200, 1800]
+        fails = [call.at for call in world.journal.of("call", "default/b")]
+        assert fails[1] < 0.1 < fails[-1]
+        assert len(fails) < 25, "the waits double"
+
+
+def test_a_replica_that_stands_still_loses_the_lease_and_writes_nothing_any_more() -> None:
+    with World(WIDGET, resizing, replicas=2, leader_election=True) as world:
+        world.run(10.0)
+        world.freeze(60.0)
+        world.create("a", {"size": 1})
+        world.run(120.0)
+        assert world.settle()
+        assert "operator-2 reconciles a: patches status of widgets a" in world.story("a")
+        assert "operator-1 reconciles" not in world.story("a")
+        assert "operator-1 ends by itself with LeadershipLost" in world.story()
+
+
+def test_leases_run_out_and_are_taken_over_for_an_hour_of_crashes() -> None:
+    with World(WIDGET, resizing, replicas=2, leader_election=True) as world:
+        for hour in range(3):
+            world.crash(hour % 2)
+            world.run(300.0)
+            world.create(f"w{hour}", {"size": 1})
+            world.run(60.0)
+        assert all(obj.status["size"] == 1 for obj in world.objects())
+
+
+def test_coroutines_wait_on_the_same_clock() -> None:
+    import asyncio
+
+    def make(replica: Replica) -> Any:
+        async def reconcile(request: Request) -> None:
+            await asyncio.sleep(30.0)
+            replica.world.note("the test", "life", f"woke for {request.name}")
+
+        return reconcile
+
+    with World(CONFIG_MAP, make) as world:
+        world.create("a", {"data": {"x": "1"}})
+        world.run(29.0)
+        assert "woke" not in world.story()
+        world.run(2.0)
+        assert "31.0" not in world.story()
+        assert "the test woke for a" in world.story()
+
+
+def test_what_threads_use_to_wait_is_simulated_for_them_and_real_for_others() -> None:
+    told: list[float] = []
+    real = threading.Event()
+
+    def make(replica: Replica) -> Any:
+        def reconcile(_request: Request) -> None:
+            done = threading.Event()
+            helper = threading.Thread(target=lambda: done.wait(3600.0) or done.set())
+            helper.start()
+            helper.join()
+            told.append(replica.clock.monotonic())
+
+        return reconcile
+
+    outside = threading.Thread(target=real.wait, args=(20.0,))
+    outside.start()
+    with World(CONFIG_MAP, make) as world:
+        world.create("a", {})
+        world.run(7200.0)
+    real.set()
+    outside.join(10.0)
+    assert told[0] == 3600.0
+    assert not outside.is_alive()
+
+
+def test_a_manager_of_ones_own_runs_on_what_the_replica_gives() -> None:
+    def make(replica: Replica) -> Manager:
+        manager = Manager(
+            replica.config,
+            clock=replica.clock,
+            metrics=replica.metrics,
+            leader_election=LeaderElection(id="own", namespace="default", identity=replica.name),
+        )
+        reconcile = replica.recorded(lambda request: None)
+        controller_for(manager).named("own").for_(CONFIG_MAP).complete(reconcile)
+        return manager
+
+    with World(CONFIG_MAP, make) as world:
+        world.create("a", {"data": {"x": "1"}})
+        world.run(1.0)
+        assert "operator reconciles a" in world.story("a")
+
+
+def test_watchers_are_run_by_a_controller_that_is_made_for_them() -> None:
+    with World(CONFIG_MAP, lambda replica: [SimpleWatcher(), SimpleWatcher()]) as world:
+        world.create("a", {"data": {"x": "1"}})
+        world.run(1.0)
+        world.replace("a", {"data": {"x": "2"}})
+        world.run(1.0)
+        world.delete("a")
+        world.run(1.0)
+        assert [(call.watcher, call.action) for call in world.journal.of("call")] == [
+            (number, action) for action in ("CREATE", "UPDATE", "DELETE") for number in (0, 1)
+        ]
+
+
+def test_an_operator_that_ends_again_and_again_is_told() -> None:
+    class Broken:
+        def run(self, _stop: object) -> None:
+            raise OSError("no disk")
+
+    with (
+        World(WIDGET, lambda replica: Broken()) as world,
+        pytest.raises(BrokenPromise, match="operator ends again and again: OSError"),
+    ):
+        world.run(1.0)
+
+
+def test_what_cannot_be_run_is_refused() -> None:
+    with pytest.raises(TypeError, match="make must return watchers, a reconciler"):
+        World(WIDGET, lambda replica: 3).__enter__()
+
+
+def test_the_clock_is_a_manual_one_like_any_other() -> None:
+    with World(WIDGET, resizing) as world:
+        assert isinstance(world.clock, ManualClock)
+        before = world.clock.monotonic()
+        world.run(5.0)
+        assert world.clock.monotonic() == before + 5.0
