@@ -26,7 +26,12 @@ from appsdk_operator.testing._server._admission_reviews import (
 )
 from appsdk_operator.testing._server._attempts import Attempt
 from appsdk_operator.testing._server._resources import ServedVersion
-from appsdk_operator.testing._server._status import StatusError, internal_error, not_found
+from appsdk_operator.testing._server._status import (
+    RefusedError,
+    StatusError,
+    internal_error,
+    not_found,
+)
 from appsdk_operator.testing._server._storage import Collection, Storage
 from appsdk_operator.testing._server._webhook_calls import Caller, CallError, TrustError
 from appsdk_operator.testing._server._webhook_patches import apply_webhook_patch
@@ -257,4 +262,6 @@ class _Mutation:
 
 
 def _failure(hook: Hook, error: CallError) -> StatusError:
-    return internal_error(f'failed calling webhook "{hook.name}": {error}')
+    why = f'failed calling webhook "{hook.name}": {error}'
+    details = {"causes": [{"message": why}]}
+    return RefusedError(500, f"Internal error occurred: {why}", details=details)

@@ -13,7 +13,7 @@ import msgspec
 
 from appsdk_operator.testing._server._attempts import Attempt, DeleteOptions
 from appsdk_operator.testing._server._resources import ServedVersion
-from appsdk_operator.testing._server._status import StatusError
+from appsdk_operator.testing._server._status import RefusedError, StatusError
 from appsdk_operator.testing._server._webhook_calls import CallError
 
 __all__ = ["REVIEW_VERSIONS", "Subject", "Verdict", "denial", "question", "verdict"]
@@ -246,7 +246,7 @@ def denial(name: str, status: Mapping[str, Any] | None) -> StatusError:
     words = f'admission webhook "{name}" denied the request'
     words += f": {text or reason}" if text or reason else " without explanation"
     details = said.get("details")
-    return StatusError(
+    return RefusedError(
         code,
         words,
         reason=str(reason or ""),

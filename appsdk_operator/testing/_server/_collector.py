@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias, final
 
+from appsdk_operator.testing._server._attempts import Origin
 from appsdk_operator.testing._server._crds import CLEANUP
 from appsdk_operator.testing._server._deletion import FOREGROUND, ORPHAN
 from appsdk_operator.testing._server._resources import Catalog, Resource
-from appsdk_operator.testing._server._status import StatusError
+from appsdk_operator.testing._server._status import RefusedError, StatusError
 from appsdk_operator.testing._server._storage import Collection, Event, Record, Storage
+from appsdk_operator.testing._server._users import AUTHENTICATED, User, account_groups
 from appsdk_operator.testing._server._writes import (
     DeleteOptions,
     Target,
@@ -28,6 +31,18 @@ __all__ = ["Collector"]
 
 # Tasks a turn of the loop carries out before others get theirs.
 _PER_TURN: Final = 64
+# Seconds until what a webhook refused is tried again.
+_RETRY: Final = 1.0
+
+
+def _account(name: str) -> User:
+    username = f"system:serviceaccount:kube-system:{name}"
+    return User(username, groups=(*account_groups("kube-system"), AUTHENTICATED))
+
+
+# As whom the controllers of a real cluster do this.
+_GARBAGE_COLLECTOR: Final = _account("generic-garbage-collector")
+_NAMESPACE_CONTROLLER: Final = _account("namespace-controller")
 
 _Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
@@ -123,13 +138,17 @@ class Collector:
         resource = self._catalog.of_collection(collection)
         if record is None or resource is None:
             return
-        # The object may not be valid under today's schema, may have been changed meanwhile, or a
-        # webhook refuses. It stays as it is, as with the real controllers, until its next change.
+        # The object may not be valid under today's schema, or may have been changed meanwhile. It
+        # stays as it is, as with the real controllers, until its next change.
         with contextlib.suppress(StatusError):
-            if what == "examine":
-                await self._examine(resource, record)
-            else:
-                await self._continue_deletion(resource, record)
+            try:
+                if what == "examine":
+                    await self._examine(resource, record)
+                else:
+                    await self._continue_deletion(resource, record)
+            except RefusedError:
+                again = functools.partial(self._add, what, collection, key)
+                asyncio.get_running_loop().call_later(_RETRY, again)
 
     # -- dependents --------------------------------------------------------------------------
 
@@ -216,14 +235,19 @@ class Collector:
 
     async def _empty_namespace(self, resource: Resource, record: Record) -> None:
         left = False
+        refused: RefusedError | None = None
         for other in self._catalog:
             if not other.namespaced or "delete" not in other.verbs:
                 continue
             for held in list(other.collection.scan(f"{record.name}/")):
-                if not held.deleting:
-                    # No kubelet would ever end a pod's grace period here.
-                    await self._delete(other, held, "Background", grace=0)
+                try:
+                    if not held.deleting:
+                        await self._delete_content(other, held)
+                except RefusedError as error:
+                    refused = error
                 left |= held.key in other.collection.records
+        if refused is not None:
+            raise refused
         if left:
             return
         if resource.collection.records.get(record.key) is not record:
@@ -242,7 +266,8 @@ class Collector:
         if defined is not None and defined.rules.custom:
             for held in list(defined.collection.records.values()):
                 if not held.deleting:
-                    await self._delete(defined, held, "Background")
+                    options = DeleteOptions(propagation="Background", uid=held.uid)
+                    await self._writer.delete(self._target(defined, held), options)
             if defined.collection.records:
                 return
         await self._drop_finalizer(resource, record, CLEANUP)
@@ -254,10 +279,21 @@ class Collector:
         served = resource.versions[resource.storage_version]
         return Target(served, record.namespace, record.name)
 
-    async def _delete(
-        self, resource: Resource, record: Record, policy: str, *, grace: int | None = None
-    ) -> None:
-        options = DeleteOptions(propagation=policy, grace=grace, uid=record.uid)
+    async def _delete(self, resource: Resource, record: Record, policy: str) -> None:
+        sent = {"preconditions": {"uid": record.uid}, "propagationPolicy": policy}
+        origin = Origin(_GARBAGE_COLLECTOR, sent)
+        options = DeleteOptions(propagation=policy, uid=record.uid, origin=origin)
+        await self._writer.delete(self._target(resource, record), options)
+
+    async def _delete_content(self, resource: Resource, record: Record) -> None:
+        options = DeleteOptions(
+            propagation="Background",
+            # No kubelet would ever end a pod's grace period here.
+            grace=0,
+            uid=record.uid,
+            one_of_many=True,
+            origin=Origin(_NAMESPACE_CONTROLLER, {"propagationPolicy": "Background"}),
+        )
         await self._writer.delete(self._target(resource, record), options)
 
     async def _take_away(
@@ -268,7 +304,10 @@ class Collector:
             metadata[name] = [item for item in metadata.get(name) or () if not unwanted(item)]
             return obj
 
-        options = WriteOptions(field_validation="Ignore")
+        # What is noted on definitions is the server's own doing.
+        is_own = resource.qualified_name == "customresourcedefinitions.apiextensions.k8s.io"
+        origin = None if is_own else Origin(_GARBAGE_COLLECTOR)
+        options = WriteOptions(field_validation="Ignore", origin=origin)
         await self._writer.update(self._target(resource, record), changed, options, patch=True)
 
     async def _drop_finalizer(self, resource: Resource, record: Record, name: str) -> None:

@@ -16,6 +16,7 @@ from appsdk_operator.testing._server._go_text import go_float, go_json
 
 __all__ = [
     "FieldError",
+    "RefusedError",
     "StatusError",
     "Verbatim",
     "already_exists",
@@ -98,6 +99,10 @@ class StatusError(Exception):
             body["details"] = details
         body["code"] = self.code
         return body
+
+
+class RefusedError(StatusError):
+    """A webhook refuses, or should have been asked and could not be."""
 
 
 class Verbatim(str):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import urllib3
 
 from appsdk_operator.testing._server import APIServer
 from tests.testing.server.conftest import Api
@@ -466,3 +468,112 @@ def test_services_are_where_the_options_say(connect: Any) -> None:
             world.admit("Validating", "one", webhook(hooks, "one", clientConfig=config))
             assert world.map("a", "any").status == 201
             assert hooks.asked == ["one"]
+
+
+@pytest.fixture
+def world(api: Api) -> Iterator[World]:
+    with WebhookServer() as hooks:
+        world = World(api, hooks)
+        yield world
+        hooks.answers.clear()
+
+
+def test_the_garbage_collector_asks_for_what_it_deletes_until_it_may(world: World) -> None:
+    owner = world.map("owner", "none")
+    refusals = iter(["not yet"])
+
+    def once(_request: dict[str, Any]) -> dict[str, Any]:
+        why = next(refusals, None)
+        return {"allowed": why is None, "status": {"message": why or ""}}
+
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+    reference["uid"] = owner["metadata"]["uid"]
+    metadata = {"name": "a", "labels": {"hook": "one"}, "ownerReferences": [reference]}
+    world.api.create(MAPS, {"metadata": metadata})
+    world.admit("Validating", "one", webhook(world.hooks, "one", **only("one")))
+    world.hooks.answers["one"] = once
+    stream = world.api.watch(MAPS, "labelSelector=hook%3Done")
+    assert stream.event()[0] == "ADDED"
+    world.api.delete(f"{MAPS}/owner")
+    assert stream.event()[0] == "DELETED"
+    first, second = world.hooks.requests("one")
+    assert first["userInfo"]["username"].endswith("kube-system:generic-garbage-collector")
+    assert second["options"]["preconditions"] == {"uid": second["oldObject"]["metadata"]["uid"]}
+
+
+def test_a_namespace_waits_for_content_that_a_webhook_keeps(world: World) -> None:
+    path = "/api/v1/namespaces"
+    world.api.create(path, {"metadata": {"name": "brief"}})
+    for name, hook in (("a", "one"), ("b", "none")):
+        body = {"metadata": {"name": name, "labels": {"hook": hook}}}
+        assert world.api.create(f"{path}/brief/configmaps", body).status == 201
+    world.admit("Validating", "one", webhook(world.hooks, "one", **only("one")))
+    asked: list[dict[str, Any]] = []
+
+    def once(request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request)
+        return {"allowed": len(asked) > 1}
+
+    world.hooks.answers["one"] = once
+    stream = world.api.watch(path, "fieldSelector=metadata.name%3Dbrief")
+    assert stream.event()[0] == "ADDED"
+    world.api.delete(f"{path}/brief")
+    while stream.event()[0] != "DELETED":
+        pass
+    assert asked[0]["userInfo"]["username"].endswith("kube-system:namespace-controller")
+    assert [request["operation"] for request in asked] == ["DELETE", "DELETE"]
+    assert world.api.get(f"{path}/brief").status == 404
+
+
+def test_an_equivalent_version_is_what_a_webhook_is_shown(world: World) -> None:
+    versioned = {**rule("widgets"), "apiGroups": ["example.com"], "apiVersions": ["v1beta1"]}
+    world.admit(
+        "Mutating",
+        "one",
+        webhook(world.hooks, "equivalent", versioned),
+        webhook(world.hooks, "exact", versioned, matchPolicy="Exact"),
+    )
+    world.hooks.answers["equivalent"] = patching(
+        {"op": "replace", "path": "/spec/size", "value": 7}
+    )
+    made = world.api.widget("a")
+    assert (made["apiVersion"], made["spec"]["size"]) == ("example.com/v1", 7)
+    [request] = world.hooks.requests("equivalent")
+    assert request["kind"]["version"] == request["resource"]["version"] == "v1beta1"
+    assert request["requestKind"]["version"] == request["requestResource"]["version"] == "v1"
+    assert request["object"]["apiVersion"] == "example.com/v1beta1"
+    assert "exact" not in world.hooks.asked
+
+
+def test_configurations_take_effect_and_lose_it_at_once(world: World) -> None:
+    path = f"{HOOKS}/validatingwebhookconfigurations"
+    world.admit("Validating", "one", webhook(world.hooks, "one"))
+    world.map("a", "any")
+    changed = [{"op": "replace", "path": "/webhooks/1/rules/0/operations", "value": ["DELETE"]}]
+    patched = world.api.patch(f"{path}/one", changed, "application/json-patch+json")
+    assert patched.status == 200
+    world.map("b", "any")
+    world.api.delete(f"{MAPS}/a")
+    world.api.delete(f"{path}/one")
+    world.api.delete(f"{MAPS}/b")
+    assert [request["operation"] for request in world.hooks.requests("one")] == ["CREATE", "DELETE"]
+
+
+def test_a_server_that_stops_waits_for_no_webhook(world: World) -> None:
+    world.admit("Validating", "one", webhook(world.hooks, "one"))
+    reached = threading.Event()
+    world.hooks.answers["one"] = lambda _request: reached.set()
+    failed: list[Exception] = []
+
+    def create() -> None:
+        try:
+            world.map("a", "any")
+        except urllib3.exceptions.HTTPError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    assert reached.wait(5)
+    world.api.server.stop()
+    thread.join(5)
+    assert failed
