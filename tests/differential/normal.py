@@ -49,7 +49,9 @@ class _Normaliser:
     @classmethod
     def of(cls, conversation: Conversation, answers: list[dict[str, Any]]) -> _Normaliser:
         own = conversation.case.text
-        versions = sorted({int(v) for v, exact in _versions(answers) if exact and v not in own})
+        versions = sorted(
+            {int(v) for v, exact in _versions(answers) if exact and f'"{v}"' not in own}
+        )
         texts = {conversation.values["ns"]: "<ns>", conversation.values["group"]: "<group>"}
         texts.update(_generated_names(answers))
         return cls(own, versions, texts)

@@ -6,8 +6,6 @@ is here is what clients notice when it is missing.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any, Final
 
 import attrs
@@ -16,6 +14,8 @@ from appsdk_operator.resource import kinds
 from appsdk_operator.resource.kinds import BuiltinKind
 from appsdk_operator.testing._server import _builtin_strategies as strategies
 from appsdk_operator.testing._server import _builtin_types
+from appsdk_operator.testing._server._builtin_checks import CHECKS
+from appsdk_operator.testing._server._priorities import Priorities
 from appsdk_operator.testing._server._resources import (
     Catalog,
     NameStyle,
@@ -24,7 +24,6 @@ from appsdk_operator.testing._server._resources import (
     ServedVersion,
 )
 from appsdk_operator.testing._server._service_addresses import ServiceAddresses
-from appsdk_operator.testing._server._status import FieldError
 from appsdk_operator.testing._server._storage import Storage
 
 __all__ = ["install"]
@@ -37,6 +36,10 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Rules]) -> 
         resource = catalog.resource(kind.group, kind.plural)
         if resource is None:
             rules = overrides.get(kind.qualified_name) or _RULES.get(kind.qualified_name, Rules())
+            if kind.qualified_name in CHECKS:
+                rules = attrs.evolve(rules, validate=CHECKS[kind.qualified_name])
+            if kind.qualified_name == "pods":
+                rules = attrs.evolve(rules, prepare_create=Priorities(storage).begin_pod)
             if kind.qualified_name == "services":
                 addresses = ServiceAddresses(storage.collection("services"))
                 rules = attrs.evolve(
@@ -124,56 +127,6 @@ def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
     return _builtin_types.read("autoscaling", "v2", "HorizontalPodAutoscaler", obj)[0]
 
 
-def _valid_secret(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for name, value in (new.get("data") or {}).items():
-        try:
-            base64.b64decode(value or "", validate=True)
-        except (binascii.Error, TypeError, ValueError):
-            errors.append(FieldError.invalid(f"data[{name}]", value, "must be base64"))
-    if old is not None and new.get("type") != old.get("type"):
-        errors.append(FieldError.invalid("type", new.get("type"), "field is immutable"))
-    return errors + _immutable_data(new, old)
-
-
-def _immutable_data(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
-    if old is None or not old.get("immutable"):
-        return []
-    errors: list[FieldError] = []
-    if not new.get("immutable"):
-        errors.append(
-            FieldError.forbidden("immutable", "field is immutable when `immutable` is set")
-        )
-    errors += [
-        FieldError.forbidden(name, "field is immutable when `immutable` is set")
-        for name in ("data", "binaryData")
-        if (new.get(name) or {}) != (old.get(name) or {})
-    ]
-    return errors
-
-
-def _valid_selector(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
-    """The pods of a workload must be those it selects, and it selects the same for ever."""
-    spec = new.get("spec") or {}
-    if not spec.get("selector"):
-        return [FieldError.required("spec.selector")]
-    errors: list[FieldError] = []
-    wanted = spec["selector"].get("matchLabels") or {}
-    template = (spec.get("template") or {}).get("metadata") or {}
-    labels = template.get("labels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        errors.append(
-            FieldError.invalid(
-                "spec.template.metadata.labels",
-                labels,
-                "`selector` does not match template `labels`",
-            )
-        )
-    if old is not None and (old.get("spec") or {}).get("selector") != spec["selector"]:
-        errors.append(FieldError.invalid("spec.selector", spec["selector"], "field is immutable"))
-    return errors
-
-
 _APPS: Final = "io.k8s.api.apps.v1."
 _CORE: Final = "io.k8s.api.core.v1."
 _bare: Final = strategies.bare_status
@@ -181,17 +134,15 @@ _bare: Final = strategies.bare_status
 _WORKLOAD: Final = Rules(
     generation=True,
     prepare_create=_bare(f"{_APPS}DeploymentStatus"),
-    validate=_valid_selector,
 )
 _PATHS: Final = Rules(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
 _POLICY: Final = Rules(generation=True, unconditional_update=False)
 
 _RULES: Final[dict[str, Rules]] = {
-    "configmaps": Rules(validate=_immutable_data),
+    "configmaps": Rules(),
     "secrets": Rules(
         prepare_create=strategies.secret,
         prepare_update=strategies.update_secret,
-        validate=_valid_secret,
         fields=frozenset({"type"}),
     ),
     "endpoints": Rules(create_on_update=True),
@@ -199,7 +150,7 @@ _RULES: Final[dict[str, Rules]] = {
     "podtemplates": Rules(create_on_update=True, generation=True),
     "events": Rules(
         create_on_update=True,
-        prepare_create=strategies.event,
+        name_style=NameStyle.PATH_SEGMENT,
         fields=frozenset(
             {
                 "involvedObject.kind",
@@ -242,7 +193,6 @@ _RULES: Final[dict[str, Rules]] = {
     ),
     "pods": Rules(
         generation=True,
-        prepare_create=strategies.begin_pod,
         prepare_status=strategies.keep_pod_status,
         graceful=True,
         returns_deleted=True,
@@ -273,7 +223,6 @@ _RULES: Final[dict[str, Rules]] = {
         generation=True,
         prepare_create=strategies.daemon_set,
         prepare_update=strategies.update_daemon_set,
-        validate=_valid_selector,
     ),
     "deployments.apps": attrs.evolve(
         _WORKLOAD, prepare_status=strategies.keep_labels, annotations_count=True
@@ -283,8 +232,15 @@ _RULES: Final[dict[str, Rules]] = {
         prepare_create=_bare(f"{_APPS}ReplicaSetStatus"),
         fields=frozenset({"status.replicas"}),
     ),
-    "statefulsets.apps": attrs.evolve(_WORKLOAD, prepare_create=_bare(f"{_APPS}StatefulSetStatus")),
-    "events.events.k8s.io": Rules(create_on_update=True, prepare_create=strategies.event),
+    "statefulsets.apps": attrs.evolve(
+        _WORKLOAD,
+        name_style=NameStyle.LABEL,
+        prepare_create=strategies.stateful_set,
+        prepare_update=strategies.update_stateful_set,
+    ),
+    "events.events.k8s.io": Rules(
+        create_on_update=True, name_style=NameStyle.PATH_SEGMENT, error_group=""
+    ),
     "horizontalpodautoscalers.autoscaling": Rules(prepare_create=strategies.autoscaler),
     "cronjobs.batch": Rules(
         generation=True, prepare_create=_bare("io.k8s.api.batch.v1.CronJobStatus")
@@ -307,6 +263,7 @@ _RULES: Final[dict[str, Rules]] = {
     "poddisruptionbudgets.policy": Rules(
         generation=True,
         unconditional_update=False,
+        name_style=NameStyle.PATH_SEGMENT,
         prepare_create=_bare("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
     ),
     "csidrivers.storage.k8s.io": Rules(unconditional_update=False),
@@ -316,7 +273,12 @@ _RULES: Final[dict[str, Rules]] = {
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
     "apiservices.apiregistration.k8s.io": Rules(unconditional_update=False),
     "runtimeclasses.node.k8s.io": Rules(unconditional_update=False),
-    "leases.coordination.k8s.io": Rules(unconditional_update=False, create_on_update=True),
+    "leases.coordination.k8s.io": Rules(
+        unconditional_update=False,
+        create_on_update=True,
+        prepare_create=strategies.lease,
+        prepare_update=strategies.update_lease,
+    ),
     "endpointslices.discovery.k8s.io": Rules(generation=True),
     "flowschemas.flowcontrol.apiserver.k8s.io": Rules(generation=True),
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Rules(generation=True),

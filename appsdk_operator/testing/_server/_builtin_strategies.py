@@ -19,15 +19,18 @@ __all__ = [
     "end_claim",
     "end_namespace",
     "end_volume",
-    "event",
     "job",
     "keep_labels",
     "keep_namespace",
     "keep_pod_status",
+    "lease",
     "node",
     "secret",
+    "stateful_set",
     "update_daemon_set",
+    "update_lease",
     "update_secret",
+    "update_stateful_set",
     "volume",
 ]
 
@@ -87,12 +90,10 @@ _QUICK: Final = 300
 
 
 def begin_pod(obj: _Object) -> None:
-    """New pods wait, with the priority and the tolerations of all."""
+    """New pods wait, and bear for a while what may pass."""
     spec = obj["spec"]
-    name = spec.get("priorityClassName", "")
-    priority = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-    spec.setdefault("priority", priority.get(name, 0))
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     tolerations = spec.get("tolerations", [])
     missing = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _QUICK}
@@ -178,7 +179,7 @@ def job(obj: _Object) -> None:
     """Jobs select the pods that they make by a label of their own."""
     obj["status"] = {}
     spec, metadata = obj["spec"], obj["metadata"]
-    if spec.get("manualSelector") or spec.get("selector"):
+    if spec.get("manualSelector"):
         return
     labels = spec["template"]["metadata"].setdefault("labels", {})
     unique = "batch.kubernetes.io/controller-uid"
@@ -191,7 +192,9 @@ def job(obj: _Object) -> None:
     for name, value in made.items():
         labels.setdefault(name, value)
     metadata["labels"] = {**labels, **metadata.get("labels", {})}
-    spec["selector"] = {"matchLabels": {unique: metadata["uid"]}}
+    selector = spec.get("selector") or {}
+    matched = {**(selector.get("matchLabels") or {}), unique: metadata["uid"]}
+    spec["selector"] = {**selector, "matchLabels": matched}
 
 
 def keep_labels(new: _Object, old: _Object) -> None:
@@ -206,6 +209,30 @@ def autoscaler(obj: _Object) -> None:
     version = obj["apiVersion"].rpartition("/")[2]
     definition = f"io.k8s.api.autoscaling.{version}.HorizontalPodAutoscalerStatus"
     obj["status"] = _builtin_types.empty(definition)
+
+
+def stateful_set(obj: _Object) -> None:
+    """New stateful sets have no pods, and nothing of a feature that is off."""
+    obj["status"] = _builtin_types.empty("io.k8s.api.apps.v1.StatefulSetStatus")
+    update_stateful_set(obj, obj)
+
+
+def update_stateful_set(new: _Object, _old: _Object) -> None:
+    """Drop the field of a feature that is off."""
+    rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate")
+    if rolling is not None:
+        rolling.pop("maxUnavailable", None)
+
+
+def lease(obj: _Object) -> None:
+    """Drop the fields of a feature that is off."""
+    update_lease(obj, obj)
+
+
+def update_lease(new: _Object, _old: _Object) -> None:
+    """Drop the fields of a feature that is off."""
+    for name in ("preferredHolder", "strategy"):
+        (new.get("spec") or {}).pop(name, None)
 
 
 # -- configuration ---------------------------------------------------------------------------
@@ -224,11 +251,6 @@ def secret(obj: _Object) -> None:
 def update_secret(new: _Object, _old: _Object) -> None:
     """What is given as text is stored as data."""
     secret(new)
-
-
-def event(obj: _Object) -> None:
-    """Nothing happens without a type."""
-    obj.setdefault("type", "Normal")
 
 
 # -- volumes ---------------------------------------------------------------------------------

@@ -317,7 +317,9 @@ def _struct(name: str) -> Reader:
         leaf = {"string": str, "boolean": bool}.get(node.get("type", ""))
         if node.get("format") == "byte":
             leaf = None
-        fields[field] = (letter, leaf, _reader(node, type_))
+        # What a pointer points to is kept even when it is empty.
+        kept = "p" if letter == "n" and entry[1] == "*" else letter
+        fields[field] = (kept, leaf, _reader(node, type_))
         if letter in "an":
             always.append((field, _zero(node) if letter == "a" else _null))
     return reader

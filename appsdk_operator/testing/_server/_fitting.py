@@ -113,4 +113,5 @@ def validate(
     errors += resource.rules.validate(new, old)
     if errors:
         name = new["metadata"].get("name", "")
-        raise invalid(resource.kind, resource.group, name, errors)
+        group = resource.rules.error_group
+        raise invalid(resource.kind, resource.group if group is None else group, name, errors)

@@ -41,6 +41,8 @@ class Rules:
     """Whether it is a custom resource: schemas apply, strategic patches do not."""
     generation: bool = False
     """Whether ``metadata.generation`` counts the changes of what is not metadata or status."""
+    error_group: str | None = None
+    """The group that complaints about objects name; None: the resource's own."""
     annotations_count: bool = False
     """Whether changes of annotations count, too."""
     status_on_create: bool = False

@@ -66,7 +66,7 @@ class ServiceAddresses:
     def _complete(self, spec: dict[str, Any]) -> None:
         if spec.get("type") in _WITH_ADDRESS:
             if spec.get("clusterIPs") and not spec.get("clusterIP"):
-                spec["clusterIP"] = spec["clusterIPs"][0]
+                return  # which is not valid
             if not spec.get("clusterIP"):
                 spec["clusterIP"] = self._address()
             spec.setdefault("clusterIPs", [spec["clusterIP"]])

@@ -342,7 +342,7 @@ def test_autoscalers_of_the_first_version_are_those_of_the_second(api: Any) -> N
     spec = {
         "maxReplicas": 3,
         "minReplicas": 1,
-        "scaleTargetRef": {"kind": "Deployment", "name": "a"},
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
         "targetCPUUtilizationPercentage": 70,
     }
     made = api.create(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
