@@ -334,6 +334,6 @@ def _head(response: http.client.HTTPResponse) -> dict[str, Any]:
 
 def _content(response: http.client.HTTPResponse) -> Any:
     text = response.read().decode()
-    if "json" in response.headers.get("Content-Type", ""):
+    if text and "json" in response.headers.get("Content-Type", ""):
         return json.loads(text)
     return text

@@ -23,7 +23,7 @@ Answers = list[dict[str, Any]]
 @contextlib.contextmanager
 def embedded() -> Iterator[Server]:
     """The server inside the process."""
-    with APIServer(token="differential", bookmark_interval=0.5, tls=True) as server:
+    with APIServer(token="differential", rbac=True, bookmark_interval=0.5, tls=True) as server:
         yield _ready(Server("embedded", server.url, "differential", server.ca_data))
 
 

@@ -6,7 +6,7 @@ import copy
 import ssl
 from collections.abc import Callable, Mapping
 from secrets import token_hex
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 
@@ -33,6 +33,10 @@ from appsdk_operator.testing._server._routes import Route
 from appsdk_operator.testing._server._users import ADMIN, User, account_groups, account_of
 
 __all__ = ["Access"]
+
+_EXTRA_SPACE: Final = (
+    "the provided Authorization header contains extra space before the bearer token, and is ignored"
+)
 
 _Change = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -75,7 +79,7 @@ class Access:
             roles = self.authorizer = Rbac(core.storage)
             self.grants = Grants(roles)
             for plural, obj in bootstrap_objects():
-                core.create(RBAC_GROUP, "v1", plural, obj)
+                core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
             core.followers.append(Aggregator(core.storage, roles).notice)
         self.reviews = Reviews(self._authenticator, self.authorizer, core.clock)
 
@@ -131,7 +135,10 @@ class Access:
         """
         user = _by_certificate(request)
         if user is None:
-            user = self._authenticator.authenticate(request.headers.get("Authorization", ""))
+            shown = request.headers.get("Authorization", "")
+            user = self._authenticator.authenticate(shown)
+            if shown[:8].lower() == "bearer  ":
+                request.warnings.append(_EXTRA_SPACE)
         request.user = user.username
         other = wanted(request.headers)
         if other is None and isinstance(self.authorizer, AllowAll):

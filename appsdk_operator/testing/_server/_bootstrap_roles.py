@@ -147,6 +147,7 @@ def _role(line: str) -> dict[str, Any]:
     if gathered:
         selectors = [{"matchLabels": {_AGGREGATE + target: "true"}} for target in gathered]
         role["aggregationRule"] = {"clusterRoleSelectors": selectors}
+        del role["rules"]
     return role
 
 

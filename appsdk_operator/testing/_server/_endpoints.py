@@ -44,6 +44,8 @@ from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Targ
 __all__ = ["Answer", "Call", "Endpoints"]
 
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
+# Reviews whose answers do not tell who owns their fields.
+_UNOWNED: Final = ("SelfSubjectReview", "SelfSubjectRulesReview")
 
 
 @attrs.frozen(kw_only=True)
@@ -222,6 +224,9 @@ class Endpoints:
         )
         if served.resource.group in _REVIEWS:
             obj = await self._admitted(call, obj)
+            if options.manager and served.resource.kind not in _UNOWNED:
+                obj.setdefault("metadata", {})
+                self._core.writer.fields.of(served).updated(None, obj, options.manager)
             reviewed = self._access.reviews.answer(obj, call.user, call.route.namespace)
             return self._made(call, reviewed, warnings)
         self._access.check_grant(call.user, call.target, obj)

@@ -25,5 +25,7 @@ class Exchange(web.BaseRequest):
         """The fault rules that befall it."""
         self.user = ""
         """Who asks, as far as the server knows."""
+        self.warnings: list[str] = []
+        """What the client is told besides the answer."""
         self.is_noted = False
         """Whether it is in the log of requests."""

@@ -229,7 +229,8 @@ _PARTIAL: Final = {
 }
 _MEDIA_TYPES: Final = (_JSON, "application/yaml", _protobuf.MEDIA_TYPE)
 _PROTOBUF: Final = ProtobufForm()
-_JSON_TYPES: Final = ("application/json", "application/*", "*/*")
+# What is made in JSON is rewritten in YAML for those who prefer that.
+_JSON_TYPES: Final = ("application/json", "application/yaml", "application/*", "*/*")
 
 
 def negotiate(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from random import uniform
 from typing import Final, final
 
@@ -16,7 +17,7 @@ from appsdk_operator.testing._fault_rules import RequestFacts
 from appsdk_operator.testing._server import _bodies, _places
 from appsdk_operator.testing._server._access import Access
 from appsdk_operator.testing._server._core import Core
-from appsdk_operator.testing._server._documents import Documents
+from appsdk_operator.testing._server._documents import Documents, check_media_types
 from appsdk_operator.testing._server._endpoints import Call, Endpoints
 from appsdk_operator.testing._server._exchange import Exchange
 from appsdk_operator.testing._server._fault_effects import (
@@ -28,11 +29,15 @@ from appsdk_operator.testing._server._fault_effects import (
 )
 from appsdk_operator.testing._server._faults import Faults, LoggedRequest
 from appsdk_operator.testing._server._forms import media_type_of, negotiate
-from appsdk_operator.testing._server._replies import JSON, failure, no_page, warn
+from appsdk_operator.testing._server._replies import JSON, Replies, failure, no_page, warn
 from appsdk_operator.testing._server._resources import Resource, ServedVersion
 from appsdk_operator.testing._server._routes import Route, parse_path, verb_of
 from appsdk_operator.testing._server._stale import cache_at
-from appsdk_operator.testing._server._status import StatusError, method_not_allowed
+from appsdk_operator.testing._server._status import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+)
 from appsdk_operator.testing._server._users import User
 from appsdk_operator.testing._server._watch import Wire
 
@@ -42,7 +47,15 @@ log: Final = logging.getLogger("appsdk_operator.testing.server")
 
 # The real server gives a watch without a time-out between one and two times this, in seconds.
 _WATCH_TIMEOUT: Final = 1800.0
+_PATCHES: Final = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/apply-patch+cbor",
+)
 _READ_TIMEOUT: Final = 30.0
+_DURATION: Final = re.compile(r"[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
 
 
 @final
@@ -63,6 +76,7 @@ class Frontend:
         self._endpoints = endpoints
         self._access = access
         self._documents = documents
+        self._replies = Replies()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
@@ -86,6 +100,8 @@ class Frontend:
         except Exception as error:  # a bug of the server must not look like a broken connection
             log.exception("%s %s failed", request.method, request.path)
             response = failure(StatusError(500, f"Internal error occurred: {error!r}"))
+        if not response.prepared:
+            self._replies.finish(request, response)
         if not request.is_noted:
             self._note(request, response.status)
         return response
@@ -112,13 +128,14 @@ class Frontend:
         route = parse_path(request.raw_path)
         watching = request.method in ("GET", "HEAD") and _bodies.flag(request.query, "watch")
         user = self._access.admit(request, route, watch=watching)
+        if not watching and request.query.get("timeout"):
+            _check_timeout(request.query["timeout"])
         if route is None:
             return self._documents.answer(request)
         verb = verb_of(request.method, route, watch=watching)
-        if not verb:
-            raise method_not_allowed()
         served = _places.find(self._core.catalog, route)
         resource = served.resource
+        _check_method(request, verb, route, resource)
         body: bytes | None = None
         if route.name or verb != "create" or not self._faults.asks_for_names:
             facts = _facts(request, verb, route, resource)
@@ -150,8 +167,12 @@ class Frontend:
         query, resource = request.query, served.resource
         if body is None:
             body = await _body(request) if request.can_read_body else b""
+        accept = request.headers.get(hdrs.ACCEPT, "")
+        if not resource.rules.custom:
+            check_media_types(accept, streams=verb in ("list", "watch"))
+            _check_patch(request)
         form = negotiate(
-            request.headers.get(hdrs.ACCEPT, ""),
+            accept,
             include=query.get("includeObject", ""),
             now=self._core.clock.time(),
             has_protobuf=not resource.rules.custom,
@@ -203,6 +224,7 @@ class Frontend:
         watch = self._endpoints.watch(call, faulty or wire)
         if request.version >= (1, 1):
             response.enable_chunked_encoding()
+        self._replies.dress(request, response)
         await response.prepare(request)
         self._note(request, 200)
         if isinstance(watch, bytes):
@@ -269,13 +291,61 @@ def _facts(
     )
 
 
+def _check_method(request: Exchange, verb: str, route: Route, resource: Resource) -> None:
+    """Refuse what cannot be asked of a resource at all."""
+    if not resource.rules.custom and request.method == "HEAD":
+        raise method_not_allowed()
+    if not verb:
+        if not resource.rules.custom:
+            raise method_not_allowed()
+        raise method_not_allowed(
+            f'{verb} is not supported on resources of kind "{resource.qualified_name}"',
+            {"group": resource.group, "kind": resource.plural},
+        )
+    # What can only be created has no place but where that is done.
+    misplaced = bool(route.name) or (resource.namespaced and not route.namespace)
+    if resource.verbs == ("create",) and misplaced and not route.subresource:
+        raise StatusError(404, "the server could not find the requested resource", details={})
+
+
+def _check_patch(request: Exchange) -> None:
+    """Refuse patches of built-in kinds that are none, before it is known what they are for."""
+    if request.method == "PATCH" and _media_type(request) not in _PATCHES:
+        raise StatusError(415, "415: Unsupported Media Type", details={})
+
+
+def _check_timeout(text: str) -> None:
+    if not _DURATION.fullmatch(text):
+        number = text.lstrip("+-").replace(".", "", 1)
+        why = "missing unit in" if number.isascii() and number.isdigit() else "invalid"
+        raise bad_request(
+            f'invalid timeout specified in the request URL - time: {why} duration "{text}"'
+        )
+
+
 def _media_type(request: Exchange) -> str:
     return request.headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
+
+
+def _invite(request: Exchange) -> None:
+    """Tell a client that waits with its body that it may send it.
+
+    Raises:
+        StatusError: 417, it expects something else.
+    """
+    expected = request.headers.get(hdrs.EXPECT, "")
+    if not expected or request.version < (1, 1):
+        return
+    if expected.lower() != "100-continue":
+        raise StatusError(417, "Expectation Failed", reason="")
+    if request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def _body(request: Exchange) -> bytes:
     if (request.content_length or 0) > _bodies.BODY_LIMIT:
         raise _bodies.too_large()
+    _invite(request)
     parts: list[bytes] = []
     size = 0
     try:

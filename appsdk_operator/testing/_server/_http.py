@@ -50,6 +50,8 @@ class HttpServer(web.Server):
         self.is_closing = False
         self.open: dict[Any, asyncio.Transport] = {}
         """The connections that are not closed yet, whoever closes them, by handler."""
+        self.most_connections = 10_000
+        """How many may be open; what comes beyond is closed at once."""
         super().__init__(
             frontend.handle,
             request_factory=self._request,
@@ -70,7 +72,7 @@ class HttpServer(web.Server):
         """Take a connection; one that was accepted while the server closes ends at once."""
         super().connection_made(handler, transport)
         self.open[handler] = transport
-        if self.is_closing:
+        if self.is_closing or len(self.open) > self.most_connections:
             transport.abort()
 
     def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:

@@ -16,7 +16,9 @@ class NoPageError(Exception):
 def unknown_path(catalog: Catalog, path: str) -> Exception:
     """What to raise for a path that leads nowhere."""
     parts = path.split("/")
-    return _unknown(catalog, parts[2]) if parts[1] == "apis" and len(parts) > 3 else NoPageError()
+    if len(parts) < (3 if parts[1] == "api" else 4):
+        return NoPageError()
+    return _unknown(catalog, "" if parts[1] == "api" else parts[2])
 
 
 def _unknown(catalog: Catalog, group: str) -> Exception:

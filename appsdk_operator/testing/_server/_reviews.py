@@ -153,7 +153,7 @@ def _access_problems(kind: str, spec: Mapping[str, Any]) -> list[FieldError]:
 
 def _metadata_problems(metadata: Mapping[str, Any]) -> list[FieldError]:
     left = {key: value for key, value in metadata.items() if key != "namespace" and value}
-    if not left:
+    if not left.keys() - {"managedFields"}:
         return []
     shown = Verbatim(json.dumps(left, separators=(",", ":"), ensure_ascii=False))
     return [FieldError.invalid("metadata", shown, "must be empty")]

@@ -24,9 +24,9 @@ class Route:
 def parse_path(raw_path: str) -> Route | None:
     """The route of a path as it was sent; None when it is not that of a resource.
 
-    Each part is decoded by itself, so an encoded slash stays within its part.
+    An encoded slash is a slash, as on the real server: no name has any.
     """
-    parts = [unquote(part) for part in raw_path.split("?", 1)[0].split("/")[1:]]
+    parts = unquote(raw_path.split("?", 1)[0]).split("/")[1:]
     if parts and not parts[-1]:
         parts.pop()
     if len(parts) >= 3 and parts[0] == "api":
