@@ -137,7 +137,7 @@ def kube_namespace(_kube_test: KubeTest) -> str:
 def kube_crds(kube_server: KubeServer) -> Callable[..., list[Kind]]:
     """Installs CRDs and waits until they are served: ``kube_crds(crd, "folder", …)``.
 
-    They stay until the end of the run, as other tests may use them, too.
+    They stay, on an existing cluster after the run as well: others may use them, too.
     """
     from appsdk_operator.testing._plugin_servers import install
 

@@ -161,8 +161,11 @@ class KubeTest:
         _note(error, failures)
 
     def close(self) -> None:
-        """End what is left, and delete the namespace."""
+        """End what is left: the namespace, and faults that would befall other tests."""
         logging.getLogger("appsdk_operator").removeHandler(self._errors)
+        clear = getattr(self._server, "clear_faults", None)
+        if clear is not None:
+            clear()
         if self._namespace:
             self._remove_namespace()
 

@@ -343,6 +343,21 @@ def test_the_fault_that_befell_a_request_stands_beside_it(run: Run) -> None:
     result.stdout.fnmatch_lines(["* list * 404 *  <- FaultRule.answer(404, verb='list', times=1)"])
 
 
+def test_faults_end_with_their_test(run: Run) -> None:
+    run(
+        """
+        from appsdk_operator import kinds
+        from appsdk_operator.testing import FaultRule
+
+        def test_one(kube_client, kube_server):
+            kube_server.inject([FaultRule.answer(404)])
+
+        def test_two(kube_client):
+            assert list(kube_client.list(kinds.core.v1.Namespace))
+        """
+    ).assert_outcomes(passed=2)
+
+
 # -- many processes ------------------------------------------------------------------------------
 
 PARALLEL = """
