@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.runtime import system_clock
 from appsdk_operator.testing import _control_plane_options as _options
-from appsdk_operator.testing._control_plane_keys import Authority, write_keys
+from appsdk_operator.testing._authority import Authority
+from appsdk_operator.testing._control_plane_keys import write_keys
 from appsdk_operator.testing._control_plane_options import Flags
 from appsdk_operator.testing._control_plane_processes import Guard, Ports, end, program_path
 from appsdk_operator.testing._kubeconfig import kubeconfig, write_kubeconfig
@@ -217,7 +218,7 @@ class ControlPlane:
         self._ports = Ports(2)
         self._guard = Guard(folder)
         self._authority = Authority(system_clock.time())
-        self._ca = self._authority.pem
+        self._ca = self._authority.certificate
         write_keys(folder, _HOST, self._authority)
         (folder / "audit-policy.json").write_text(
             json.dumps(_options.AUDIT_POLICY), encoding="utf-8"
@@ -447,7 +448,7 @@ class ControlPlane:
         _options.words("group", *groups)
         self._running()
         assert self._authority is not None
-        return self._authority.issue_user(user, groups)
+        return self._authority.client(user, groups)
 
     def _running(self) -> Ports:
         if self._ports is None:

@@ -14,6 +14,7 @@ from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._credentials import credentials_of
 from appsdk_operator.client._tls import TLSContexts
 from appsdk_operator.runtime import Clock
+from appsdk_operator.testing._authority import Authority
 from appsdk_operator.testing._fault_rules import FaultRule, RequestFacts
 from appsdk_operator.testing._proxy_messages import Head, Listening, body_of, framed, read_head
 from appsdk_operator.testing._server._fault_effects import (
@@ -26,7 +27,6 @@ from appsdk_operator.testing._server._fault_effects import (
 from appsdk_operator.testing._server._faults import Faults, LoggedRequest, failure
 from appsdk_operator.testing._server._routes import parse_path, verb_of
 from appsdk_operator.testing._server._status import StatusError
-from appsdk_operator.testing._server._tls import Authority
 
 __all__ = ["Relay"]
 

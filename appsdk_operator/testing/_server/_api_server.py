@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeVar, final
 
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.testing._authority import Authority
 from appsdk_operator.testing._fault_rules import FaultRule, FaultSchedule, When
 from appsdk_operator.testing._server import _conversion
 from appsdk_operator.testing._server._access import Access
@@ -25,7 +26,6 @@ from appsdk_operator.testing._server._frontend import Frontend
 from appsdk_operator.testing._server._http import HttpServer
 from appsdk_operator.testing._server._reachable import Reachable
 from appsdk_operator.testing._server._storage import Collection
-from appsdk_operator.testing._server._tls import Authority
 
 __all__ = ["APIServer"]
 

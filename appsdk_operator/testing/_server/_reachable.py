@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from appsdk_operator.client import ClientConfig
+from appsdk_operator.testing._authority import Authority
 from appsdk_operator.testing._kubeconfig import kubeconfig, write_kubeconfig
 from appsdk_operator.testing._server._access import Access
-from appsdk_operator.testing._server._tls import Authority
 from appsdk_operator.testing._server._users import account_of
 
 __all__ = ["Reachable"]

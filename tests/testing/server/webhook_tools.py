@@ -14,7 +14,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from appsdk_operator.runtime import system_clock
-from appsdk_operator.testing._server._tls import Authority
+from appsdk_operator.testing._authority import Authority
 
 Answer = Callable[[dict[str, Any]], Any]
 """From the request of a review to its response; an ``(int, text)`` is an HTTP status and body, and

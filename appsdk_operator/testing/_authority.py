@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["Authority"]
+__all__ = ["Authority", "private_pem"]
 
 _LIFETIME = dt.timedelta(days=365)
 
@@ -38,24 +38,27 @@ class Authority:
         self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
         """What clients are to trust, as PEM."""
 
-    def context(self, host: str) -> ssl.SSLContext:
-        """A context to serve ``host`` with, which knows the clients it signed certificates for."""
+    def serving(self, host: str) -> tuple[bytes, bytes]:
+        """Certificate and key to serve ``host``, and loopback, with, as PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName(_names(host))
         usage = ExtendedKeyUsageOID.SERVER_AUTH
-        signed = self._sign(_name("kube-apiserver"), key, usage, names)
+        return self._sign(_name("kube-apiserver"), key, usage, names), private_pem(key)
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """A context to serve ``host`` with, which knows the clients it signed certificates for."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cadata=self.certificate.decode())
-        _load(context, signed, _pem(key))
+        _load(context, *self.serving(host))
         return context
 
     def client(self, username: str, groups: Iterable[str]) -> tuple[bytes, bytes]:
         """Certificate and key of a user, as PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         signed = self._sign(_name(username, groups), key, ExtendedKeyUsageOID.CLIENT_AUTH)
-        return signed, _pem(key)
+        return signed, private_pem(key)
 
     def _sign(
         self,
@@ -86,10 +89,11 @@ def _name(common: str, organizations: Iterable[str] = ()) -> x509.Name:
     )
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A key in the form of openssl's own tools, which every release of kube-apiserver reads."""
     return key.private_bytes(
         serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
+        serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
 
