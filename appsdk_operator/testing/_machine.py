@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["check_operator"]
 
 _ALL: Final = frozenset(Promise)
+# What takes a second or two. Hypothesis is good at simpler values; needless steps go afterwards.
+_SHRINKS: Final = 60
 
 
 @attrs.frozen(kw_only=True)
@@ -111,9 +113,11 @@ class _Case:
             look(world)
         except BrokenPromise:
             raise
-        except AssertionError as error:
+        except Exception as error:
             # pytest's explanation of the values is in the cause.
             said = str(error).partition("\n")[0]
+            if not isinstance(error, AssertionError):
+                said = f"{type(error).__name__}: {said}"
             raise BrokenPromise(f"{said}\n{world.story()}") from error
 
 
@@ -222,6 +226,7 @@ def _search(
     from hypothesis import strategies as st
 
     found: list[tuple[list[Step], BrokenPromise]] = []
+    tries = 0
     seeds = st.builds(Step, st.just("seed"), st.just(""), st.integers(0, 9))
 
     @settings(
@@ -235,6 +240,10 @@ def _search(
     )
     @given(seed=seeds, history=strategy)
     def run(seed: Step, history: list[Step]) -> None:
+        nonlocal tries
+        tries += bool(found)
+        if tries > _SHRINKS:
+            raise _EnoughError
         steps = [seed, *history] if seed.value else history
         try:
             case.run(steps)
@@ -243,25 +252,27 @@ def _search(
             # Whatever the promise: a smaller history that breaks another one is as good.
             raise _FailedError from error
 
-    with contextlib.suppress(_FailedError):
+    with contextlib.suppress(_FailedError, _EnoughError):
         run()
-    return _without_needless_steps(case, *found[-1]) if found else None
+    if not found:
+        return None
+    return _without_needless_steps(case, *min(found, key=lambda one: len(one[0])))
 
 
 def _without_needless_steps(
     case: _Case, steps: list[Step], error: BrokenPromise
 ) -> tuple[list[Step], BrokenPromise]:
     """The same without steps that were drawn together with those that matter."""
-    place = len(steps) - 1
-    while place >= 0:
-        fewer = [*steps[:place], *steps[place + 1 :]]
-        try:
-            case.run(fewer)
-        except BrokenPromise as smaller:
-            if _promise_of(smaller) == _promise_of(error):
-                steps, error = fewer, smaller
-                place = len(steps)
-        place -= 1
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for place in reversed(range(len(steps))):
+            fewer = [*steps[:place], *steps[place + 1 :]]
+            try:
+                case.run(fewer)
+            except BrokenPromise as smaller:
+                if _promise_of(smaller) == _promise_of(error):
+                    steps, error, is_smaller = fewer, smaller, True
     return steps, error
 
 
@@ -271,6 +282,10 @@ def _promise_of(error: BrokenPromise) -> str:
 
 class _FailedError(Exception):
     """The same for all failures, so that they are one to Hypothesis."""
+
+
+class _EnoughError(BaseException):
+    """It is small enough; not an Exception, which would be one more failure."""
 
 
 @contextlib.contextmanager

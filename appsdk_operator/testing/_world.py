@@ -116,11 +116,13 @@ class World:
         self._busy: dict[tuple[str, str], tuple[float, int]] = {}
         self._broken: BrokenPromise | None = None
         self._restarts = 0
+        self._is_open = False
 
     # -- life --------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self.schedule.__enter__()
+        self._is_open = True
         try:
             for number in range(len(self._names)):
                 self.replicas.append(self._start(number, 1))
@@ -138,11 +140,14 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """End all processes, as a crash would.
+        """End all processes, as a crash would. Harmless when done twice.
 
         Raises:
             StuckError: a thread does not end.
         """
+        if not self._is_open:
+            return
+        self._is_open = False
         try:
             for replica in self.replicas:
                 replica.is_alive = False

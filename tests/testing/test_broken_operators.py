@@ -183,6 +183,7 @@ def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
             broken.make,
             WIDGET,
             names=("a",),
+            longest=10,
             max_examples=300,
             **promises_of(broken),
             **broken.options,
@@ -195,19 +196,19 @@ def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
 
 
 @pytest.mark.parametrize(
-    ("make", "options"),
+    ("make", "examples", "options"),
     [
-        (operators.size_in_status, SIZES),
-        (operators.size_in_status, {**SIZES, "replicas": 2, "leader_election": True}),
-        (operators.size_in_status_by_watcher, SIZES),
-        (operators.bucket, BUCKETS),
+        (operators.size_in_status, 20, SIZES),
+        (operators.size_in_status, 5, {**SIZES, "replicas": 2, "leader_election": True}),
+        (operators.size_in_status_by_watcher, 20, SIZES),
+        (operators.bucket, 20, BUCKETS),
     ],
     ids=["reconciler", "two replicas", "watcher", "finalizer"],
 )
 def test_an_operator_that_is_right_passes(
-    make: Callable[[Replica], Any], options: dict[str, Any]
+    make: Callable[[Replica], Any], examples: int, options: dict[str, Any]
 ) -> None:
-    check_operator(make, WIDGET, max_examples=20, **options)
+    check_operator(make, WIDGET, max_examples=examples, **options)
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.make.__name__)
