@@ -13,7 +13,7 @@ from appsdk_operator.testing._server._admission import Admission
 from appsdk_operator.testing._server._at_once import at_once
 from appsdk_operator.testing._server._collector import Collector
 from appsdk_operator.testing._server._conversion_webhooks import Conversions
-from appsdk_operator.testing._server._crds import CRD_RULES, Definitions
+from appsdk_operator.testing._server._crds import Definitions, definition_rules
 from appsdk_operator.testing._server._managed_fields import SERVER
 from appsdk_operator.testing._server._resources import Catalog, Resource, ServedVersion
 from appsdk_operator.testing._server._status import already_exists
@@ -47,7 +47,7 @@ class Core:
         self.accounts = AccountTokens(self.storage, clock)
         self.followers: list[Callable[[Collection, Event], None]] = []
         overrides = {
-            "customresourcedefinitions.apiextensions.k8s.io": CRD_RULES,
+            "customresourcedefinitions.apiextensions.k8s.io": definition_rules(clock),
             **_rbac_objects.RULES,
             **_webhook_configurations.RULES,
         }

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, final
 
 from appsdk_operator.runtime import Clock
+from appsdk_operator.testing._server._crd_rules import (
+    approval_of,
+    approval_problems,
+    definition_problems,
+    is_protected,
+    status_problems,
+)
 from appsdk_operator.testing._server._field_managers import FieldManagers
 from appsdk_operator.testing._server._managed_fields import SERVER
 from appsdk_operator.testing._server._metadata import timestamp
@@ -21,10 +27,14 @@ from appsdk_operator.testing._server._schema import Structure
 from appsdk_operator.testing._server._status import FieldError
 from appsdk_operator.testing._server._storage import Event, Record, Storage
 
-__all__ = ["CLEANUP", "CRD_RULES", "Definitions"]
+__all__ = ["CLEANUP", "Definitions", "definition_rules"]
 
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 _GROUP: Final = "apiextensions.k8s.io"
+# In the order in which the real server tells them.
+_VERBS: Final = (
+    *("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"),
+)
 _CUSTOM: Final = Rules(custom=True, generation=True, unconditional_update=False)
 
 
@@ -33,181 +43,103 @@ def _prepare_create(obj: dict[str, Any]) -> None:
     if not isinstance(spec, dict):
         return
     _fill_in(spec)
-    stored = [
-        version.get("name")
-        for version in spec.get("versions") or ()
-        if isinstance(version, dict) and version.get("storage")
-    ]
+    stored = [version.get("name") for version in _versions(spec) if version.get("storage")][:1]
     obj["status"] = {
         "acceptedNames": {"plural": "", "kind": ""},
-        "conditions": [],
+        "conditions": None,
         "storedVersions": stored,
     }
 
 
 def _prepare_update(new: dict[str, Any], _old: dict[str, Any]) -> None:
-    if isinstance(new.get("spec"), dict):
-        _fill_in(new["spec"])
+    spec = new.get("spec")
+    if not isinstance(spec, dict):
+        return
+    _fill_in(spec)
+    stored: list[str] = (new.get("status") or {}).get("storedVersions") or []
+    added = [
+        version["name"]
+        for version in _versions(spec)
+        if version.get("storage") and version.get("name") not in stored
+    ]
+    if added:
+        new["status"] = {**(new.get("status") or {}), "storedVersions": [*stored, *added[:1]]}
 
 
-def _prepare_delete(obj: dict[str, Any]) -> bool:
-    finalizers = obj["metadata"].setdefault("finalizers", [])
-    if CLEANUP not in finalizers and "deletionTimestamp" not in obj["metadata"]:
-        finalizers.append(CLEANUP)
-    return True
+def _versions(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [version for version in spec.get("versions") or () if isinstance(version, dict)]
 
 
 def _fill_in(spec: dict[str, Any]) -> None:
     names = spec.get("names")
     if isinstance(names, dict) and isinstance(names.get("kind"), str):
-        names.setdefault("singular", names["kind"].lower())
-        names.setdefault("listKind", f"{names['kind']}List")
-    spec.setdefault("conversion", {"strategy": "None"})
+        names["singular"] = names.get("singular") or names["kind"].lower()
+        if not names.get("listKind") and names["kind"]:
+            names["listKind"] = f"{names['kind']}List"
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    conversion: dict[str, Any] = spec["conversion"]
+    config = (conversion.get("webhook") or {}).get("clientConfig") or {}
+    if isinstance(config.get("service"), dict):
+        config["service"].setdefault("port", 443)
 
 
 def _validate(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
-    spec = new.get("spec")
-    if not isinstance(spec, dict):
-        return [FieldError.required("spec")]
-    errors = _validate_names(new, spec)
-    if spec.get("scope") not in ("Namespaced", "Cluster"):
-        value = spec.get("scope", "")
-        errors.append(
-            FieldError.not_supported("spec.scope", value, ("Cluster", "Namespaced"))
-            if value
-            else FieldError.required("spec.scope")
-        )
-    versions = spec.get("versions")
-    if not isinstance(versions, list) or not versions:
-        errors.append(
-            FieldError.required(
-                "spec.versions", "must have exactly one version marked as storage version"
+    if old is None or new.get("spec") != old.get("spec"):
+        return definition_problems(new, old)
+    if new.get("status") != old.get("status"):
+        return status_problems(new)
+    return list(approval_problems(new, old))
+
+
+def definition_rules(clock: Clock) -> Rules:
+    """How writes to definitions behave."""
+
+    def prepare_delete(obj: dict[str, Any]) -> bool:
+        metadata = obj["metadata"]
+        finalizers = metadata.setdefault("finalizers", [])
+        if "deletionTimestamp" not in metadata:
+            if CLEANUP not in finalizers:
+                finalizers.append(CLEANUP)
+            message = (
+                "CustomResourceDefinition marked for deletion; CustomResource deletion will begin "
+                "soon"
             )
-        )
-        return errors
-    errors += _validate_versions(versions)
-    if old is not None:
-        errors += _validate_change(spec, old["spec"])
-    return errors
+            condition = ("Terminating", "True", "InstanceDeletionPending", message)
+            _set_condition(obj, condition, clock.time())
+        return True
+
+    return Rules(
+        generation=True,
+        unconditional_update=False,
+        prepare_create=_prepare_create,
+        prepare_update=_prepare_update,
+        prepare_delete=prepare_delete,
+        validate=_validate,
+    )
 
 
-def _validate_names(new: dict[str, Any], spec: dict[str, Any]) -> list[FieldError]:
-    errors: list[FieldError] = []
-    group, names = spec.get("group"), spec.get("names")
-    if not isinstance(group, str) or not group:
-        errors.append(FieldError.required("spec.group"))
-    elif "." not in group:
-        errors.append(
-            FieldError.invalid("spec.group", group, "should be a domain with at least one dot")
-        )
-    if not isinstance(names, dict):
-        return [*errors, FieldError.required("spec.names")]
-    errors += [
-        FieldError.required(f"spec.names.{name}")
-        for name in ("plural", "singular", "kind", "listKind")
-        if not isinstance(names.get(name), str) or not names.get(name)
-    ]
-    wanted = f"{names.get('plural')}.{group}"
-    if new["metadata"].get("name") != wanted:
-        errors.append(
-            FieldError.invalid(
-                "metadata.name",
-                new["metadata"].get("name", ""),
-                'must be spec.names.plural+"."+spec.group',
-            )
-        )
-    return errors
-
-
-def _validate_versions(versions: list[Any]) -> list[FieldError]:
-    errors: list[FieldError] = []
-    storing = 0
-    for index, version in enumerate(versions):
-        at = f"spec.versions[{index}]"
-        if not isinstance(version, dict) or not isinstance(version.get("name"), str):
-            errors.append(FieldError.required(f"{at}.name"))
-            continue
-        storing += bool(version.get("storage"))
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if not isinstance(schema, dict):
-            errors.append(
-                FieldError.required(f"{at}.schema.openAPIV3Schema", "schemas are required")
-            )
-            continue
-        if schema.get("type") != "object":
-            kind = schema.get("type", "")
-            field = f"{at}.schema.openAPIV3Schema.type"
-            errors.append(
-                FieldError.invalid(field, kind, "must be object at the root")
-                if kind
-                else FieldError.required(field, "must not be empty at the root")
-            )
-        errors += _validate_schema(schema, f"{at}.schema.openAPIV3Schema")
-    names = [version.get("name") for version in versions if isinstance(version, dict)]
-    if storing != 1:
-        errors.append(
-            FieldError.invalid(
-                "spec.versions", names, "must have exactly one version marked as storage version"
-            )
-        )
-    return errors
-
-
-def _validate_schema(schema: dict[str, Any], at: str) -> list[FieldError]:
-    """What would make the server stumble over the schema later: patterns and bad nesting."""
-    errors: list[FieldError] = []
-    pattern = schema.get("pattern")
-    if isinstance(pattern, str):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            errors.append(
-                FieldError.invalid(
-                    f"{at}.pattern",
-                    pattern,
-                    f"must be a valid regular expression, but isn't: {error}",
-                )
-            )
-    children: list[tuple[str, Any]] = [
-        (f"{at}.properties[{name}]", child)
-        for name, child in (schema.get("properties") or {}).items()
-    ]
-    children += [(f"{at}.{name}", schema.get(name)) for name in ("items", "additionalProperties")]
-    for path, child in children:
-        if isinstance(child, dict):
-            if not any(
-                child.get(name)
-                for name in (
-                    "type",
-                    "x-kubernetes-int-or-string",
-                    "x-kubernetes-preserve-unknown-fields",
-                )
-            ):
-                errors.append(
-                    FieldError.required(
-                        f"{path}.type", "must not be empty for specified object fields"
-                    )
-                )
-            errors += _validate_schema(child, path)
-    return errors
-
-
-def _validate_change(new: dict[str, Any], old: dict[str, Any]) -> list[FieldError]:
-    return [
-        FieldError.invalid(f"spec.{name}", new.get(name), "field is immutable")
-        for name in ("group", "scope")
-        if new.get(name) != old.get(name)
-    ]
-
-
-CRD_RULES: Final = Rules(
-    generation=True,
-    unconditional_update=False,
-    prepare_create=_prepare_create,
-    prepare_update=_prepare_update,
-    prepare_delete=_prepare_delete,
-    validate=_validate,
-)
+def _set_condition(obj: dict[str, Any], condition: tuple[str, str, str, str], now: float) -> None:
+    """Note type, status, reason and message; the time changes with the status only."""
+    status = obj["status"] = {**(obj.get("status") or {})}
+    conditions = [{**known} for known in status.get("conditions") or ()]
+    kind, state, reason, message = condition
+    made = {
+        "type": kind,
+        "status": state,
+        "lastTransitionTime": timestamp(now),
+        "reason": reason,
+        "message": message,
+    }
+    for index, known in enumerate(conditions):
+        if known.get("type") == kind:
+            if known.get("status") == state:
+                made["lastTransitionTime"] = known["lastTransitionTime"]
+            conditions[index] = made
+            break
+    else:
+        conditions.append(made)
+    status["conditions"] = conditions
 
 
 @final
@@ -229,50 +161,140 @@ class Definitions:
         self._on_gone = on_gone
         self._fields = fields
         self._collection = storage.collection(f"customresourcedefinitions.{_GROUP}")
+        self._putting = False
 
     def notice(self, event: Event) -> None:
         """Act on a change of a definition."""
         record = event.record
+        if self._putting:
+            return
         obj = record.decode()
         if event.type == "DELETED":
             self._withdraw(obj)
-        elif record.deleting:
-            resource = self._catalog.resource(obj["spec"]["group"], obj["spec"]["names"]["plural"])
-            if resource is not None and resource.rules.custom:
+            self._reconsider(obj)
+            return
+        if record.deleting:
+            resource = self._resource(obj)
+            if resource is not None:
                 resource.terminating = True
             self._note_terminating(record, obj)
-        elif taken := self._taken(obj["spec"]):
-            self._note_refused(record, obj, taken)
-        else:
+            return
+        self._note_approval(obj)
+        names = (obj.get("status") or {}).get("acceptedNames")
+        if names == obj["spec"]["names"] and self._is(obj, "Established"):
             self._serve(obj)
-            self._note_established(record, obj)
+            self._note(record, obj)
+        else:
+            self._decide_names(record, obj)
 
-    def _taken(self, spec: dict[str, Any]) -> str:
-        """The name that another resource of the group has already, or ``""``."""
-        group, names = spec["group"], spec["names"]
-        mine = self._catalog.resource(group, names["plural"])
-        if mine is not None and not mine.rules.custom:
-            return str(names["plural"])
-        for other in self._catalog:
-            if other.group == group and other is not mine:
-                for name in (names["kind"], names["listKind"]):
-                    if name in (other.kind, other.list_kind):
-                        return str(name)
-        return ""
+    def _resource(self, obj: dict[str, Any]) -> Resource | None:
+        """What the definition defines, while it is served."""
+        spec = obj["spec"]
+        found = self._catalog.resource(spec["group"], spec["names"]["plural"])
+        return found if found is not None and found.rules.custom else None
+
+    # -- names -------------------------------------------------------------------------------
+
+    def _decide_names(self, record: Record, obj: dict[str, Any]) -> None:
+        """Accept the names that nobody else has, and serve what may be served."""
+        before = (obj.get("status") or {}).get("acceptedNames") or {}
+        accepted, problem = self._accepted(obj)
+        if problem is None:
+            self._set(obj, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+        else:
+            self._set(obj, "NamesAccepted", "False", *problem)
+        obj["status"]["acceptedNames"] = accepted
+        established = self._is(obj, "Established")
+        if not established and problem is not None:
+            message = "not all names are accepted"
+            self._set(obj, "Established", "False", "NotAccepted", message)
+        elif not established:
+            message = "the initial names have been accepted"
+            self._set(obj, "Established", "False", "Installing", message)
+            self._put(record.key, obj)
+            obj = self._collection.records[record.key].decode()
+            self._set(obj, "Established", "True", "InitialNamesAccepted", message)
+            established = True
+        if established:
+            self._serve(obj)
+        self._note(record, obj)
+        if {**before} != accepted:
+            self._reconsider(obj)
+
+    def _reconsider(self, obj: dict[str, Any]) -> None:
+        """Look again at the other definitions of the group: names may have become free."""
+        group = obj["spec"]["group"]
+        for key in list(self._collection.keys):
+            record = self._collection.records.get(key)
+            if record is None or record.deleting or not key.endswith(f".{group}"):
+                continue
+            other = record.decode()
+            names = (other.get("status") or {}).get("acceptedNames")
+            if other["spec"]["group"] == group and other["spec"]["names"] != names:
+                self._decide_names(record, other)
+
+    def _accepted(self, obj: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, str] | None]:
+        """The names the definition has from now on, and the last conflict found."""
+        wanted: dict[str, Any] = obj["spec"]["names"]
+        mine: dict[str, Any] = {**((obj.get("status") or {}).get("acceptedNames") or {})}
+        resources, kinds = self._names_in_use(obj)
+        problem: tuple[str, str] | None = None
+        for name, reason, used in (
+            ("plural", "PluralConflict", resources),
+            ("singular", "SingularConflict", resources),
+            ("shortNames", "ShortNamesConflict", resources),
+            ("kind", "KindConflict", kinds),
+            ("listKind", "ListKindConflict", kinds),
+        ):
+            value = wanted.get(name)
+            values = [value] if name != "shortNames" else list(value or ())
+            has = [mine.get(name)] if name != "shortNames" else list(mine.get(name) or ())
+            taken = [text for text in values if text not in has and text in used]
+            if not taken:
+                mine[name] = value
+                continue
+            texts = [f'"{text}" is already in use' for text in taken]
+            message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+            problem = (reason, message)
+        mine["categories"] = wanted.get("categories")
+        mine.setdefault("plural", "")
+        mine.setdefault("kind", "")
+        return {name: value for name, value in mine.items() if value is not None}, problem
+
+    def _names_in_use(self, obj: dict[str, Any]) -> tuple[set[str], set[str]]:
+        group, name = obj["spec"]["group"], obj["metadata"]["name"]
+        resources: set[str] = set()
+        kinds: set[str] = set()
+        for key in self._collection.keys:
+            if key == name or not key.endswith(f".{group}"):
+                continue
+            other = self._collection.records[key].decode()
+            if other["spec"]["group"] == group:
+                names = (other.get("status") or {}).get("acceptedNames") or {}
+                resources |= {names.get("plural", ""), names.get("singular", "")}
+                resources |= set(names.get("shortNames") or ())
+                kinds |= {names.get("kind", ""), names.get("listKind", "")}
+        for builtin in self._catalog:
+            if builtin.group == group and not builtin.rules.custom:
+                resources |= {builtin.plural, builtin.singular}
+                kinds.add(builtin.kind)
+        return resources - {""}, kinds - {""}
+
+    # -- serving -----------------------------------------------------------------------------
 
     def _serve(self, obj: dict[str, Any]) -> None:
-        spec = obj["spec"]
-        group, names = spec["group"], spec["names"]
-        resource = self._catalog.resource(group, names["plural"])
+        spec, names = obj["spec"], obj["status"]["acceptedNames"]
+        resource = self._resource(obj)
         if resource is None:
             resource = Resource(
-                group=group,
+                group=spec["group"],
                 plural=names["plural"],
                 singular=names["singular"],
                 kind=names["kind"],
                 namespaced=spec["scope"] == "Namespaced",
-                collection=self._storage.collection(f"{names['plural']}.{group}"),
+                collection=self._storage.collection(f"{names['plural']}.{spec['group']}"),
                 rules=_CUSTOM,
+                verbs=_VERBS,
             )
             self._catalog.add(resource)
         resource.singular, resource.kind = names["singular"], names["kind"]
@@ -280,120 +302,91 @@ class Definitions:
         resource.short_names = tuple(names.get("shortNames") or ())
         resource.categories = tuple(names.get("categories") or ())
         resource.versions = {
-            version["name"]: _served(resource, version, resource.versions.get(version["name"]))
-            for version in spec["versions"]
+            version["name"]: self._served(resource, version) for version in spec["versions"]
         }
         resource.storage_version = next(
             version["name"] for version in spec["versions"] if version.get("storage")
         )
 
+    def _served(self, resource: Resource, version: dict[str, Any]) -> ServedVersion:
+        """The version as it is served now; a known one is changed, so that its watches go on."""
+        known = resource.versions.get(version["name"])
+        served = known or ServedVersion(resource, version["name"])
+        served.subresources = version.get("subresources") or {}
+        schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+        scale = served.subresources.get("scale")
+        if served.structure is None or not served.structure.is_for(schema, scale):
+            served.structure = Structure(schema, scale)
+            # What was stored before is fitted to the new schema whenever it is read.
+            served.schema_since = self._storage.revision if known is not None else 0
+        served.schema = schema
+        served.served = bool(version.get("served"))
+        served.columns = tuple(_columns(version))
+        served.selectable_fields = frozenset(
+            field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
+        )
+        served.warning = ""
+        if version.get("deprecated"):
+            served.warning = version.get("deprecationWarning") or (
+                f"{served.api_version} {resource.kind} is deprecated"
+            )
+        return served
+
     def _withdraw(self, obj: dict[str, Any]) -> None:
-        group, plural = obj["spec"]["group"], obj["spec"]["names"]["plural"]
-        resource = self._catalog.resource(group, plural)
-        if resource is not None and resource.rules.custom:
-            self._catalog.remove(group, plural)
+        resource = self._resource(obj)
+        if resource is not None:
+            self._catalog.remove(resource.group, resource.plural)
             self._on_gone(resource)
             self._storage.drop(resource.collection.name)
 
-    def _note_established(self, record: Record, obj: dict[str, Any]) -> None:
-        names = obj["spec"]["names"]
-        status = obj.get("status") or {}
-        stored = list(status.get("storedVersions") or ())
-        stored += [
-            version["name"]
-            for version in obj["spec"]["versions"]
-            if version.get("storage") and version["name"] not in stored
-        ]
-        conditions = [
-            self._condition(status, "NamesAccepted", "NoConflicts", "no conflicts found"),
-            self._condition(
-                status,
-                "Established",
-                "InitialNamesAccepted",
-                "the initial names have been accepted",
-            ),
-        ]
-        wanted = {"conditions": conditions, "acceptedNames": names, "storedVersions": stored}
-        self._note(record, obj, {**status, **wanted})
-
-    def _note_refused(self, record: Record, obj: dict[str, Any], name: str) -> None:
-        now = timestamp(self._clock.time())
-        status = obj.get("status") or {}
-        if any(c.get("type") == "NamesAccepted" for c in status.get("conditions") or ()):
-            return
-        conditions = [
-            {
-                "type": "NamesAccepted",
-                "status": "False",
-                "lastTransitionTime": now,
-                "reason": "NamesConflict",
-                "message": f'"{name}" is already in use',
-            },
-            {
-                "type": "Established",
-                "status": "False",
-                "lastTransitionTime": now,
-                "reason": "NotAccepted",
-                "message": "not all names are accepted",
-            },
-        ]
-        self._note(record, obj, {**status, "conditions": conditions})
+    # -- conditions --------------------------------------------------------------------------
 
     def _note_terminating(self, record: Record, obj: dict[str, Any]) -> None:
-        status = obj.get("status") or {}
-        kept = [c for c in status.get("conditions") or () if c.get("type") != "Terminating"]
-        condition = self._condition(
-            status,
-            "Terminating",
-            "InstanceDeletionInProgress",
-            "CustomResource deletion is in progress",
-        )
-        self._note(record, obj, {**status, "conditions": [*kept, condition]})
+        if CLEANUP in record.finalizers:
+            reason, message = "InstanceDeletionInProgress", "CustomResource deletion is in progress"
+            self._set(obj, "Terminating", "True", reason, message)
+            self._note(record, obj)
 
-    def _condition(
-        self, status: dict[str, Any], kind: str, reason: str, message: str
-    ) -> dict[str, Any]:
-        for condition in status.get("conditions") or ():
-            if condition.get("type") == kind and condition.get("status") == "True":
-                present: dict[str, Any] = condition
-                return present
-        return {
-            "type": kind,
-            "status": "True",
-            "lastTransitionTime": timestamp(self._clock.time()),
-            "reason": reason,
-            "message": message,
-        }
+    def _note_approval(self, obj: dict[str, Any]) -> None:
+        """Tell how the use of a group of the Kubernetes project was approved."""
+        if not is_protected(obj["spec"]["group"]):
+            return
+        state, reason = approval_of(obj["metadata"])
+        kind = "KubernetesAPIApprovalPolicyConformant"
+        status, word = {
+            "approved": ("True", "ApprovedAnnotation"),
+            "bypassed": ("False", "UnapprovedAnnotation"),
+            "invalid": ("False", "InvalidAnnotation"),
+        }.get(state, ("False", "MissingAnnotation"))
+        self._set(obj, kind, status, word, reason)
 
-    def _note(self, record: Record, obj: dict[str, Any], status: dict[str, Any]) -> None:
-        if obj.get("status") != status:
-            obj["status"] = status
-            served = self._catalog.find(_GROUP, "v1", "customresourcedefinitions")
-            assert served is not None
-            self._fields.of(served, "status").updated(record.decode(), obj, SERVER)
-            self._storage.put(self._collection, record.key, obj)
+    @staticmethod
+    def _is(obj: dict[str, Any], kind: str) -> bool:
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        return any(c.get("type") == kind and c.get("status") == "True" for c in conditions)
 
+    def _set(self, obj: dict[str, Any], *condition: str) -> None:
+        kind, state, reason, message = condition
+        _set_condition(obj, (kind, state, reason, message), self._clock.time())
 
-def _served(
-    resource: Resource, version: dict[str, Any], known: ServedVersion | None
-) -> ServedVersion:
-    """The version as it is served now; a known one is changed, so that its watches go on."""
-    served = known or ServedVersion(resource, version["name"])
-    served.subresources = version.get("subresources") or {}
-    schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
-    served.schema = schema
-    served.structure = Structure(schema, served.subresources.get("scale"))
-    served.served = bool(version.get("served"))
-    served.columns = tuple(_columns(version))
-    served.selectable_fields = frozenset(
-        field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
-    )
-    served.warning = ""
-    if version.get("deprecated"):
-        served.warning = version.get("deprecationWarning") or (
-            f"{served.api_version} {resource.kind} is deprecated"
-        )
-    return served
+    def _put(self, key: str, obj: dict[str, Any]) -> None:
+        """Store a definition without looking at it again."""
+        served = self._catalog.find(_GROUP, "v1", "customresourcedefinitions")
+        assert served is not None
+        present = self._collection.records[key].decode()
+        self._fields.of(served, "status").updated(present, obj, SERVER)
+        self._putting = True
+        try:
+            self._storage.put(self._collection, key, obj)
+        finally:
+            self._putting = False
+
+    def _note(self, record: Record, obj: dict[str, Any]) -> None:
+        """Store the status, if it is another one."""
+        present = self._collection.records.get(record.key)
+        if present is None or (present.decode().get("status") == obj.get("status")):
+            return
+        self._put(record.key, obj)
 
 
 def _columns(version: dict[str, Any]) -> list[Column]:
@@ -402,7 +395,8 @@ def _columns(version: dict[str, Any]) -> list[Column]:
             column["name"],
             column["type"],
             column["jsonPath"],
-            column.get("description", ""),
+            column.get("description")
+            or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}",
             column.get("format", ""),
             column.get("priority", 0),
         )

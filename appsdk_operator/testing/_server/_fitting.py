@@ -76,7 +76,11 @@ def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> li
     if not complaints or options.field_validation == "Ignore":
         return []
     if options.field_validation == "Strict":
-        raise bad_request(f"strict decoding error: {', '.join(complaints)}")
+        kind = served.resource.kind
+        raise bad_request(
+            f'{kind} in version "{served.version}" cannot be handled as a {kind}: '
+            f"strict decoding error: {', '.join(complaints)}"
+        )
     return complaints
 
 
@@ -94,9 +98,20 @@ def _nulls(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def validate(
-    target: Target, new: dict[str, Any], old: dict[str, Any] | None, subresource: str = ""
+    target: Target,
+    new: dict[str, Any],
+    old: dict[str, Any] | None,
+    warnings: list[str],
+    subresource: str = "",
 ) -> None:
-    """Refuse what breaks the rules of its kind; ``old`` is None on create.
+    """Refuse what breaks the rules of its kind.
+
+    Args:
+        target: the object.
+        new: the wanted state.
+        old: the present state; None on create.
+        warnings: what is to be told anyway; more is added.
+        subresource: what is written.
 
     Raises:
         StatusError: 422, with a cause for each rule.
@@ -107,11 +122,15 @@ def validate(
         errors += _metadata.validate_update(new["metadata"], old["metadata"])
     structure = target.served.structure
     if structure is not None:
-        structure.validate(new, old, errors, status_only=subresource == "status")
+        status_only = subresource == "status"
+        warnings += structure.validate(new, old, errors, status_only=status_only)
     elif resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
         errors += _metadata.validate_finalizers(new["metadata"])
     errors += resource.rules.validate(new, old)
     if errors:
         name = new["metadata"].get("name", "")
         group = resource.rules.error_group
-        raise invalid(resource.kind, resource.group if group is None else group, name, errors)
+        group = resource.group if group is None else group
+        problem = invalid(resource.kind, group, name, errors)
+        problem.warnings += warnings
+        raise problem

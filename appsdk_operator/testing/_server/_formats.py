@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["is_checked", "is_known", "is_valid"]
+__all__ = ["decode_base64", "is_checked", "is_known", "is_valid"]
 
 _DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
 _DURATION: Final = re.compile(r"[-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w))+|0")
@@ -65,9 +65,18 @@ def _is_date(value: str) -> bool:
     return len(value) == 10 and bool(dt.date.fromisoformat(value))
 
 
+def decode_base64(value: str) -> bytes:
+    """The bytes that a text of the format ``byte`` stands for.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return base64.b64decode(value, validate=True)
+
+
 def _is_base64(value: str) -> bool:
     try:
-        base64.b64decode(value, validate=True)
+        decode_base64(value)
     except binascii.Error:
         return False
     return True

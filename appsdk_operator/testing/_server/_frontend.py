@@ -206,7 +206,7 @@ class Frontend:
         try:
             answer = await self._endpoints.answer(call)
         except StatusError as error:
-            error.warnings = call.warnings
+            error.warnings += call.warnings
             raise
         headers = {hdrs.CONTENT_TYPE: media_type_of(answer.body)}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, final
 
@@ -11,6 +12,7 @@ import msgspec
 from appsdk_operator.resource import kinds
 from appsdk_operator.testing._server._names import NameStyle
 from appsdk_operator.testing._server._schema import Structure
+from appsdk_operator.testing._server._schema_objects import CoercionError
 from appsdk_operator.testing._server._status import FieldError
 from appsdk_operator.testing._server._storage import Collection, Record
 
@@ -147,6 +149,8 @@ class ServedVersion:
     subresources: Mapping[str, Any] = attrs.field(factory=dict)
     schema: Mapping[str, Any] | None = None
     structure: Structure | None = None
+    schema_since: int = 0
+    """The revision at which the schema became another one."""
     columns: tuple[Column, ...] = ()
     served: bool = True
     warning: str = ""
@@ -169,10 +173,25 @@ class ServedVersion:
 
     def read(self, obj: dict[str, Any]) -> dict[str, Any]:
         """The object, given as it is stored, in this version."""
+        stored = self if obj["apiVersion"] == self.api_version else self._stored(obj)
+        if stored is not None and stored.structure is not None and stored.is_older(obj):
+            with contextlib.suppress(CoercionError):
+                stored.structure.fit(obj)
         if self.from_storage is not None:
             obj = self.from_storage(obj)
         obj["apiVersion"] = self.api_version
+        if stored is not self and self.structure is not None:
+            self.structure.prune(obj)
         return obj
+
+    def is_older(self, obj: dict[str, Any]) -> bool:
+        """Whether an object was stored before the schema was what it is."""
+        since = self.schema_since
+        return bool(since) and int(obj["metadata"].get("resourceVersion") or 0) <= since
+
+    def _stored(self, obj: dict[str, Any]) -> ServedVersion | None:
+        """The version an object is stored in."""
+        return self.resource.versions.get(obj["apiVersion"].rpartition("/")[2])
 
     def needs(self, record: Record) -> bool:
         """Whether the resource's converter has to be asked before the object can be read."""
@@ -199,15 +218,19 @@ class ServedVersion:
         Raises:
             LookupError: the converter was not asked.
         """
-        if record.api_version == self.api_version:
+        same = record.api_version == self.api_version
+        if same and record.revision > self.schema_since:
             return record.data
         converter = self.resource.converter
-        if converter is not None:
+        if converter is not None and not same:
             found = record.variant(f"{id(converter)}/{self.api_version}")
             if found is None:
                 raise LookupError(f"{record.key} was not converted to {self.api_version}")
             return found
-        return record.data_as(self.api_version, self.read)
+        if self.structure is None:
+            return record.data_as(self.api_version, self.read)
+        since = max(version.schema_since for version in self.resource.versions.values())
+        return record.data_as(f"{self.api_version}@{since}", self.read)
 
     def item(self, record: Record) -> bytes:
         """The bytes of a stored object within a list.

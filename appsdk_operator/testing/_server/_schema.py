@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.testing._server import (
+    _cel_rules,
     _schema_fit,
     _schema_objects,
     _schema_values,
@@ -54,6 +55,11 @@ class Structure:
         self._status = _schema_values.compiled(status) if status else None
         self._embedded = _schema_objects.embedded(schema)
         self._lists = _schema_objects.list_types(schema)
+        self._rules = _cel_rules.Rulebook.of(schema, root=True)
+
+    def is_for(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None) -> bool:
+        """Whether it was made of these."""
+        return self._schema == schema and self._scale == scale
 
     def fit(self, obj: dict[str, Any]) -> list[str]:
         """Drop unknown fields and nulls, fill in defaults; the paths of unknown fields.
@@ -63,9 +69,9 @@ class Structure:
         """
         dropped: list[str] = []
         self._fit(obj, "", dropped)
+        dropped.sort()
         if self._coerce is not None:
             self._coerce(obj, dropped)
-        dropped.sort()
         return dropped
 
     def prune(self, obj: dict[str, Any]) -> None:
@@ -81,7 +87,7 @@ class Structure:
         errors: list[FieldError],
         *,
         status_only: bool = False,
-    ) -> None:
+    ) -> list[str]:
         """Add everything in ``new`` that breaks the schema; what ``old`` has too may stay.
 
         Args:
@@ -89,6 +95,9 @@ class Structure:
             old: the present state; None on create.
             errors: what is known to be wrong already, to add to.
             status_only: whether nothing but the status can have changed.
+
+        Returns:
+            What to warn of: rules that are broken as they were before.
         """
         found: list[FieldError] = []
         if status_only and old is not None:
@@ -98,7 +107,7 @@ class Structure:
         errors += dict.fromkeys(found)
         if self._scale is not None:
             errors += _schema_objects.replicas(new, self._scale, spec=not status_only)
-        self._check_whole(new, old, errors)
+        return self._check_whole(new, old, errors)
 
     def _check_status(
         self, new: dict[str, Any], old: dict[str, Any], errors: list[FieldError]
@@ -113,7 +122,7 @@ class Structure:
 
     def _check_whole(
         self, new: dict[str, Any], old: dict[str, Any] | None, errors: list[FieldError]
-    ) -> None:
+    ) -> list[str]:
         if self._embedded is not None:
             self._embedded(new, "", errors)
         if self._lists is not None:
@@ -122,6 +131,13 @@ class Structure:
                 self._lists(old, "", before)
             if not before:
                 self._lists(new, "", errors)
+        if self._rules is None:
+            return []
+        if any(error.reason in _BLOCKING for error in errors):
+            errors.append(_UNCHECKED)
+            return []
+        was = _schema_values.NOT_THERE if old is None else old
+        return self._rules.check(new, was, errors)
 
 
 def _below_status(error: FieldError) -> FieldError:

@@ -125,26 +125,27 @@ def embedded(schema: Mapping[str, Any]) -> Visit | None:
 def _check_embedded(value: Any, path: str, errors: list[FieldError]) -> None:
     if not isinstance(value, dict):
         return
+    below = f"{path}." if path else ""
     for name in ("apiVersion", "kind"):
         if name not in value:
-            errors.append(FieldError.required(f"{path}.{name}"))
+            errors.append(FieldError.required(f"{below}{name}"))
         elif not value[name]:
-            errors.append(FieldError.invalid(f"{path}.{name}", "", "must not be empty"))
+            errors.append(FieldError.invalid(f"{below}{name}", "", "must not be empty"))
     version = value.get("apiVersion")
     if isinstance(version, str) and version.count("/") > 1:
         detail = f"unexpected GroupVersion string: {version}"
-        errors.append(FieldError.invalid(f"{path}.apiVersion", version, detail))
+        errors.append(FieldError.invalid(f"{below}apiVersion", version, detail))
     kind = value.get("kind")
     if isinstance(kind, str) and kind:
         errors += [
-            FieldError.invalid(f"{path}.kind", kind, f"{_MIXED}{problem}")
+            FieldError.invalid(f"{below}kind", kind, f"{_MIXED}{problem}")
             for problem in _names.label_problems(kind.lower())
         ]
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
         named = {**metadata, "name": metadata.get("name") or "fakename"}
         for error in _metadata.validate(named, NameStyle.PATH_SEGMENT):
-            errors.append(attrs.evolve(error, field=f"{path}.{error.field}"))
+            errors.append(attrs.evolve(error, field=f"{below}{error.field}"))
 
 
 _NO_TEXT: Final = "must be a string"

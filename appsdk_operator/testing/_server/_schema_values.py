@@ -15,12 +15,15 @@ from typing import Any, Final
 import msgspec
 
 from appsdk_operator.testing._server import _formats
-from appsdk_operator.testing._server._go_text import (
-    GoPatternError,
-    go_float,
-    go_json,
-    go_pattern,
-    go_quote,
+from appsdk_operator.testing._server._go_text import go_quote
+from appsdk_operator.testing._server._schema_scalars import (
+    Check,
+    composite,
+    enum_step,
+    field_at,
+    invalid_at,
+    number_steps,
+    string_steps,
 )
 from appsdk_operator.testing._server._status import FieldError
 
@@ -28,9 +31,6 @@ __all__ = ["NOT_THERE", "Check", "compiled", "correlated", "go_type", "same"]
 
 NOT_THERE: Final = object()
 """What stands for an old value there is none of."""
-
-Check = Callable[[Any, Any, str, list[FieldError]], int]
-"""From value, old value, path and the errors to add to, to the number of things that matched."""
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -58,22 +58,10 @@ def same(value: Any, other: Any) -> bool:
     )
 
 
-def _field(path: str) -> str:
-    return path.removeprefix(".") or "<nil>"
-
-
-def _invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError.invalid(_field(path), value, detail)
-
-
-def _composite(detail: str) -> FieldError:
-    return FieldError("FieldValueInvalid", "<nil>", f'Invalid value: "": {detail}')
-
-
 def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
     return FieldError(
         "FieldValueTypeInvalid",
-        _field(path),
+        field_at(path),
         f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"',
     )
 
@@ -126,15 +114,15 @@ def _plan(
     steps += _combinations(schema)
     if kind is str:
         matches += 1
-        steps += _string_steps(schema, format_)
+        steps += string_steps(schema, format_)
     elif kind is int or kind is float:
         matches += 2
-        steps += _number_steps(schema, types, format_)
+        steps += number_steps(schema, types, format_)
     elif kind is list:
         matches += 2
         steps += _array_steps(schema)
     if schema.get("enum"):
-        steps.append(_enum_step(schema["enum"]))
+        steps.append(enum_step(schema["enum"]))
     if kind is dict:
         matches += 1
         steps += _object_steps(schema)
@@ -189,7 +177,7 @@ def _any_of(parts: list[Check]) -> Check:
                 return count
             if count > most:
                 best, most = found, count
-        errors.append(_composite(f"{go_quote(path)} must validate at least one schema (anyOf)"))
+        errors.append(composite(f"{go_quote(path)} must validate at least one schema (anyOf)"))
         errors += best
         return most
 
@@ -212,7 +200,7 @@ def _one_of(parts: list[Check]) -> Check:
             return matched
         which = f"Found {valid} valid alternatives" if valid else "Found none valid"
         errors.append(
-            _composite(f"{go_quote(path)} must validate one and only one schema (oneOf). {which}")
+            composite(f"{go_quote(path)} must validate one and only one schema (oneOf). {which}")
         )
         if not valid:
             errors += best
@@ -233,7 +221,7 @@ def _all_of(parts: list[Check]) -> Check:
         if valid != len(parts):
             more = "" if valid else ". None validated"
             errors.append(
-                _composite(f"{go_quote(path)} must validate all the schemas (allOf){more}")
+                composite(f"{go_quote(path)} must validate all the schemas (allOf){more}")
             )
         return count
 
@@ -245,151 +233,7 @@ def _not(part: Check) -> Check:
         found: list[FieldError] = []
         part(value, old, path, found)
         if not found:
-            errors.append(_composite(f"{go_quote(path)} must not validate the schema (not)"))
-        return 0
-
-    return step
-
-
-# -- one type each ---------------------------------------------------------------------------
-
-
-def _string_steps(schema: Mapping[str, Any], format_: str) -> Iterable[Check]:
-    longest, shortest = schema.get("maxLength"), schema.get("minLength")
-    pattern = schema.get("pattern")
-    if longest is not None or shortest or pattern:
-        yield _text_step(longest, shortest, pattern)
-    if format_ and _formats.is_checked(format_):
-
-        def check_format(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
-            if not _formats.is_valid(format_, value):
-                detail = f"{path} in body must be of type {format_}: {go_quote(value)}"
-                message = f"Invalid value: {go_quote(value)}: {detail}"
-                errors.append(FieldError("FieldValueTypeInvalid", _field(path), message))
-            return 1
-
-        yield check_format
-
-
-def _text_step(longest: int | None, shortest: int | None, pattern: str | None) -> Check:
-    problem = ""
-    search = None
-    if pattern:
-        try:
-            search = go_pattern(pattern).search
-        except GoPatternError as error:
-            problem = f", but pattern is invalid: {error}"
-
-    def step(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
-        if longest is not None and len(value) > longest:
-            message = f"Too long: may not be more than {longest} byte{'s' * (longest != 1)}"
-            errors.append(FieldError("FieldValueTooLong", _field(path), message))
-        elif shortest and len(value) < shortest:
-            detail = f"{path} in body should be at least {shortest} chars long"
-            errors.append(_invalid(path, value, detail))
-        elif pattern and (search is None or search(value) is None):
-            detail = f"{path} in body should match '{pattern}{problem}'"
-            errors.append(_invalid(path, value, detail))
-        return 0
-
-    return step
-
-
-_FLOAT32: Final = 3.4028234663852886e38
-_RANGES: Final = {"int32": 2**31, "int64": 2**63, "": 2**63}
-
-
-def _number_steps(
-    schema: Mapping[str, Any], types: tuple[str, ...], format_: str
-) -> Iterable[Check]:
-    declared = types[0] if len(types) == 1 else ""
-    if declared == "integer" or format_ == "float":
-        yield _range_step(declared, format_)
-    factor = schema.get("multipleOf")
-    if factor is not None:
-
-        def check_factor(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
-            if isinstance(value, int) and factor < 1:
-                # The server compares integers with the integral part of the factor.
-                detail = f"factor MultipleOf declared for {path} must be positive: 0"
-                errors.append(_invalid(path, 0, detail))
-            elif not _divides(factor, value):
-                detail = f"{path} in body should be a multiple of {_number(factor)}"
-                errors.append(_invalid(path, value, detail))
-            return 0
-
-        yield check_factor
-    if schema.get("minimum") is not None:
-        exclusive = bool(schema.get("exclusiveMinimum"))
-        yield _bound_step(schema["minimum"], exclusive=exclusive, lower=True)
-    if schema.get("maximum") is not None:
-        exclusive = bool(schema.get("exclusiveMaximum"))
-        yield _bound_step(schema["maximum"], exclusive=exclusive, lower=False)
-
-
-def _range_step(declared: str, format_: str) -> Check:
-    limit = _RANGES.get(format_, 0)
-    with_format = f"with format {format_}" if format_ else "(default format)"
-
-    def step(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
-        if declared == "integer":
-            fits = float(value).is_integer() and -limit <= value < limit
-        else:
-            fits = abs(value) <= _FLOAT32
-        if not fits:
-            errors.append(
-                _composite(f"Checked value must be of type {declared} {with_format} in {path}")
-            )
-        return 0
-
-    return step
-
-
-def _divides(factor: float, value: float) -> bool:
-    if isinstance(value, int):
-        return value % int(factor) == 0
-    quotient = value * (1 / factor) if factor < 1 else value / factor
-    nearest = round(quotient)
-    return abs(quotient - nearest) <= 1e-9 * max(1.0, abs(quotient)) and abs(quotient) <= 2**53
-
-
-def _bound_step(bound: float, *, exclusive: bool, lower: bool) -> Check:
-    words = "greater than" if lower else "less than"
-    if not exclusive:
-        words += " or equal to"
-    sign = 1 if lower else -1
-
-    def step(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
-        # The server compares integers with the integral part of the bound.
-        limit = int(bound) if isinstance(value, int) else bound
-        over = (value - limit) * sign
-        if over < 0 or (exclusive and over == 0):
-            errors.append(
-                _invalid(path, value, f"{path} in body should be {words} {_number(limit)}")
-            )
-        return 0
-
-    return step
-
-
-def _number(value: float) -> str:
-    return go_float(value) if type(value) is float else str(value)
-
-
-def _enum_step(allowed: list[Any]) -> Check:
-    texts = [item if isinstance(item, str) else go_json(item) for item in allowed]
-    plain = frozenset(item for item in allowed if isinstance(item, str))
-
-    def step(value: Any, _old: Any, path: str, errors: list[FieldError]) -> int:
-        if type(value) is str:
-            found = value in plain
-        else:
-            found = any(
-                value == item and isinstance(value, bool) == isinstance(item, bool)
-                for item in allowed
-            )
-        if not found:
-            errors.append(FieldError.not_supported(_field(path), value, texts))
+            errors.append(composite(f"{go_quote(path)} must not validate the schema (not)"))
         return 0
 
     return step
@@ -438,7 +282,7 @@ def _array_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
         def check_size(value: list[Any], _old: Any, path: str, errors: list[FieldError]) -> int:
             if least and len(value) < least:
                 detail = f"{path} in body should have at least {least} items"
-                errors.append(_invalid(path, len(value), detail))
+                errors.append(invalid_at(path, len(value), detail))
             if most is not None and len(value) > most:
                 errors.append(_too_many(path, len(value), most))
             return 0
@@ -448,7 +292,7 @@ def _array_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
 
 def _too_many(path: str, count: int, limit: int) -> FieldError:
     message = f"Too many: {count}: must have at most {limit} item{'s' * (limit != 1)}"
-    return FieldError("FieldValueTooMany", _field(path), message)
+    return FieldError("FieldValueTooMany", field_at(path), message)
 
 
 def _object_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
@@ -460,7 +304,7 @@ def _object_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
         ) -> int:
             if least and len(value) < least:
                 detail = f"{path} in body should have at least {least} properties"
-                errors.append(_invalid(path, len(value), detail))
+                errors.append(invalid_at(path, len(value), detail))
             if most is not None and len(value) > most:
                 errors.append(_too_many(path, len(value), most))
             return 0
@@ -481,7 +325,7 @@ def _object_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
         ) -> int:
             if not value.keys() >= wanted:
                 errors += [
-                    FieldError.required(_field(f"{path}.{name}"))
+                    FieldError.required(field_at(f"{path}.{name}"))
                     for name in required
                     if name not in value
                 ]
@@ -503,7 +347,7 @@ def _fields_step(known: dict[str, Check], other: Check | None, *, closed: bool) 
             else:
                 if closed:
                     detail = f"{path}.{name} in body is a forbidden property"
-                    errors.append(_invalid(path, "", detail))
+                    errors.append(invalid_at(path, "", detail))
                 continue
             was = NOT_THERE
             if before is not None and (path or name not in ("apiVersion", "kind")):

@@ -104,7 +104,7 @@ def scaled(old: dict[str, Any], scale: Any, paths: ScalePaths, name: str) -> dic
             f"({name})"
         )
     replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
         problem = FieldError.invalid(
             "spec.replicas", replicas, "must be greater than or equal to 0"
         )

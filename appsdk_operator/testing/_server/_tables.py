@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from typing import Any, Final
 
+from appsdk_operator.testing._server import _jsonpath
+from appsdk_operator.testing._server._go_text import go_float, go_json
 from appsdk_operator.testing._server._resources import Column, ServedVersion
 
 __all__ = ["AGE", "row", "table"]
@@ -55,13 +56,10 @@ def table(
 
 def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) -> dict[str, Any]:
     """The row of one object."""
-    cells: list[Any] = [obj["metadata"]["name"]]
-    for column in _columns(served):
-        value = _at_path(obj, column.path)
-        if column.type == "date":
-            cells.append(_age(value, now))
-        else:
-            cells.append(_cell(value, column.type))
+    cells = [
+        obj["metadata"]["name"],
+        *(_cell(_jsonpath.find(obj, column.path), column.type, now) for column in _columns(served)),
+    ]
     made: dict[str, Any] = {"cells": cells, "object": None}
     if include == "Object":
         made["object"] = obj
@@ -74,42 +72,29 @@ def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) ->
     return made
 
 
-_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']+)'\]")
-_FILTER: Final = re.compile(r"\[\?\(@\.([\w.]+)\s*==\s*[\"']([^\"']*)[\"']\)\]")
-
-
-def _at_path(value: Any, path: str) -> Any:
-    """The value at one of the simple JSON paths that columns use: fields, indexes, one filter."""
-    position = 0
-    escaped = path.replace("\\.", "\x00")
-    while position < len(escaped):
-        if (found := _FILTER.match(escaped, position)) is not None:
-            items = value if isinstance(value, list) else []
-            value = next((i for i in items if str(_at_path(i, f".{found[1]}")) == found[2]), None)
-        elif (found := _STEP.match(escaped, position)) is not None:
-            name = (found[1] or found[3] or "").replace("\x00", ".")
-            value = _step(value, name, found[2])
-        else:
-            return None
-        if value is None:
-            return None
-        position = found.end()
-    return value
-
-
-def _step(value: Any, name: str, index: str | None) -> Any:
-    if name:
-        return value.get(name) if isinstance(value, dict) else None
-    if not isinstance(value, list) or not value:
+def _cell(found: list[Any], kind: str, now: float) -> Any:
+    """What a column shows of the first value its path leads to."""
+    if not found or found[0] is None:
         return None
-    position = 0 if index in (None, "*") else int(index)
-    return value[position] if position < len(value) else None
+    value = found[0]
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match kind:
+        case "string":
+            return _text(value)
+        case "integer":
+            return int(value) if number else None
+        case "number":
+            return value if number else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case _:
+            return _age(value, now)
 
 
-def _cell(value: Any, kind: str) -> Any:
-    if value is None or kind in ("integer", "number", "boolean"):
-        return value if not isinstance(value, (dict, list, str)) else None
-    return value if isinstance(value, str) else str(value)
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return go_float(value) if isinstance(value, float) else go_json(value)
 
 
 def _age(value: Any, now: float) -> str | None:
@@ -119,7 +104,7 @@ def _age(value: Any, now: float) -> str | None:
     try:
         then = dt.datetime.fromisoformat(value).timestamp()
     except ValueError:
-        return "<unknown>"
+        return "<invalid>"
     seconds = int(now - then)
     if seconds < 0:
         return "<invalid>" if seconds < -1 else "0s"

@@ -33,12 +33,10 @@ from appsdk_operator.testing._server._resources import Catalog
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
-    Verbatim,
     already_exists,
     conflict,
     forbidden,
     invalid,
-    method_not_allowed,
     not_found,
 )
 from appsdk_operator.testing._server._storage import Record, Storage, TooLargeError
@@ -131,7 +129,7 @@ class Writer:
         if target.served.has_status and not rules.status_on_create:
             obj.pop("status", None)
         rules.prepare_create(obj)
-        validate(target, obj, None)
+        validate(target, obj, None, warnings)
         await gate.validate(attrs.evolve(attempt, obj=obj))
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
@@ -153,9 +151,11 @@ class Writer:
         if resource.namespaced:
             self._check_namespace_open(target, name)
         if resource.terminating:
-            raise method_not_allowed(
+            raise forbidden(
+                resource.plural,
+                resource.group,
+                name,
                 "create not allowed while custom resource definition is terminating",
-                {"group": resource.group, "kind": resource.plural},
             )
 
     def _check_namespace_open(self, target: Target, name: str) -> None:
@@ -266,7 +266,7 @@ class Writer:
         counts = rules.generation and subresource != "status"
         if counts and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
-        validate(target, new, old, subresource)
+        validate(target, new, old, warnings, subresource)
         await gate.validate(attrs.evolve(attempt, obj=new))
         _managed_fields.settle(new, old)
         changed = not _identical(new, old)
@@ -317,7 +317,7 @@ class Writer:
                 [
                     FieldError.invalid(
                         "metadata.resourceVersion",
-                        Verbatim("0x0"),
+                        0,
                         "must be specified for an update",
                     )
                 ],

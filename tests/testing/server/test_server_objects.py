@@ -95,7 +95,7 @@ def test_custom_resources_are_never_overwritten_blindly_and_config_maps_are(
     api.widget("a")
     refused = api.update(f"{api.widgets}/a", new_widget("a"))
     assert refused.status == 422
-    assert "metadata.resourceVersion: Invalid value: 0x0: must be specified" in refused["message"]
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified" in refused["message"]
     api.map("a")
     assert (
         api.update(f"{api.maps}/a", {"metadata": {"name": "a"}, "data": {"k": "v"}}).status == 200

@@ -1,0 +1,223 @@
+"""The types of the Common Expression Language and which of them fit where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, final
+
+import attrs
+
+__all__ = [
+    "BOOL",
+    "BYTES",
+    "DOUBLE",
+    "DURATION",
+    "DYN",
+    "ERROR",
+    "INT",
+    "NULL",
+    "STRING",
+    "TIMESTAMP",
+    "UINT",
+    "Bindings",
+    "Declared",
+    "Type",
+    "list_of",
+    "map_of",
+    "object_type",
+    "optional_of",
+    "parse",
+    "type_of",
+]
+
+
+@final
+@attrs.frozen
+class Type:
+    """A type: its name, and its parameters for lists, maps, optionals and types of types."""
+
+    name: str
+    params: tuple[Type, ...] = ()
+    kind: str = ""
+    """``"object"`` for types with fields, ``"variable"`` for what is to be found out, and
+    ``"opaque"`` for what only functions look into."""
+    declared: Declared | None = attrs.field(default=None, eq=False, repr=False)
+    """What is known of values of the type from a schema."""
+
+    def __str__(self) -> str:
+        if self.name == "null_type":
+            return "null"
+        if self.params:
+            return f"{self.name}({', '.join(map(str, self.params))})"
+        return self.name
+
+
+@final
+@attrs.define(eq=False)
+class Declared:
+    """What a schema says about values: how large they can be, and what fields they have.
+
+    ``fields`` maps the names expressions use to types; ``keys`` the same names to those of JSON.
+    """
+
+    type: Type
+    max_elements: int = -1
+    min_size: int = 1
+    element: Declared | None = None
+    key: Declared | None = None
+    fields: Mapping[str, Declared] = attrs.field(factory=dict)
+    keys: Mapping[str, str] = attrs.field(factory=dict)
+
+
+DYN: Final = Type("dyn")
+ERROR: Final = Type("!error!")
+NULL: Final = Type("null_type")
+BOOL: Final = Type("bool")
+INT: Final = Type("int")
+UINT: Final = Type("uint")
+DOUBLE: Final = Type("double")
+STRING: Final = Type("string")
+BYTES: Final = Type("bytes")
+TIMESTAMP: Final = Type("timestamp")
+DURATION: Final = Type("duration")
+_NULLABLE: Final = ("timestamp", "duration", "null_type")
+
+
+def list_of(item: Type) -> Type:
+    """``list(item)``."""
+    return Type("list", (item,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """``map(key, value)``."""
+    return Type("map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    """``optional_type(value)``."""
+    return Type("optional_type", (value,))
+
+
+def type_of(type_: Type) -> Type:
+    """``type(type_)``."""
+    return Type("type", (type_,))
+
+
+def object_type(name: str, declared: Declared | None = None) -> Type:
+    """A type with fields."""
+    return Type(name, kind="object", declared=declared)
+
+
+_SHORT: Final = {
+    "opt": "optional_type",
+    "Quantity": "kubernetes.Quantity",
+    "URL": "kubernetes.URL",
+    "IP": "net.IP",
+    "CIDR": "net.CIDR",
+    "Format": "kubernetes.NamedFormat",
+    "Semver": "kubernetes.Semver",
+}
+_OPAQUE: Final = frozenset(_SHORT.values()) - {"optional_type"}
+
+
+def parse(text: str) -> Type:
+    """A type from a short text: ``list<A>``, ``map<string,int>``, ``opt<A>``, ``Quantity``.
+
+    Single capital letters are variables.
+    """
+    text = text.strip()
+    name, bracket, inner = text.partition("<")
+    if not bracket:
+        if len(name) == 1:
+            return Type(name, kind="variable")
+        name = _SHORT.get(name, name)
+        return Type(name, kind="opaque" if name in _OPAQUE else "")
+    return Type(_SHORT.get(name, name), tuple(map(parse, split(inner[:-1]))))
+
+
+def split(text: str) -> list[str]:
+    """The parts between commas that stand in no brackets."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char == "<") - (char == ">")
+        if char == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part for part in parts if part.strip()]
+
+
+@final
+class Bindings:
+    """What has been found out about type variables."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._known: dict[str, Type] = {}
+        self._count = 0
+
+    def fresh(self) -> Type:
+        """A variable nobody has seen."""
+        self._count += 1
+        return Type(f"_var{self._count}", kind="variable")
+
+    def renamed(self, type_: Type, names: dict[str, Type]) -> Type:
+        """``type_`` with variables of its own; ``names`` keeps which."""
+        if type_.kind == "variable":
+            if type_.name not in names:
+                names[type_.name] = self.fresh()
+            return names[type_.name]
+        if not type_.params:
+            return type_
+        return attrs.evolve(
+            type_, params=tuple(self.renamed(param, names) for param in type_.params)
+        )
+
+    def resolved(self, type_: Type, *, final_: bool = False) -> Type:
+        """``type_`` with everything known filled in; ``final_``: what is not is dynamic."""
+        while type_.kind == "variable" and type_.name in self._known:
+            type_ = self._known[type_.name]
+        if type_.kind == "variable":
+            return DYN if final_ else type_
+        if not type_.params:
+            return type_
+        params = tuple(self.resolved(param, final_=final_) for param in type_.params)
+        return attrs.evolve(type_, params=params)
+
+    def fit_all(self, wanted: list[Type], given: list[Type]) -> bool:
+        """Whether each given type fits the wanted one; only then is anything learned."""
+        before = dict(self._known)
+        if len(wanted) == len(given) and all(map(self._fit, wanted, given)):
+            return True
+        self._known = before
+        return False
+
+    def _fit(self, wanted: Type, given: Type) -> bool:
+        wanted, given = self.resolved(wanted), self.resolved(given)
+        if wanted == given:
+            return True
+        if wanted.kind == "variable":
+            return self._bind(wanted, given)
+        if given.kind == "variable":
+            return self._bind(given, wanted)
+        if DYN in (wanted, given) or ERROR in (wanted, given):
+            return True
+        if given == NULL:
+            return wanted.kind in ("object", "opaque") or wanted.name in _NULLABLE
+        if wanted == NULL:
+            return given.kind in ("object", "opaque") or given.name in _NULLABLE
+        if wanted.name != given.name or len(wanted.params) != len(given.params):
+            return False
+        if wanted.name == "type":
+            return True
+        return bool(wanted.params) and all(map(self._fit, wanted.params, given.params))
+
+    def _bind(self, variable: Type, to: Type) -> bool:
+        if self._occurs(variable, to):
+            return False
+        self._known[variable.name] = to
+        return True
+
+    def _occurs(self, variable: Type, where: Type) -> bool:
+        where = self.resolved(where)
+        return where == variable or any(self._occurs(variable, p) for p in where.params)

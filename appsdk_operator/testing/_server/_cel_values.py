@@ -1,0 +1,220 @@
+"""The values of the Common Expression Language that JSON has no type for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import attrs
+
+__all__ = [
+    "NONE",
+    "CelError",
+    "Duration",
+    "KeyedList",
+    "Optional",
+    "SetList",
+    "Timestamp",
+    "TypeValue",
+    "Uint",
+    "equal",
+    "no_such_overload",
+    "type_name",
+]
+
+
+class CelError(Exception):
+    """An expression that comes to nothing; the text is cel-go's."""
+
+
+def no_such_overload() -> CelError:
+    """What is told when the types of the arguments fit no function."""
+    return CelError("no such overload")
+
+
+class Uint(int):
+    """An unsigned integer."""
+
+    __slots__ = ()
+
+
+_SECOND: Final = 10**9
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_UNITS: Final = {
+    "h": 3600 * _SECOND,
+    "m": 60 * _SECOND,
+    "s": _SECOND,
+    "ms": 10**6,
+    "us": 1000,
+    "µs": 1000,
+    "ns": 1,
+}
+_DURATION: Final = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+|[-+]?0")
+_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
+_TIME: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)"
+)
+
+
+@final
+@attrs.frozen(order=True)
+class Duration:
+    """A span of time in nanoseconds."""
+
+    nanoseconds: int
+
+    @classmethod
+    def parsed(cls, text: str) -> Duration:
+        """A span as Go writes it.
+
+        Raises:
+            CelError: it is none.
+        """
+        if not _DURATION.fullmatch(text):
+            raise CelError(f'time: invalid duration "{text}"')
+        total = sum(round(float(n) * _UNITS[unit]) for n, unit in _PART.findall(text))
+        return cls(-total if text.startswith("-") else total)
+
+    def __str__(self) -> str:
+        seconds = self.nanoseconds / _SECOND
+        return f"{int(seconds)}s" if seconds.is_integer() else f"{seconds:.9f}".rstrip("0") + "s"
+
+
+@final
+@attrs.frozen(order=True)
+class Timestamp:
+    """A time in nanoseconds since 1970."""
+
+    nanoseconds: int
+
+    @classmethod
+    def parsed(cls, text: str) -> Timestamp:
+        """A time of RFC 3339.
+
+        Raises:
+            CelError: it is none.
+        """
+        found = _TIME.fullmatch(text)
+        try:
+            if found is None:
+                raise ValueError(text)
+            zone = "+00:00" if found[8] in "Zz" else found[8]
+            parts = "-".join(found.group(1, 2, 3)) + "T" + ":".join(found.group(4, 5, 6)) + zone
+            base = dt.datetime.fromisoformat(parts)
+        except ValueError:
+            layout = "2006-01-02T15:04:05Z07:00"
+            raise CelError(
+                f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
+            ) from None
+        fraction = int(f"{found[7] or '0':0<9}"[:9])
+        span = base - _EPOCH
+        return cls((span.days * 86400 + span.seconds) * _SECOND + fraction)
+
+    def __str__(self) -> str:
+        seconds, fraction = divmod(self.nanoseconds, _SECOND)
+        text = (_EPOCH + dt.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+        return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"
+
+    def at(self, zone: dt.tzinfo) -> dt.datetime:
+        """The time on the clocks of a zone, without what is below microseconds."""
+        return (_EPOCH + dt.timedelta(microseconds=self.nanoseconds // 1000)).astimezone(zone)
+
+
+@final
+@attrs.frozen
+class Optional:
+    """A value that may be missing."""
+
+    value: Any = None
+    there: bool = True
+
+
+NONE: Final = Optional(there=False)
+
+
+@final
+@attrs.frozen
+class TypeValue:
+    """A type as a value."""
+
+    name: str
+
+
+@final
+class SetList(list[Any]):
+    """A list whose order does not matter and that has nothing twice."""
+
+    __slots__ = ()
+
+
+@final
+class KeyedList(list[Any]):
+    """A list of objects that are told apart by some of their fields."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, items: list[Any], names: tuple[str, ...]) -> None:
+        """The items and the names of those fields."""
+        super().__init__(items)
+        self.names = names
+
+    def key(self, item: Any) -> str:
+        """What tells an item apart."""
+        return repr([item.get(name) for name in self.names])
+
+
+def type_name(value: Any) -> str:
+    """The name of a value's type."""
+    if value is None:
+        return "null_type"
+    for kind, name in _NAMES:
+        if isinstance(value, kind):
+            return name
+    return str(getattr(value, "type_name", "dyn"))
+
+
+_NAMES: Final[tuple[tuple[type, str], ...]] = (
+    (bool, "bool"),
+    (Uint, "uint"),
+    (int, "int"),
+    (float, "double"),
+    (str, "string"),
+    (bytes, "bytes"),
+    (list, "list"),
+    (dict, "map"),
+    (Timestamp, "google.protobuf.Timestamp"),
+    (Duration, "google.protobuf.Duration"),
+    (Optional, "optional_type"),
+    (TypeValue, "type"),
+)
+_NUMBERS: Final = (int, float)
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Whether two values are equal in the language: numbers by value, others by type, too."""
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        return isinstance(left, bool) == isinstance(right, bool) and left == right
+    if isinstance(left, list) and isinstance(right, list):
+        return _equal_lists(left, right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(equal(left[k], right[k]) for k in left)
+    if isinstance(left, Optional) and isinstance(right, Optional):
+        return left.there == right.there and (not left.there or equal(left.value, right.value))
+    return type(left) is type(right) and bool(left == right)
+
+
+def _equal_lists(left: list[Any], right: list[Any]) -> bool:
+    if len(left) != len(right):
+        return False
+    key: Callable[[Any], str] | None = None
+    for side in (left, right):
+        if isinstance(side, KeyedList):
+            key = side.key
+    if key is not None:
+        known = {key(item): item for item in right}
+        return all(key(i) in known and equal(i, known[key(i)]) for i in left)
+    if isinstance(left, SetList) or isinstance(right, SetList):
+        return all(any(equal(item, other) for other in right) for item in left)
+    return all(map(equal, left, right))

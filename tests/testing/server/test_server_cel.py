@@ -1,0 +1,202 @@
+"""The Common Expression Language of rules: reading, checking, evaluating, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from appsdk_operator.testing._server import _cel, _cel_cost, _cel_schema
+from appsdk_operator.testing._server._cel import DYN, CelError, CompileError
+from appsdk_operator.testing._server._go_text import GoPatternError, go_float, go_pattern
+
+
+def value_of(expression: str, **variables: Any) -> Any:
+    program = _cel.compile(expression, dict.fromkeys(variables, DYN))
+    return program.evaluate(variables)
+
+
+def test_an_expression_is_compiled_once_and_evaluated_often() -> None:
+    program = _cel.compile("object.size > 3 && object.name.startsWith('a')", {"object": DYN})
+    assert program.evaluate({"object": {"size": 5, "name": "abc"}}) is True
+    assert program.evaluate({"object": {"size": 5, "name": "xyz"}}) is False
+    assert program.uses("object")
+    assert not program.uses("request")
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("1 + 2 * 3 - 4 / 2", 5),
+        ("-7 / 2", -3),
+        ("-7 % 3", -1),
+        ("'a' + \"b\" + '''c'''", "abc"),
+        (r"r'\d' + '\x41\u00e4\n'", "\\dAä\n"),
+        ("b'a\\xff' == b'a\\377'", True),
+        ("0x10 + 1", 17),
+        ("2u + 3u", 5),
+        ("[1, 2, 3].filter(x, x > 1).map(x, x * x)", [4, 9]),
+        ("{'a': 1, ?'b': optional.none()}", {"a": 1}),
+        ("true || 1 / 0 > 0", True),
+        ("1 / 0 > 0 || true", True),
+        ("false && 1 / 0 > 0", False),
+        ("[0, 1].exists(x, 1 / x > 0)", True),
+        ("self.?a.?b.orValue('none')", "none"),
+        ("has(self.a) ? 1 : 2", 2),
+        ("'%s %d %.1f %x'.format(['a', 3, 1.25, 255])", "a 3 1.2 ff"),
+        ("1 // a comment\n + 1", 2),
+        ("[1, 2, 3, 4].map(x, x % 2 == 0, x)", [2, 4]),
+        ("type([]) == list && type(null) == null_type", True),
+    ],
+)
+def test_expressions_have_values(expression: str, expected: Any) -> None:
+    if "format" in expression:
+        expression = expression.replace("['a', 3, 1.25, 255]", "[dyn('a'), 3, 1.25, 255]")
+    assert value_of(expression, self={}) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("1 / 0", "division by zero"),
+        ("9223372036854775807 + 1", "integer overflow"),
+        ("[1][3]", "index out of bounds: 3"),
+        ("{'a': 1}['b']", "no such key: b"),
+        ("self.a.b", "no such key: a"),
+        ("self + 1", "no such overload"),
+        ("self.all(x, x)", "no such overload"),
+        ("optional.none().value()", "optional.none() dereference"),
+        ("duration(self.text)", "no such key: text"),
+        ("'abc'.substring(2, 1)", "invalid substring range"),
+        ("[].max()", "max called on empty list"),
+        ("{'a': 1, 'a': 2}", "already exists"),
+    ],
+)
+def test_expressions_without_a_value_say_why(expression: str, words: str) -> None:
+    given: Any = [1] if "all(" in expression else {}
+    if "max" in expression:
+        expression = "[1].filter(x, x > 1).max()"
+    with pytest.raises(CelError, match=words.replace("(", r"\(").replace(")", r"\)")):
+        value_of(expression, self=given)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("", "mismatched input '<EOF>'"),
+        ("1 +", "mismatched input '<EOF>'"),
+        ("(1", "missing ')' at '<EOF>'"),
+        ("'abc", "token recognition error"),
+        ("a.b(", "mismatched input '<EOF>'"),
+        ("unknown", "undeclared reference to 'unknown' (in container '')"),
+        ("'a'.nope()", "undeclared reference to 'nope'"),
+        ("1 + 'a'", "found no matching overload for '_+_' applied to '(int, string)'"),
+        ("[1, 'a']", "expected type 'int' but found 'string'"),
+        ("1.all(x, true)", "cannot be range of a comprehension"),
+        ("'a'.b", "type 'string' does not support field selection"),
+        ("if", "reserved identifier: if"),
+        ("99999999999999999999", "invalid int literal"),
+        ("has(1)", "invalid argument to has() macro"),
+        ("[1].all(1, true)", "argument must be a simple name"),
+        ("(" * 300 + "1" + ")" * 300, "recursion limit exceeded"),
+    ],
+)
+def test_expressions_that_make_no_sense_are_refused_with_their_place(
+    expression: str, words: str
+) -> None:
+    with pytest.raises(CompileError) as refused:
+        _cel.compile(expression, {})
+    assert words in str(refused.value)
+    assert str(refused.value).startswith("ERROR: <input>:")
+
+
+def test_a_loop_that_costs_too_much_is_ended() -> None:
+    program = _cel.compile("l.all(x, l.all(y, l.all(z, x + y + z >= 0)))", {"l": DYN})
+    assert program.evaluate({"l": list(range(10))}) is True
+    with pytest.raises(CelError, match="actual cost limit exceeded"):
+        program.evaluate({"l": list(range(120))})
+
+
+def test_costs_grow_with_what_the_schema_allows() -> None:
+    def cost(**limits: int) -> int:
+        items = {"type": "string", "maxLength": 100}
+        known = _cel_schema.declared({"type": "array", "items": items, **limits}, root=False)
+        assert known is not None
+        program = _cel.compile("self.all(x, x.contains('a'))", {"self": known.type})
+        return _cel_cost.estimated(program.root, known)
+
+    assert cost(maxItems=1) < cost(maxItems=100) < cost()
+    assert cost() > _cel_cost.LIMIT
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("plain", "plain"),
+        ("namespace", "__namespace__"),
+        ("a-b.c/d", "a__dash__b__dot__c__slash__d"),
+        ("a__b", "a__underscores__b"),
+        ("1a", ""),
+        ("ä", ""),
+    ],
+)
+def test_names_that_expressions_cannot_spell_are_escaped(name: str, shown: str) -> None:
+    assert _cel_schema.escaped(name) == shown
+
+
+@hypothesis.settings(max_examples=50)
+@hypothesis.given(strategies.integers(-(2**63), 2**63 - 1), strategies.integers(-1000, 1000))
+def test_integers_are_those_of_64_bits(left: int, right: int) -> None:
+    def exact() -> int:
+        if right == 0:
+            raise ZeroDivisionError
+        return int(math.copysign(1, left) * math.copysign(1, right)) * (abs(left) // abs(right))
+
+    try:
+        found = value_of("a / b", a=left, b=right)
+    except CelError:
+        assert right == 0 or (left == -(2**63) and right == -1)
+    else:
+        assert found == exact()
+
+
+@hypothesis.settings(max_examples=50)
+@hypothesis.given(strategies.text(alphabet="ab(.)'\"[]{}+-*?:&|!x1, \\n", max_size=12))
+def test_whatever_is_read_is_read_or_refused(expression: str) -> None:
+    try:
+        program = _cel.compile(expression, {"x": DYN, "a": DYN})
+        program.evaluate({"x": {"a": [1]}, "a": 1})
+    except (CompileError, CelError):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("^a$", "a", "a\n"),
+        (r"^\d+$", "12", "٣"),
+        ("[[:alpha:]]+", "x", "1"),
+        (r"^\p{L}+$", "äж", "1"),
+        (r"a\z", "ba", "ab"),
+        (r"^\Qa.b\E$", "a.b", "axb"),
+        ("(?i)^A$", "a", "b"),
+        ("^a{2}$", "aa", "a"),
+    ],
+)
+def test_patterns_are_those_of_go(pattern: str, matching: str, other: str) -> None:
+    assert go_pattern(pattern).search(matching)
+    assert not go_pattern(pattern).search(other)
+
+
+@pytest.mark.parametrize("pattern", ["(a", "a)", "[a", "*", "a**", "(?=a)", r"\y", r"\1", "a{2,1}"])
+def test_patterns_go_does_not_know_are_refused(pattern: str) -> None:
+    with pytest.raises(GoPatternError, match="error parsing regexp"):
+        go_pattern(pattern)
+
+
+@hypothesis.given(strategies.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_are_printed_as_go_does_and_lose_nothing(value: float) -> None:
+    assert float(go_float(value)) == value
