@@ -116,10 +116,10 @@ class MemoryServer(_Memory):
         **options: Any,
     ) -> None:
         """See the class."""
-        super().__init__(clock, token=options.get("token"), ends_idle_watches=ends_idle_watches)
         self.api = APIServer(clock=clock, crds=crds, **options)
         """The server itself, which is not to be started: its fault rules (:meth:`APIServer.fail`),
         its log of requests and what it holds."""
+        super().__init__(clock, token=self.api.token, ends_idle_watches=ends_idle_watches)
         self._loop = TurnLoop(clock)
         self._frontend = self.api.attach(self._loop.as_loop)
 

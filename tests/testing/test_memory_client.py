@@ -141,7 +141,7 @@ def told(step: Callable[[Client], Any], client: Client) -> str:
         return repr(error)
     if isinstance(answer, Object):
         plain = answer.to_dict()
-        for field in ("uid", "creationTimestamp"):
+        for field in ("uid", "creationTimestamp", "managedFields"):
             plain["metadata"].pop(field, None)
         return repr(plain)
     return repr(answer)

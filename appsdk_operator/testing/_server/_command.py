@@ -35,7 +35,12 @@ def main(
     try:
         crds = [crd for path in options.crd for crd in _definitions(Path(path))]
         server = APIServer(
-            port=options.port, host=options.host, tls=options.tls, token=options.token, crds=crds
+            port=options.port,
+            host=options.host,
+            tls=options.tls,
+            token=options.token,
+            rbac=options.rbac,
+            crds=crds,
         )
         server.start()
     except (OSError, ValueError, yaml.YAMLError, StatusError) as error:
@@ -60,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="TCP port (any free one)")
     parser.add_argument("--tls", action="store_true", help="serve HTTPS with an own authority")
     parser.add_argument("--token", help="bearer token to ask for; kubectl sends it with --tls only")
+    parser.add_argument(
+        "--rbac", action="store_true", help="let roles and bindings decide who may do what"
+    )
     parser.add_argument("--kubeconfig", metavar="PATH", help="write a kubeconfig to this file")
     parser.add_argument(
         "--crd",

@@ -10,9 +10,9 @@ import pytest
 
 from appsdk_operator.cache import Informer
 from appsdk_operator.client import Client, Forbidden
-from appsdk_operator.resource import Kind, MutableObject
+from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.testing import running
+from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.testing._server import APIServer
 
 GROUP = "rbac.authorization.k8s.io"
@@ -319,6 +319,11 @@ def test_a_role_may_only_give_what_its_writer_has(as_user: Any, grant: Any, admi
     assert owner.patch(f"{ROLES}/mine", replace, "application/json-patch+json").status == 403
     strategic = "application/strategic-merge-patch+json"
     assert owner.patch(f"{ROLES}/mine", {"rules": more}, strategic).status == 403
+    applied = {"apiVersion": f"{GROUP}/v1", "kind": "Role", **mine, "rules": more}
+    for name in ("mine", "other"):
+        config = {**applied, "metadata": {"name": name}}
+        path = f"{ROLES}/{name}?fieldManager=x&force=true"
+        assert owner.patch(path, config, "application/apply-patch+yaml").status == 403
     assert admin.get(f"{ROLES}/mine")["rules"] == mine["rules"]
     # What decides when it goes may change, and so may what it had already.
     assert owner.patch(f"{ROLES}/mine", {"metadata": {"finalizers": ["a/b"]}}).status == 200
@@ -528,3 +533,14 @@ def test_an_authorizer_of_ones_own_decides_about_every_request(connect: Any) -> 
             "nonResourceAttributes": {"path": "/api", "verb": "get"},
         }
     ]
+
+
+def test_a_server_in_memory_has_users_and_roles_too() -> None:
+    config_map = kinds.core.v1.ConfigMap
+    with MemoryServer(rbac=True) as server:
+        admin = server.client(metrics=Metrics())
+        assert admin.list(config_map, namespace="default") is not None
+        client = server.client(metrics=Metrics(), token=server.api.token_for("eve"))
+        with pytest.raises(Forbidden, match='User "eve" cannot get'):
+            client.get(config_map, "a", namespace="default")
+        assert server.api.requests[-1].user == "eve"
