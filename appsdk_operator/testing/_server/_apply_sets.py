@@ -299,7 +299,8 @@ def parse(given: Any) -> FieldSet:
             known = _canonical(element)
             mine = fields.get(known)
             fields[known] = node if mine is None else _union_node(mine, node)
-    return fields
+    # A member with nothing below it has one form.
+    return {} if list(fields) == [SELF] else fields
 
 
 def _canonical(element: str) -> str:

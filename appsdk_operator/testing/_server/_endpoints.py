@@ -258,6 +258,7 @@ class Endpoints:
 
     async def _patch(self, call: Call) -> Answer:
         _check_named(call)
+        _check_patch_type(call)
         if call.content_type == APPLY_PATCH:
             return await self._apply(call)
         options = _bodies.write_options(call.query, "PatchOptions", call.user_agent)
@@ -265,7 +266,7 @@ class Endpoints:
         served, told = call.served, list[str]()
 
         def change(old: dict[str, Any]) -> dict[str, Any]:
-            new = patched(call, old, custom=served.resource.rules.custom)
+            new = patched(call, old)
             validation = options.field_validation
             new, told[:] = _patching.fitted(call.content_type, call.body, new, served, validation)
             return new
@@ -410,6 +411,8 @@ class Endpoints:
             return Answer(200, call.form.one(call.served, _subresources.scale_of(obj, paths)))
         if call.verb not in ("update", "patch"):
             raise method_not_allowed()
+        if call.verb == "patch":
+            _check_patch_type(call)
         applies = call.verb == "patch" and call.content_type == APPLY_PATCH
         kind = "PatchOptions" if call.verb == "patch" else "UpdateOptions"
         options = _bodies.write_options(call.query, kind, call.user_agent, applies=applies)
@@ -425,7 +428,7 @@ class Endpoints:
             else:
                 wanted: Any
                 if call.verb == "patch":
-                    wanted = patched(call, before, custom=call.served.resource.rules.custom)
+                    wanted = patched(call, before)
                 else:
                     body = _bodies.as_json(call.body, call.content_type)
                     wanted = _bodies.decode_value(body, "Scale")
@@ -466,16 +469,18 @@ def _no_such_method(served: ServedVersion) -> Exception:
     return NoPageError() if served.resource.rules.custom else method_not_allowed()
 
 
-def patched(call: Call, old: dict[str, Any], *, custom: bool) -> Any:
+def _check_patch_type(call: Call) -> None:
+    accepted = [_patching.JSON_PATCH, _patching.MERGE_PATCH, APPLY_PATCH]
+    if not call.served.resource.rules.custom:
+        accepted.insert(2, _patching.STRATEGIC_PATCH)
+    if call.content_type not in accepted:
+        raise unsupported_media_type(accepted)
+
+
+def patched(call: Call, old: dict[str, Any]) -> Any:
     """The object with the patch of a request applied.
 
     Raises:
-        StatusError: 400, 415 or 422.
+        StatusError: 400 or 422.
     """
-    content_type = call.content_type
-    accepted = [_patching.JSON_PATCH, _patching.MERGE_PATCH]
-    if not custom:
-        accepted.append(_patching.STRATEGIC_PATCH)
-    if content_type not in accepted:
-        raise unsupported_media_type([*accepted, APPLY_PATCH])
-    return _patching.apply(content_type, call.body, old, call.served)
+    return _patching.apply(call.content_type, call.body, old, call.served)

@@ -335,11 +335,11 @@ def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:
 def _kind_of(config: Any) -> tuple[str, str, str]:
     """Group, version and kind that a configuration names."""
     given = config if isinstance(config, dict) else {}
-    api_version, kind = given.get("apiVersion"), given.get("kind")
-    if not isinstance(api_version, str) or api_version.count("/") > 1:
-        return "", "", "" if not isinstance(api_version, str) and api_version else _text(kind)
+    api_version = _text(given.get("apiVersion"))
+    if api_version.count("/") > 1:
+        return "", "", ""
     group, _, version = api_version.rpartition("/")
-    return group, version, _text(kind)
+    return group, version, _text(given.get("kind"))
 
 
 def _text(value: Any) -> str:
