@@ -1,0 +1,302 @@
+"""The laws of the engine of server-side apply: sets of fields, comparing, merging and owning."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appsdk_operator.testing._server import _apply_merge as merging
+from appsdk_operator.testing._server import _apply_owners as owning
+from appsdk_operator.testing._server import _apply_sets as sets
+from appsdk_operator.testing._server import _apply_values as values
+from appsdk_operator.testing._server._apply_owners import Manager, Owners, Typed
+from appsdk_operator.testing._server._apply_shapes import Schemas
+
+TEXT = {"type": "string"}
+NUMBER = {"type": "integer"}
+SHAPE = Schemas().custom(
+    {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "size": NUMBER,
+                    "order": {"type": "array", "items": TEXT},
+                    "names": {"type": "array", "items": TEXT, "x-kubernetes-list-type": "set"},
+                    "ports": {
+                        "type": "array",
+                        "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["port", "protocol"],
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "port": NUMBER,
+                                "protocol": {**TEXT, "default": "TCP"},
+                                "name": TEXT,
+                            },
+                        },
+                    },
+                    "mark": {
+                        "type": "object",
+                        "x-kubernetes-map-type": "atomic",
+                        "properties": {"a": TEXT, "b": TEXT},
+                    },
+                    "labels": {"type": "object", "additionalProperties": TEXT},
+                    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                },
+            }
+        },
+    }
+)
+
+LAW = settings(max_examples=30, deadline=None)
+LETTERS = st.sampled_from("abc")
+PORTS = st.dictionaries(
+    st.tuples(st.integers(1, 3), st.sampled_from(["TCP", "UDP"])), st.none() | LETTERS, max_size=3
+).map(
+    lambda found: [
+        {"port": port, "protocol": protocol, **({"name": name} if name else {})}
+        for (port, protocol), name in found.items()
+    ]
+)
+FREE = st.recursive(
+    st.integers(0, 2) | LETTERS,
+    lambda inner: (
+        st.dictionaries(LETTERS, inner, min_size=1, max_size=2)
+        | st.lists(inner, min_size=1, max_size=2)
+    ),
+    max_leaves=4,
+)
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "size": st.integers(0, 3),
+        "order": st.lists(LETTERS, min_size=1, max_size=3),
+        "names": st.lists(LETTERS, min_size=1, max_size=3, unique=True),
+        "ports": PORTS.filter(bool),
+        "mark": st.fixed_dictionaries({"a": LETTERS}, optional={"b": LETTERS}),
+        "labels": st.dictionaries(LETTERS, LETTERS, min_size=1, max_size=2),
+        "free": st.dictionaries(LETTERS, FREE, min_size=1, max_size=2),
+    },
+)
+OBJECTS = SPECS.map(lambda spec: {"spec": spec} if spec else {})
+SETS = OBJECTS.map(lambda obj: values.field_set(obj, SHAPE)) | OBJECTS.map(
+    lambda obj: {k: v for k, v in values.whole(obj, SHAPE).items() if k != sets.SELF}
+)
+
+
+def apply(live: Any, config: Any, owners: Owners, who: str, *, force: bool = True) -> Any:
+    """What ``live`` becomes when ``who`` applies ``config``, and the owners then."""
+    merged, after = owning.apply(
+        Typed(live, SHAPE, "v1"),
+        Typed(config, SHAPE, "v1"),
+        dict(owners),
+        Manager(who, "Apply"),
+        {},
+        lambda typed, _version: typed,
+        force=force,
+    )
+    return merged.value, after
+
+
+def update(live: Any, new: Any, owners: Owners, who: str) -> Owners:
+    """The owners when ``who`` makes ``live`` into ``new``."""
+    return owning.update(
+        Typed(live, SHAPE, "v1"),
+        Typed(new, SHAPE, "v1"),
+        dict(owners),
+        Manager(who, "Update", "v1"),
+        {},
+        lambda typed, _version: typed,
+    )
+
+
+def differs(one: Any, other: Any) -> bool:
+    """Whether two objects differ in more than the order of what has none."""
+    found = values.compare(one, other, SHAPE)
+    return bool(found.removed or found.modified or found.added)
+
+
+def canonical(fields: sets.FieldSet) -> str:
+    return json.dumps(sets.ordered(fields, by_text=True))
+
+
+def same(one: sets.FieldSet, other: sets.FieldSet) -> bool:
+    return canonical(one) == canonical(other)
+
+
+@LAW
+@given(SETS, SETS, SETS)
+def test_sets_of_fields_are_sets(a: Any, b: Any, c: Any) -> None:
+    before = copy.deepcopy((a, b, c))
+    assert same(sets.union(a, b), sets.union(b, a))
+    assert same(sets.intersection(a, b), sets.intersection(b, a))
+    assert same(sets.union(sets.union(a, b), c), sets.union(a, sets.union(b, c)))
+    assert same(sets.union(a, a), a)
+    assert same(sets.intersection(a, a), a)
+    assert sets.difference(a, a) == {}
+    assert sets.difference_below(a, a) == {}
+    assert sets.intersection(sets.difference(a, b), b) == {}
+    assert same(sets.union(sets.difference(a, b), sets.intersection(a, b)), a)
+    assert same(
+        sets.intersection(a, sets.union(b, c)),
+        sets.union(sets.intersection(a, b), sets.intersection(a, c)),
+    )
+    assert set(sets.paths(sets.difference_below(a, b))) <= set(sets.paths(sets.difference(a, b)))
+    assert (a, b, c) == before
+
+
+@LAW
+@given(SETS)
+def test_a_set_is_the_set_of_its_paths(a: Any) -> None:
+    built: sets.FieldSet = {}
+    for path in sets.paths(a):
+        assert sets.has(a, path)
+        sets.attach(built, path, {})
+    assert same(built, a)
+
+
+@LAW
+@given(SETS, st.booleans())
+def test_what_is_written_of_a_set_is_read_again(a: Any, by_text: bool) -> None:
+    written = json.loads(json.dumps(sets.ordered(a, by_text=by_text)))
+    assert same(sets.parse(written), a)
+
+
+@pytest.mark.parametrize(
+    "given_", [3, {"a": {}}, {"k:[1]": {}}, {"v:": {}}, {"f:a": []}, {"i:x": {}}]
+)
+def test_what_is_no_set_is_not_read(given_: Any) -> None:
+    with pytest.raises(ValueError):
+        sets.parse(given_)
+
+
+def test_one_field_has_one_name() -> None:
+    other = {"f:a": {".": {}}, 'k:{"b":1.0,"a":"x"}': {}, "v:2.0": {}, "x:unknown": {"f:b": {}}}
+    assert sets.parse(other) == {"f:a": {}, 'k:{"a":"x","b":1}': {}, "v:2": {}}
+
+
+@LAW
+@given(OBJECTS, OBJECTS)
+def test_a_comparison_tells_what_makes_one_object_of_another(old: Any, new: Any) -> None:
+    found = values.compare(old, new, SHAPE)
+    assert (found.removed, found.modified, found.added) == ({}, {}, {}) or old != new
+    assert same(found.removed, values.compare(new, old, SHAPE).added)
+    assert same(found.modified, values.compare(new, old, SHAPE).modified)
+    assert sets.intersection(found.removed, found.added) == {}
+
+
+@LAW
+@given(OBJECTS, OBJECTS)
+def test_merging_keeps_what_is_applied(live: Any, config: Any) -> None:
+    before = copy.deepcopy((live, config))
+    merged = merging.merge(live, config, SHAPE)
+    merging.check(merged, SHAPE)
+    assert merging.merge(merged, config, SHAPE) == merged
+    assert merging.merge(live, live, SHAPE) == live
+    wanted = values.field_set(config, SHAPE)
+    assert sets.difference(wanted, values.field_set(merged, SHAPE)) == {}
+    assert not differs(values.extract(merged, wanted, SHAPE), config)
+    assert (live, config) == before
+
+
+@LAW
+@given(OBJECTS)
+def test_what_is_extracted_of_an_applied_object_is_what_was_applied(config: Any) -> None:
+    obj, owners = apply({}, config, {}, "me")
+    assert obj == config
+    wanted = values.field_set(config, SHAPE)
+    if wanted:
+        assert same(owners[Manager("me", "Apply")].fields, wanted)
+        assert values.extract(obj, wanted, SHAPE) == config
+    else:
+        assert owners == {}
+
+
+@LAW
+@given(OBJECTS, OBJECTS)
+def test_applying_twice_changes_nothing(live: Any, config: Any) -> None:
+    owners = update({}, live, {}, "them")
+    once = apply(live, config, owners, "me")
+    assert apply(*[once[0], config, once[1], "me"]) == once
+
+
+@LAW
+@given(OBJECTS, OBJECTS)
+def test_what_is_applied_no_more_is_gone(first: Any, second: Any) -> None:
+    obj, owners = apply({}, first, {}, "me")
+    obj, owners = apply(obj, second, owners, "me")
+    assert not differs(obj, second)
+
+
+@LAW
+@given(OBJECTS, OBJECTS)
+def test_two_who_apply_other_fields_do_not_mind_the_order(one: Any, other: Any) -> None:
+    mine, theirs = values.field_set(one, SHAPE), values.field_set(other, SHAPE)
+    if _overlap(mine, theirs):
+        return
+    obj, owners = apply({}, one, {}, "one", force=False)
+    first, after = apply(obj, other, owners, "other", force=False)
+    obj, owners = apply({}, other, {}, "other", force=False)
+    second, again = apply(obj, one, owners, "one", force=False)
+    assert not differs(first, second)
+    assert {m: canonical(o.fields) for m, o in after.items()} == {
+        m: canonical(o.fields) for m, o in again.items()
+    }
+
+
+def _overlap(one: sets.FieldSet, other: sets.FieldSet) -> bool:
+    """Whether a field of one is also one of the other, or within one of its fields."""
+    mine, theirs = set(sets.paths(one)), set(sets.paths(other))
+    return any(
+        longer[: len(shorter)] == shorter
+        for a, b in ((mine, theirs), (theirs, mine))
+        for shorter in a
+        for longer in b
+    )
+
+
+@LAW
+@given(OBJECTS, OBJECTS)
+def test_an_update_owns_what_it_changes_and_nobody_else_does(old: Any, new: Any) -> None:
+    owners = update({}, old, {}, "first")
+    after = update(old, new, owners, "second")
+    changed = values.compare(old, new, SHAPE)
+    mine = after.get(Manager("second", "Update", "v1"))
+    assert same(mine.fields if mine else {}, changed.changed)
+    theirs = after.get(Manager("first", "Update", "v1"))
+    if theirs:
+        assert sets.intersection(theirs.fields, changed.changed) == {}
+        assert sets.intersection(theirs.fields, changed.removed) == {}
+
+
+@LAW
+@given(OBJECTS, OBJECTS)
+def test_a_conflict_names_what_is_owned_and_differs(live: Any, config: Any) -> None:
+    owners = update({}, live, {}, "them")
+    try:
+        apply(live, config, owners, "me", force=False)
+    except owning.OwnershipConflict as error:
+        merged = merging.merge(live, config, SHAPE)
+        changed = values.compare(live, merged, SHAPE).changed
+        for fields in error.fields.values():
+            assert fields
+            assert sets.difference(fields, changed) == {}
+    forced, after = apply(live, config, owners, "me")
+    assert not differs(forced, merging.merge(live, config, SHAPE))
+    assert (Manager("me", "Apply") in after) == bool(values.field_set(config, SHAPE))
+
+
+def test_fields_of_what_became_atomic_are_owned_as_a_whole() -> None:
+    fields = {"f:spec": {"f:mark": {"f:a": {}}, "f:order": {'v:"a"': {}}, "f:size": {}}}
+    assert owning.reconciled(fields, SHAPE) == {
+        "f:spec": {"f:mark": {}, "f:order": {}, "f:size": {}}
+    }
+    kept = {"f:spec": {"f:labels": {"f:a": {}}, "f:free": {"f:a": {"f:b": {}}}}}
+    assert owning.reconciled(kept, SHAPE) is kept
