@@ -20,8 +20,10 @@ _MICRO_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _GO_TIME = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \+0000 UTC( m=\S+)?")
 _VERSION_IN_TEXT = re.compile(
-    r"((?:resource ?version(?: in [a-z ]+)?|current): )(\d+)\b", re.IGNORECASE
+    r"((?:resource ?version(?: in [a-z ]+)?|current): |resource ?version in [a-z ]+ \()(\d+)\b",
+    re.IGNORECASE,
 )
+_OWN_VERSION = re.compile(r'resourceVersion(?:=|\W{1,5}")(\d+)')
 _SECOND_IN_TEXT = re.compile(r"(<v[^>]*> \()(\d+)(\))")
 _AGE = re.compile(r"(\d+(ms|s|m|h|d|y))+( ago)?|<unknown>|<invalid>")
 _AGE_COLUMNS = {"Age", "Last Seen", "First Seen"}
@@ -42,6 +44,7 @@ class _Normaliser:
     """Replaces what chance decided in one conversation."""
 
     own_text: str
+    own_versions: set[str]
     versions: list[int]
     texts: dict[str, str]
     uids: dict[str, str] = attrs.field(factory=dict)
@@ -49,12 +52,12 @@ class _Normaliser:
     @classmethod
     def of(cls, conversation: Conversation, answers: list[dict[str, Any]]) -> _Normaliser:
         own = conversation.case.text
-        versions = sorted(
-            {int(v) for v, exact in _versions(answers) if exact and f'"{v}"' not in own}
-        )
-        texts = {conversation.values["ns"]: "<ns>", conversation.values["group"]: "<group>"}
-        texts.update(_generated_names(answers))
-        return cls(own, versions, texts)
+        own_versions = set(_OWN_VERSION.findall(own))
+        found = {int(v) for v, exact in _versions(answers) if exact and v not in own_versions}
+        # Names that were generated may begin with the name of the namespace.
+        texts = dict(_generated_names(answers))
+        texts |= {conversation.values["ns"]: "<ns>", conversation.values["group"]: "<group>"}
+        return cls(own, own_versions, sorted(found), texts)
 
     def value(self, value: Any, path: tuple[str, ...] = ()) -> Any:
         if isinstance(value, dict):
@@ -66,25 +69,23 @@ class _Normaliser:
     def _object(self, value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         if "columnDefinitions" in value and "rows" in value:
             value = _without_ages(value)
+        if value.get("kind") == "Status" and "causes" in (value.get("details") or {}):
+            value = _in_order(value)
         found = {}
         # In an order that does not depend on the server: uids are numbered as they come.
         for key in sorted(value):
             item = value[key]
             if key == "resourceVersion" and isinstance(item, str):
                 found[key] = self.version(item, exact=not _is_of_collection(value, path))
-            elif key == "causes" and isinstance(item, list):
-                # The real server finds some mistakes several times on its way.
-                causes = self.value(item, path)
-                found[key] = [each for at, each in enumerate(causes) if each not in causes[:at]]
             elif key == "continue" and item:
                 found[key] = "<continue>"
             else:
-                inner = (*path, key) if not _is_collection(value) else (*path, "<collection>", key)
+                inner = (*path, *_marks(value), key)
                 found[self.text(key)] = self.value(item, inner)
         return found
 
     def version(self, text: str, *, exact: bool) -> str:
-        if not text.isdigit() or text == "0" or f'"{text}"' in self.own_text:
+        if not text.isdigit() or text == "0" or text in self.own_versions:
             return text
         number = int(text)
         rank = bisect_right(self.versions, number)
@@ -120,21 +121,18 @@ class _Normaliser:
         return f"{found[1]}{self.version(found[2], exact=True)}{tail}"
 
 
-def _is_collection(value: dict[str, Any]) -> bool:
+def _marks(value: dict[str, Any]) -> tuple[str, ...]:
+    """What the versions inside of an object are to be told apart by."""
+    if value.get("type") == "BOOKMARK":
+        return ("<bookmark>",)
     kind = value.get("kind")
-    return (
-        "items" in value
-        or "rows" in value
-        or (isinstance(kind, str) and kind.endswith("List"))
-        or value.get("type") == "BOOKMARK"
-    )
+    is_list = isinstance(kind, str) and kind.endswith("List")
+    return ("<collection>",) if is_list or "items" in value or "rows" in value else ()
 
 
 def _is_of_collection(metadata: dict[str, Any], path: tuple[str, ...]) -> bool:
-    """Whether this metadata is a list's or a bookmark's own."""
-    return path[-2:] == ("<collection>", "metadata") or (
-        path[-3:] == ("<collection>", "object", "metadata")
-    )
+    """Whether this metadata is a list's own, or belongs to a bookmark."""
+    return path[-2:] == ("<collection>", "metadata") or "<bookmark>" in path
 
 
 def _versions(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, bool]]:
@@ -142,7 +140,7 @@ def _versions(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, boo
         for item in value:
             yield from _versions(item, path)
     elif isinstance(value, dict):
-        marked = (*path, "<collection>") if _is_collection(value) else path
+        marked = (*path, *_marks(value))
         for key, item in value.items():
             if key == "resourceVersion" and isinstance(item, str) and item.isdigit():
                 yield item, item != "0" and not _is_of_collection(value, path)
@@ -163,11 +161,29 @@ def _generated_names(value: Any) -> Iterator[tuple[str, str]]:
             yield from _generated_names(item)
 
 
+def _in_order(status: dict[str, Any]) -> dict[str, Any]:
+    """A Status whose causes are told once each, and those of custom resources in one order.
+
+    The real server finds some mistakes several times on its way, and goes through the schema of
+    a custom resource in an order that chance decides.
+    """
+    details = status["details"]
+    causes = [
+        each for at, each in enumerate(details["causes"]) if each not in details["causes"][:at]
+    ]
+    message = status["message"]
+    if "." in details.get("group", "") and not details["group"].endswith(".k8s.io"):
+        texts = [f"{each.get('field')}: {each.get('message')}" for each in causes]
+        message = message.replace(", ".join(texts), ", ".join(sorted(texts)))
+        causes = sorted(causes, key=lambda each: (str(each.get("field")), str(each.get("message"))))
+    return {**status, "message": message, "details": {**details, "causes": causes}}
+
+
 def _without_ages(table: dict[str, Any]) -> dict[str, Any]:
     at = {i for i, c in enumerate(table["columnDefinitions"] or ()) if c["name"] in _AGE_COLUMNS}
-    if not at:
+    if not table["columnDefinitions"]:
         # The tables of a watch have their columns in the first event only.
-        return table
+        at = set(range(99))
     rows = [
         {
             **row,

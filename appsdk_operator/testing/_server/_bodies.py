@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from appsdk_operator.resource._yaml import load_yaml
-from appsdk_operator.testing._server import _decoding, _managed_fields, _protobuf
+from appsdk_operator.testing._server import _decoding, _go_json, _managed_fields, _protobuf
 from appsdk_operator.testing._server._builtin_types import DecodeError
 from appsdk_operator.testing._server._lists import Selection
 from appsdk_operator.testing._server._resources import ServedVersion
@@ -21,14 +21,14 @@ from appsdk_operator.testing._server._status import (
     invalid,
     unsupported_media_type,
 )
-from appsdk_operator.testing._server._writes import DeleteOptions, WriteOptions
+from appsdk_operator.testing._server._writes import WriteOptions
 
 __all__ = [
     "BODY_LIMIT",
     "as_json",
     "decode_object",
     "decode_value",
-    "delete_options",
+    "dry_run",
     "flag",
     "number",
     "selection",
@@ -42,8 +42,12 @@ _MEDIA_TYPES: Final = (
     "application/yaml",
     _protobuf.MEDIA_TYPE,
 )
-_MANAGER_LIMIT: Final = 128
-_PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
+_NO_TYPE: Final = "couldn't get version/kind; json parse error"
+# What Go reads first of any object.
+_GO_TYPE_META: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+    'Kind string "json:\\"kind,omitempty\\"" }'
+)
 
 
 def too_large() -> StatusError:
@@ -85,10 +89,9 @@ def decode_value(body: bytes, what: str) -> Any:
     """
     try:
         return msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise bad_request(f"{what}: couldn't get version/kind; json parse error: {error}") from None
-    except RecursionError:
-        raise bad_request(f"{what}: json parse error: exceeded max depth") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        why = _go_json.syntax_error(body)
+    raise bad_request(f"{what}: {_NO_TYPE}: {why} ({_go_json.summary(body)})")
 
 
 def decode_object(
@@ -109,9 +112,10 @@ def decode_object(
     api_version, kind = expected
     what = f"the object provided is unrecognized (must be of type {kind})"
     obj = decode_value(body, what)
+    obj = {} if obj is None else obj
     if not isinstance(obj, dict):
-        raise bad_request(f"{what}: couldn't get version/kind; json parse error: not an object")
-    version = api_version.rpartition("/")[2]
+        why = _go_json.mismatch(obj, "value", _GO_TYPE_META)
+        raise bad_request(f"{what}: {_NO_TYPE}: {why} ({_go_json.summary(body)})")
     custom = served.resource.rules.custom
     if not custom and not (obj.get("apiVersion") and obj.get("kind")):
         obj = {"kind": kind, "apiVersion": api_version} | {
@@ -124,8 +128,8 @@ def decode_object(
         if not value or not isinstance(value, str):
             label = "Kind" if name == "kind" else name
             raise bad_request(
-                f'{kind} in version "{version}" cannot be handled as a {kind}: '
-                f"Object '{label}' is missing in '{body[:1024].decode(errors='replace')}'"
+                f"{what}: Object '{label}' is missing in '{body[:1024].decode(errors='replace')}' "
+                f"({_go_json.summary(body)})"
             )
     unknown: list[str] = []
     if _decoding.has_type(served) and (obj["apiVersion"], obj["kind"]) == expected:
@@ -182,7 +186,12 @@ def number(query: Mapping[str, str], name: str) -> int:
     raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
 
 
-def _dry_run(query: Mapping[str, str], body: Mapping[str, Any], kind: str) -> bool:
+def dry_run(query: Mapping[str, str], body: Mapping[str, Any], kind: str) -> bool:
+    """Whether nothing is to be stored.
+
+    Raises:
+        StatusError: 422, a value that does not exist.
+    """
     value = query.get("dryRun")
     values = [value] if value is not None else body.get("dryRun") or []
     if not values:
@@ -223,46 +232,9 @@ def write_options(
         problem = FieldError.not_supported("fieldValidation", validation, supported)
         raise invalid(kind, "meta.k8s.io", "", [problem])
     return WriteOptions(
-        dry_run=_dry_run(query, {}, kind),
+        dry_run=dry_run(query, {}, kind),
         field_validation=validation,
         manager=_managed_fields.manager_name(manager, user_agent),
-    )
-
-
-def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
-    """The options of a delete, from the body or the query.
-
-    Raises:
-        StatusError: 400 or 422.
-    """
-    if _protobuf.is_encoded(body):
-        body = as_json(body, _protobuf.MEDIA_TYPE)
-    given: Any = decode_value(body, "DeleteOptions") if body.strip() else {}
-    if not isinstance(given, dict):
-        raise bad_request("expected object DeleteOptions")
-    propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or None
-    if propagation is not None and propagation not in _PROPAGATIONS:
-        problem = FieldError.not_supported(
-            "propagationPolicy", propagation, (*_PROPAGATIONS, "nil")
-        )
-        raise invalid("DeleteOptions", "meta.k8s.io", "", [problem])
-    orphan = given.get("orphanDependents")
-    if orphan is None and "orphanDependents" in query:
-        orphan = flag(query, "orphanDependents")
-    if orphan is not None and propagation is None:
-        propagation = "Orphan" if orphan else "Background"
-    preconditions = given.get("preconditions") or {}
-    grace = given.get("gracePeriodSeconds")
-    if grace is None and "gracePeriodSeconds" in query:
-        grace = number(query, "gracePeriodSeconds")
-    if not isinstance(preconditions, dict) or not isinstance(grace, (int, type(None))):
-        raise bad_request("DeleteOptions: preconditions is an object, gracePeriodSeconds a number")
-    return DeleteOptions(
-        dry_run=_dry_run(query, given, "DeleteOptions"),
-        propagation=propagation,
-        grace=grace,
-        uid=preconditions.get("uid"),
-        resource_version=preconditions.get("resourceVersion"),
     )
 
 

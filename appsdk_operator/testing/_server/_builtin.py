@@ -94,7 +94,11 @@ _EVENT_FIELDS: Final = {
 
 
 def _event_from_core(obj: dict[str, Any]) -> dict[str, Any]:
-    return {_EVENT_FIELDS.get(name, name): value for name, value in obj.items()}
+    # The core group tells these two also when they are empty.
+    left_out = {name for name in ("reportingComponent", "reportingInstance") if not obj.get(name)}
+    return {
+        _EVENT_FIELDS.get(name, name): value for name, value in obj.items() if name not in left_out
+    }
 
 
 def _event_to_core(obj: dict[str, Any]) -> dict[str, Any]:

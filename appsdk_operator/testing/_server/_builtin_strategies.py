@@ -52,8 +52,7 @@ def bare_status(definition: str) -> Callable[[_Object], None]:
 def begin_namespace(obj: _Object) -> None:
     """Namespaces are held until their content is gone."""
     metadata = obj["metadata"]
-    labels = metadata.setdefault("labels", {})
-    labels.setdefault("kubernetes.io/metadata.name", metadata.get("name", ""))
+    metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
     spec = obj.setdefault("spec", {}) or {}
     obj["spec"] = spec
     if "kubernetes" not in (spec.get("finalizers") or ()):
@@ -62,7 +61,9 @@ def begin_namespace(obj: _Object) -> None:
 
 
 def keep_namespace(new: _Object, old: _Object) -> None:
-    """What holds a namespace changes through its subresource only."""
+    """What holds a namespace changes through its subresource only, and its label never."""
+    metadata = new["metadata"]
+    metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
     if "spec" in old:
         new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"].get("finalizers", [])}
 
@@ -106,9 +107,10 @@ def begin_pod(obj: _Object) -> None:
     ]
     if missing:
         spec["tolerations"] = [*tolerations, *missing]
-    obj["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+    status: _Object = {"phase": "Pending", "qosClass": _quality(spec)}
+    obj["status"] = status
     if spec.get("schedulingGates"):
-        obj["status"]["conditions"] = [
+        status["conditions"] = [
             {
                 "type": "PodScheduled",
                 "status": "False",

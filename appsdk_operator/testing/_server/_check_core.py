@@ -55,7 +55,7 @@ def config_map(new: _Object, old: _Object | None) -> list[FieldError]:
         errors += checks.config_key(name, f"binaryData[{name}]")
         size += len(value) * 3 // 4
     if size > _DATA_LIMIT:
-        errors.append(_too_long("", _DATA_LIMIT))
+        errors.append(_too_long("[]", _DATA_LIMIT))
     return errors
 
 

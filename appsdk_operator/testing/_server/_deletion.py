@@ -57,9 +57,11 @@ def grace_of(obj: dict[str, Any], wanted: int | None) -> int:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
-    if wanted is not None:
-        return max(0, wanted)
-    return int(spec.get("terminationGracePeriodSeconds", 30))
+    grace = int(spec.get("terminationGracePeriodSeconds", 30)) if wanted is None else wanted
+    # Less than nothing is as little as can be without going at once.
+    grace = 1 if grace < 0 else grace
+    before = obj["metadata"].get("deletionGracePeriodSeconds")
+    return grace if before is None else min(grace, before)
 
 
 def is_gone(new: dict[str, Any], old: dict[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from appsdk_operator.testing._server._access import Access
 from appsdk_operator.testing._server._applying import APPLY_PATCH
 from appsdk_operator.testing._server._attempts import Attempt, Origin
 from appsdk_operator.testing._server._core import Core
+from appsdk_operator.testing._server._delete_options import delete_options
 from appsdk_operator.testing._server._forms import AnyForm
 from appsdk_operator.testing._server._places import NoPageError
 from appsdk_operator.testing._server._resources import ServedVersion
@@ -33,6 +34,7 @@ from appsdk_operator.testing._server._status import (
     StatusError,
     bad_request,
     method_not_allowed,
+    not_found,
     unsupported_media_type,
 )
 from appsdk_operator.testing._server._storage import HistoryGoneError, Record
@@ -135,13 +137,7 @@ class Endpoints:
     async def _list(self, call: Call) -> Answer:
         query = _stale.stale_query(call.query, call.at)
         selection = _bodies.selection(query, call.served, call.route.namespace)
-        options = _lists.ListOptions(
-            limit=max(0, _bodies.number(query, "limit")),
-            continue_token=query.get("continue", ""),
-            resource_version=query.get("resourceVersion", ""),
-            match=query.get("resourceVersionMatch", ""),
-            is_stream="sendInitialEvents" in query,
-        )
+        options = _list_options(query)
         page = _lists.list_page(self._core.storage, call.served, selection, options)
         try:
             await _conversion.prepare(call.served, page.records)
@@ -150,12 +146,7 @@ class Endpoints:
             what = f"{call.served.api_version}, Kind={call.served.resource.kind}"
             why = f"storage is (re)initializing: failed to list {what}: {error.message}"
             raise StatusError(429, why, retry_after=1) from None
-        metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
-        if page.continue_token:
-            metadata["continue"] = page.continue_token
-        if page.remaining is not None:
-            metadata["remainingItemCount"] = page.remaining
-        return Answer(200, call.form.list(call.served, page.records, metadata))
+        return Answer(200, call.form.list(call.served, page.records, _list_metadata(page)))
 
     def watch(self, call: Call, wire: Wire) -> Watch | bytes:
         """The watch to run, or the bytes of the one event that ends it at once.
@@ -266,9 +257,10 @@ class Endpoints:
         served, told = call.served, list[str]()
 
         def change(old: dict[str, Any]) -> dict[str, Any]:
-            new = patched(call, old)
+            new = _patching.apply(call.content_type, call.body, old, served)
             validation = options.field_validation
             new, told[:] = _patching.fitted(call.content_type, call.body, new, served, validation)
+            _check_name_given(new, call.route.name)
             return new
 
         outcome = await self._core.writer.update(
@@ -311,11 +303,17 @@ class Endpoints:
         return Answer(200, _subresources.success(resource, outcome.obj))
 
     async def _delete_collection(self, call: Call) -> Answer:
-        if call.served.resource.namespaced and not call.route.namespace:
+        resource = call.served.resource
+        if (resource.namespaced and not call.route.namespace) or (
+            # Namespaces go one by one.
+            resource.qualified_name == "namespaces"
+        ):
             raise _no_such_method(call.served)
         options = attrs.evolve(self._delete_options(call), one_of_many=True)
         selection = _bodies.selection(call.query, call.served, call.route.namespace)
-        page = _lists.list_page(self._core.storage, call.served, selection, _lists.ListOptions())
+        page = _lists.list_page(
+            self._core.storage, call.served, selection, _list_options(call.query)
+        )
         for record in page.records:
             target = attrs.evolve(call.target, name=record.name)
             try:
@@ -324,15 +322,14 @@ class Endpoints:
                 if error.code != 404:
                     raise
         await _conversion.prepare(call.served, page.records)
-        metadata = {"resourceVersion": str(page.revision)}
-        return Answer(200, call.form.list(call.served, page.records, metadata))
+        return Answer(200, call.form.list(call.served, page.records, _list_metadata(page)))
 
     @staticmethod
     def _delete_options(call: Call) -> DeleteOptions:
         body = call.body
         if _protobuf.is_encoded(body):
             body = _bodies.as_json(body, _protobuf.MEDIA_TYPE)
-        options = _bodies.delete_options(call.query, body)
+        options = delete_options(call.query, body)
         origin = _origins.deleting(call.user, call.query, body, call.warnings)
         return attrs.evolve(options, origin=origin)
 
@@ -357,7 +354,10 @@ class Endpoints:
 
     async def _subresource(self, call: Call) -> Answer:
         name = call.route.subresource
+        resource = call.served.resource
         if name not in call.served.subresources:
+            if resource.rules.custom:
+                raise not_found(resource.plural, resource.group, call.route.name)
             raise StatusError(404, "the server could not find the requested resource", details={})
         if name == "scale":
             return await self._scale(call)
@@ -374,7 +374,7 @@ class Endpoints:
                 case "patch":
                     return await self._patch(call)
                 case _:
-                    raise method_not_allowed()
+                    raise _no_such_verb(call)
         if call.verb != "create":
             raise method_not_allowed()
         body = _bodies.as_json(call.body or b"{}", call.content_type)
@@ -428,12 +428,12 @@ class Endpoints:
             else:
                 wanted: Any
                 if call.verb == "patch":
-                    wanted = patched(call, before)
+                    wanted = _patching.apply(call.content_type, call.body, before, call.served)
                 else:
                     body = _bodies.as_json(call.body, call.content_type)
                     wanted = _bodies.decode_value(body, "Scale")
                 scale = owners.updated(before, wanted, manager)
-            new = _subresources.scaled(old, scale, paths, call.route.name)
+            new = _subresources.scaled(old, scale, paths, call.served.resource, call.route.name)
             owners.tell(new, scale)
             return new
 
@@ -446,6 +446,25 @@ class Endpoints:
 
 def _origin(call: Call) -> Origin:
     return _origins.writing(call.user, call.query, call.warnings)
+
+
+def _list_options(query: Mapping[str, str]) -> _lists.ListOptions:
+    return _lists.ListOptions(
+        limit=max(0, _bodies.number(query, "limit")),
+        continue_token=query.get("continue", ""),
+        resource_version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+        is_stream="sendInitialEvents" in query,
+    )
+
+
+def _list_metadata(page: _lists.Page) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    if page.continue_token:
+        metadata["continue"] = page.continue_token
+    if page.remaining is not None:
+        metadata["remainingItemCount"] = page.remaining
+    return metadata
 
 
 def _check_named(call: Call) -> None:
@@ -464,6 +483,17 @@ def _check_name_given(obj: dict[str, Any], name: str) -> None:
         )
 
 
+def _no_such_verb(call: Call) -> StatusError:
+    """405: a subresource does not have that verb."""
+    resource = call.served.resource
+    if not resource.rules.custom:
+        return method_not_allowed()
+    return method_not_allowed(
+        f'{call.verb} is not supported on resources of kind "{resource.qualified_name}"',
+        {"group": resource.group, "kind": resource.plural},
+    )
+
+
 def _no_such_method(served: ServedVersion) -> Exception:
     """What is wrong with a verb on a path that has others."""
     return NoPageError() if served.resource.rules.custom else method_not_allowed()
@@ -475,12 +505,3 @@ def _check_patch_type(call: Call) -> None:
         accepted.insert(2, _patching.STRATEGIC_PATCH)
     if call.content_type not in accepted:
         raise unsupported_media_type(accepted)
-
-
-def patched(call: Call, old: dict[str, Any]) -> Any:
-    """The object with the patch of a request applied.
-
-    Raises:
-        StatusError: 400 or 422.
-    """
-    return _patching.apply(call.content_type, call.body, old, call.served)

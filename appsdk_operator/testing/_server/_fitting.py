@@ -126,7 +126,9 @@ def validate(
         warnings += structure.validate(new, old, errors, status_only=status_only)
     elif resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
         errors += _metadata.validate_finalizers(new["metadata"])
-    errors += resource.rules.validate(new, old)
+    # A binding sets what no update may change.
+    if subresource != "binding":
+        errors += resource.rules.validate(new, old)
     if errors:
         name = new["metadata"].get("name", "")
         group = resource.rules.error_group

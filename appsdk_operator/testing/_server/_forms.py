@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 
 import msgspec
@@ -54,7 +54,13 @@ class WholeForm:
         """A stored object."""
         return served.data(record)
 
-    event_object = stored
+    event_object = first_event = stored
+    has_head = False
+
+    def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
+        """The object of a bookmark."""
+        kind, version = served.resource.kind, served.api_version
+        return _encode({"kind": kind, "apiVersion": version, "metadata": metadata})
 
     def list(
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
@@ -82,7 +88,9 @@ class ProtobufForm:
         """A stored object."""
         return _as_protobuf(_WHOLE.stored(served, record))
 
-    event_object = WholeForm.event_object
+    event_object = first_event = WholeForm.event_object
+    has_head = False
+    bookmark = WholeForm.bookmark
 
     def list(
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
@@ -137,7 +145,12 @@ class PartialForm:
         """A stored object."""
         return self.one(served, record.decode())
 
-    event_object = stored
+    event_object = first_event = stored
+    has_head = False
+
+    def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
+        """The object of a bookmark."""
+        return self._object(served, {"metadata": metadata})
 
     def list(
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
@@ -174,14 +187,14 @@ class TableForm:
 
     Args:
         include: what each row carries: ``None``, ``Metadata`` (the default) or ``Object``.
-        now: seconds since 1970, for ages.
+        now: gives the seconds since 1970, for ages.
         version: of ``meta.k8s.io``: ``v1`` or ``v1beta1``.
 
     Raises:
         StatusError: 400, rows cannot carry that.
     """
 
-    def __init__(self, include: str, now: float, version: str = "v1") -> None:
+    def __init__(self, include: str, now: Callable[[], float], version: str = "v1") -> None:
         """A table whose rows carry what ``include`` says."""
         if include not in ("", "None", "Metadata", "Object"):
             what = "must be 'Metadata', 'Object', 'None', or empty"
@@ -201,7 +214,20 @@ class TableForm:
         """A table of one stored object."""
         return self.one(served, served.decode(record))
 
-    event_object = stored
+    first_event = stored
+    has_head = True
+
+    def event_object(self, served: ServedVersion, record: Record) -> bytes:
+        """A table without its columns, which only the first event of a watch has."""
+        return self._headless(served, served.read(record.decode()))
+
+    def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
+        """The object of a bookmark."""
+        return self._headless(served, {"metadata": metadata})
+
+    def _headless(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return self._table(served, [obj], metadata, columnDefinitions=None)
 
     def list(
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
@@ -211,11 +237,16 @@ class TableForm:
         return self._table(served, objects, metadata)
 
     def _table(
-        self, served: ServedVersion, objects: Sequence[dict[str, Any]], metadata: dict[str, Any]
+        self,
+        served: ServedVersion,
+        objects: Sequence[dict[str, Any]],
+        metadata: dict[str, Any],
+        **other: Any,
     ) -> bytes:
-        rows = [_tables.row(served, obj, self._include, self._now) for obj in objects]
-        table = _tables.table(served, rows, metadata) | {"apiVersion": self._version}
-        return _encode(table)
+        now = self._now()
+        rows = [_tables.row(served, obj, self._include, now) for obj in objects]
+        table = _tables.table(served, rows, metadata)
+        return _encode({**table, "apiVersion": self._version, **other})
 
 
 AnyForm = WholeForm | ProtobufForm | PartialForm | TableForm
@@ -234,15 +265,19 @@ _JSON_TYPES: Final = ("application/json", "application/yaml", "application/*", "
 
 
 def negotiate(
-    accept: str, *, include: str = "", now: float = 0.0, has_protobuf: bool = False
+    accept: str,
+    *,
+    include: str = "",
+    now: Callable[[], float] = lambda: 0.0,
+    custom: bool = True,
 ) -> AnyForm:
     """The form for an ``Accept`` header; the first that can be made wins, as on the real server.
 
     Args:
         accept: the header.
         include: what the rows of a table carry.
-        now: seconds since 1970, for the ages in a table.
-        has_protobuf: whether objects of that kind can be written as protobuf.
+        now: gives the seconds since 1970, for ages.
+        custom: whether it is about custom resources, which are not written as protobuf.
 
     Raises:
         StatusError: 406, the client takes none of them.
@@ -251,7 +286,7 @@ def negotiate(
         return _WHOLE
     for part in accept.split(","):
         media_type, *parameters = (piece.strip() for piece in part.split(";"))
-        if media_type == _protobuf.MEDIA_TYPE and has_protobuf and not parameters:
+        if media_type == _protobuf.MEDIA_TYPE and not custom and not parameters:
             return _PROTOBUF
         if media_type not in _JSON_TYPES:
             continue

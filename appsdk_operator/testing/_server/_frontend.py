@@ -174,8 +174,8 @@ class Frontend:
         form = negotiate(
             accept,
             include=query.get("includeObject", ""),
-            now=self._core.clock.time(),
-            has_protobuf=not resource.rules.custom,
+            now=self._core.clock.time,
+            custom=resource.rules.custom,
         )
         if verb not in resource.verbs and not route.subresource:
             raise method_not_allowed()

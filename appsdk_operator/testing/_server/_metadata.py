@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-import re
 import uuid
 from collections.abc import Iterator
 from typing import Any, Final
@@ -13,6 +12,7 @@ import msgspec
 
 from appsdk_operator.testing._server._names import (
     NameStyle,
+    key_problems,
     name_problems,
     validate_key,
     value_problems,
@@ -80,7 +80,7 @@ def carry_over(new: dict[str, Any], old: dict[str, Any]) -> None:
     if "deletionTimestamp" in old:
         new.setdefault("deletionTimestamp", old["deletionTimestamp"])
         if "deletionGracePeriodSeconds" in old:
-            new["deletionGracePeriodSeconds"] = old["deletionGracePeriodSeconds"]
+            new.setdefault("deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"])
 
 
 def mark_deleting(metadata: dict[str, Any], now: float, grace: int | None = 0) -> None:
@@ -109,6 +109,8 @@ def warnings(metadata: dict[str, Any], old: dict[str, Any] | None, *, custom: bo
             if "/" not in finalizer
             and finalizer not in _STANDARD_FINALIZERS
             and finalizer not in before
+            # What is refused is not warned of.
+            and not any(key_problems(finalizer))
         ]
     return told
 
@@ -222,11 +224,9 @@ def validate_update(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldE
     for name in ("name", "namespace", "uid"):
         if new.get(name, "") != old.get(name, ""):
             yield FieldError.invalid(f"metadata.{name}", new.get(name, ""), "field is immutable")
-    if new.get("deletionTimestamp") != old.get("deletionTimestamp"):
-        shown = re.sub(r"T(.*)Z", r" \1 +0000 UTC", new.get("deletionTimestamp", ""))
-        yield FieldError.invalid(
-            "metadata.deletionTimestamp", Verbatim(shown), "field is immutable"
-        )
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if new.get(name) != old.get(name):
+            yield FieldError.invalid(f"metadata.{name}", new.get(name), "field is immutable")
     if "deletionTimestamp" in old:
         added = [f for f in new.get("finalizers", ()) if f not in old.get("finalizers", ())]
         if added:

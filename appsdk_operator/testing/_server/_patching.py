@@ -14,11 +14,16 @@ from appsdk_operator.resource._strategic import (
     MergeKeyError,
     apply_strategic_merge_patch,
 )
-from appsdk_operator.testing._server import _decoding
+from appsdk_operator.testing._server import _decoding, _go_json
 from appsdk_operator.testing._server._builtin_types import DecodeError
 from appsdk_operator.testing._server._merge_keys import merge_keys
 from appsdk_operator.testing._server._resources import ServedVersion
-from appsdk_operator.testing._server._status import FieldError, StatusError, bad_request, invalid
+from appsdk_operator.testing._server._status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    invalid,
+)
 
 __all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "apply", "fitted"]
 
@@ -26,14 +31,6 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _MAX_OPERATIONS: Final = 10_000
-_GO_NAMES: Final[dict[type, str]] = {
-    list: "array",
-    str: "string",
-    int: "number",
-    float: "number",
-    bool: "bool",
-    dict: "object",
-}
 
 
 def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVersion) -> Any:
@@ -45,7 +42,9 @@ def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVer
     patch = _decoded(content_type, body)
     try:
         if content_type == JSON_PATCH:
-            return apply_json_patch(old, patch)
+            for operation in patch:
+                old = apply_json_patch(old, [_as_go_does(old, operation)])
+            return old
         if content_type == MERGE_PATCH:
             return apply_merge_patch(old, patch)
         resource = served.resource
@@ -84,6 +83,8 @@ def fitted(
         raise StatusError(
             422, "the server rejected our request due to an error in our request", details={}
         )
+    if served.resource.rules.custom:
+        _check_type(new, served)
     strategic = content_type == STRATEGIC_PATCH
     unknown: list[str] = []
     made = new
@@ -101,6 +102,21 @@ def fitted(
     return made, told
 
 
+def _check_type(new: dict[str, Any], served: ServedVersion) -> None:
+    """Custom resources stay what they are."""
+    resource = served.resource
+    wanted = {"kind": resource.kind, "apiVersion": served.api_version}
+    problems = [
+        FieldError.invalid(name, new.get(name), f"must be {value}")
+        for name, value in wanted.items()
+        if new.get(name) != value
+    ]
+    if problems:
+        metadata = new.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        raise invalid(str(new.get("kind")), resource.group, str(name), problems)
+
+
 def _complaints(content_type: str, body: bytes, unknown: list[str]) -> list[str]:
     if content_type == JSON_PATCH:
         return [f'unknown field "{path}"' for path in unknown]
@@ -108,17 +124,52 @@ def _complaints(content_type: str, body: bytes, unknown: list[str]) -> list[str]
     return told + [text for path in unknown if (text := f'unknown field "{path}"') not in told]
 
 
+def _as_go_does(old: Any, operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation with the leniency of the library that the real server uses.
+
+    It replaces members of objects that are not there, and copies them as null.
+    """
+    kind, path = operation.get("op"), operation.get("path")
+    if kind == "replace" and isinstance(path, str) and _is_missing_member(old, path):
+        return {**operation, "op": "add"}
+    source = operation.get("from")
+    if kind == "copy" and isinstance(source, str) and _is_missing_member(old, source):
+        return {"op": "add", "path": path, "value": None}
+    return operation
+
+
+def _is_missing_member(obj: Any, path: str) -> bool:
+    if "/" not in path:
+        return False
+    *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
+    for step in steps:
+        if isinstance(obj, list) and step.isdigit() and int(step) < len(obj):
+            obj = obj[int(step)]
+        elif isinstance(obj, dict):
+            obj = obj.get(step)
+        else:
+            return False
+    return isinstance(obj, dict) and last not in obj
+
+
 def _decoded(content_type: str, body: bytes) -> Any:
     prefix = "" if content_type == STRATEGIC_PATCH else "error decoding patch: "
     try:
         patch = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise bad_request(f"{prefix}{error}") from None
-    wanted: type[Any] = list if content_type == JSON_PATCH else dict
-    if not isinstance(patch, wanted):
-        type_ = "[]handlers.jsonPatchOp" if wanted is list else "map[string]interface {}"
-        shown = _GO_NAMES.get(type(patch), "null")
-        raise bad_request(f"{prefix}json: cannot unmarshal {shown} into Go value of type {type_}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise bad_request(f"{prefix}{_go_json.syntax_error(body)}") from None
+    is_list = content_type == JSON_PATCH
+    if patch is None and content_type != STRATEGIC_PATCH:
+        if is_list:
+            return []
+        raise bad_request("Invalid JSON Patch")
+    if not isinstance(patch, list if is_list else dict):
+        wanted = "[]handlers.jsonPatchOp" if is_list else "map[string]interface {}"
+        raise bad_request(f"{prefix}{_go_json.mismatch(patch, 'value', wanted)}")
+    for operation in patch if is_list else ():
+        if not isinstance(operation, dict):
+            why = _go_json.mismatch(operation, "value", "handlers.jsonPatchOp")
+            raise bad_request(f"{prefix}{why}")
     if content_type == JSON_PATCH and len(patch) > _MAX_OPERATIONS:
         raise StatusError(
             413,

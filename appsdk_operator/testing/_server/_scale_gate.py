@@ -26,7 +26,8 @@ class ScaleGate:
         scale = await self.gate.mutate(seen)
         if scale is seen.obj:
             return attempt.obj
-        return scaled(attempt.obj, scale, self.paths, attempt.target.name)
+        target = attempt.target
+        return scaled(attempt.obj, scale, self.paths, target.served.resource, target.name)
 
     async def validate(self, attempt: Attempt) -> None:
         """Show them the final scale."""

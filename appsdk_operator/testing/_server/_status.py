@@ -186,11 +186,12 @@ def not_found(plural: str, group: str, name: str) -> StatusError:
     )
 
 
-def already_exists(plural: str, group: str, name: str) -> StatusError:
-    """409: the name is taken."""
+def already_exists(plural: str, group: str, name: str, *, deleting: bool = False) -> StatusError:
+    """409: the name is taken, maybe by an object that is ``deleting``."""
+    state = "object is being deleted: " if deleting else ""
     return StatusError(
         409,
-        f'{_qualified(plural, group)} "{name}" already exists',
+        f'{state}{_qualified(plural, group)} "{name}" already exists',
         reason="AlreadyExists",
         details=_details(name, group, plural),
     )

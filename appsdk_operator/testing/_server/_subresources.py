@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 import msgspec
 
+from appsdk_operator.resource._selectors import LabelSelector, SelectorError
+from appsdk_operator.testing._server import _go_json, _metadata
 from appsdk_operator.testing._server._resources import Resource, ServedVersion
 from appsdk_operator.testing._server._status import (
     FieldError,
+    StatusError,
     bad_request,
+    conflict,
     internal_error,
     invalid,
     method_not_allowed,
@@ -76,8 +81,14 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths, *, strict: bool = True) -> 
     status: dict[str, Any] = {"replicas": _at(obj, paths.status) or 0}
     selector = _at(obj, paths.selector)
     if isinstance(selector, dict):
-        labels = selector.get("matchLabels", selector)
-        selector = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+        # Replication controllers have plain labels there.
+        is_plain = not selector.keys() & {"matchLabels", "matchExpressions"}
+        with contextlib.suppress(SelectorError):
+            selector = str(
+                LabelSelector.from_mapping(selector)
+                if is_plain
+                else LabelSelector.from_object(selector)
+            )
     if selector:
         status["selector"] = selector
     return {
@@ -89,7 +100,9 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths, *, strict: bool = True) -> 
     }
 
 
-def scaled(old: dict[str, Any], scale: Any, paths: ScalePaths, name: str) -> dict[str, Any]:
+def scaled(
+    old: dict[str, Any], scale: Any, paths: ScalePaths, resource: Resource, name: str
+) -> dict[str, Any]:
     """The object with the replicas of a ``Scale``.
 
     Raises:
@@ -105,9 +118,12 @@ def scaled(old: dict[str, Any], scale: Any, paths: ScalePaths, name: str) -> dic
         )
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        problem = FieldError.invalid(
-            "spec.replicas", replicas, "must be greater than or equal to 0"
-        )
+        why = _go_json.mismatch(replicas, "struct field ScaleSpec.spec.replicas", "int32")
+        shown = msgspec.json.encode(scale).decode()
+        raise invalid("", "", "", [FieldError.invalid("patch", shown, why)])
+    if replicas < 0 and not resource.rules.custom:
+        what = "must be greater than or equal to 0"
+        problem = FieldError.invalid("spec.replicas", replicas, what)
         raise invalid("Scale", "autoscaling", name, [problem])
     if metadata.get("resourceVersion"):
         old["metadata"]["resourceVersion"] = metadata["resourceVersion"]
@@ -161,18 +177,51 @@ async def action(writer: Writer, target: Target, name: str, obj: dict[str, Any])
     writer.get(target)
     match name:
         case "eviction":
-            given = obj.get("deleteOptions") or {}
-            options = DeleteOptions(grace=given.get("gracePeriodSeconds"))
-            await writer.delete(target, options)
+            await _evict(writer, target, obj)
         case "binding":
-            node = (obj.get("target") or {}).get("name", "")
-
-            def bind(pod: dict[str, Any]) -> dict[str, Any]:
-                pod.setdefault("spec", {})["nodeName"] = node
-                return pod
-
-            await writer.update(target, bind, WriteOptions(), patch=True)
+            await _bind(writer, target, obj)
         case _:
             raise method_not_allowed()
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return msgspec.json.encode({**status, "code": 201})
+
+
+async def _evict(writer: Writer, target: Target, obj: dict[str, Any]) -> None:
+    if (obj.get("metadata") or {}).get("name", target.name) != target.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    given = obj.get("deleteOptions") or {}
+    options = DeleteOptions(
+        grace=given.get("gracePeriodSeconds"),
+        dry_run=bool(given.get("dryRun")),
+    )
+    await writer.delete(target, options)
+
+
+async def _bind(writer: Writer, target: Target, obj: dict[str, Any]) -> None:
+    to = obj.get("target") or {}
+    node, kind = to.get("name", ""), to.get("kind", "")
+    problem = None
+    if kind not in ("", "Node"):
+        problem = FieldError.not_supported("target.kind", kind, ("Node", "<empty>"))
+    elif not node:
+        problem = FieldError.required("target.name")
+    if problem is not None:
+        raise StatusError(500, str(problem), reason="")
+
+    def bind(pod: dict[str, Any]) -> dict[str, Any]:
+        spec = pod.setdefault("spec", {})
+        if spec.get("nodeName"):
+            why = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
+            raise conflict("pods/binding", "", target.name, why)
+        spec["nodeName"] = node
+        status = pod.setdefault("status", {})
+        others = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
+        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+        now = _metadata.timestamp(writer.clock.time())
+        status["conditions"] = [*others, {**scheduled, "lastTransitionTime": now}]
+        given = (obj.get("metadata") or {}).get("annotations")
+        if given:
+            pod["metadata"].setdefault("annotations", {}).update(given)
+        return pod
+
+    await writer.update(target, bind, WriteOptions(), subresource="binding", patch=True)

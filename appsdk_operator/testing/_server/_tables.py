@@ -57,7 +57,7 @@ def table(
 def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) -> dict[str, Any]:
     """The row of one object."""
     cells = [
-        obj["metadata"]["name"],
+        obj["metadata"].get("name", ""),
         *(_cell(_jsonpath.find(obj, column.path), column.type, now) for column in _columns(served)),
     ]
     made: dict[str, Any] = {"cells": cells, "object": None}

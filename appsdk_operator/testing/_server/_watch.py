@@ -51,8 +51,21 @@ class Form(Protocol):
         """What tells this form from another."""
         ...
 
+    @property
+    def has_head(self) -> bool:
+        """Whether the first object of a watch tells more than the others: a table's columns."""
+        ...
+
+    def first_event(self, served: ServedVersion, record: Record) -> bytes:
+        """The object of the first event."""
+        ...
+
     def event_object(self, served: ServedVersion, record: Record) -> bytes:
         """The object of an event."""
+        ...
+
+    def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
+        """The object of a bookmark."""
         ...
 
 
@@ -98,14 +111,17 @@ class _Channel:
         self._form = form
         self._includes = selection.includes()
 
-    def render(self, events: list[Event]) -> bytes:
-        """The lines of those events that concern the selection."""
+    def render(self, events: list[Event], *, first: bool = False) -> bytes:
+        """The lines of those events that concern the selection; whether they are the ``first``."""
         parts: list[bytes] = []
         for event in events:
             seen = _as_seen(event, self._includes)
             if seen is not None:
                 type_, record = seen
-                data = self._form.event_object(self._served, record)
+                if first and not parts:
+                    data = self._form.first_event(self._served, record)
+                else:
+                    data = self._form.event_object(self._served, record)
                 parts += (b'{"type":"', type_, b'","object":', data, b"}\n")
         return b"".join(parts)
 
@@ -172,6 +188,7 @@ class Watch:
     _wake: asyncio.Event = attrs.field(factory=asyncio.Event)
     _ended: bool = False
     _is_reminded: bool = False
+    _begun: bool = False
 
     async def run(self) -> None:
         """Send events until :meth:`end`, the connection's end, or history that is gone."""
@@ -198,13 +215,15 @@ class Watch:
                 if not await self._converted(self._channel.seen(events)):
                     return
                 self.position = events[-1].revision
-                if body := self._channel.render(events):
+                if body := self._channel.render(events, first=not self._begun):
+                    self._begun = True
                     await self.wire.send(body)
-            elif self.position > self.hub.storage.revision or self._is_converted:
+            elif self.position > self.hub.storage.revision or self._is_alone:
                 # It asked for a version that is yet to come, so the channel is ahead of it; or
-                # what comes has to be converted first, for which nobody else waits.
+                # what comes is its own: converted first, for which nobody else waits, or with the
+                # columns of a table, which only the first event has.
                 self._wake.clear()
-                if self._is_converted:
+                if self._is_alone:
                     self.position = max(self.position, self.hub.storage.revision)
                 await self.hub.next_change(self._wake)
                 if self._is_reminded:
@@ -234,7 +253,9 @@ class Watch:
                 return
             parts: list[bytes] = []
             for record in batch:
-                data = self.form.event_object(self.served, record)
+                shape = self.form.event_object if self._begun else self.form.first_event
+                self._begun = True
+                data = shape(self.served, record)
                 parts += (b'{"type":"ADDED","object":', data, b"}\n")
             await self.wire.send(b"".join(parts))
         if self.ends_initial:
@@ -242,8 +263,10 @@ class Watch:
             await self.wire.send(self.bookmark(self.position, ends_initial=True))
 
     @property
-    def _is_converted(self) -> bool:
-        return self.served.resource.converter is not None
+    def _is_alone(self) -> bool:
+        """Whether it reads on by itself, however quickly it is read."""
+        begins = self.form.has_head and not self._begun
+        return begins or self.served.resource.converter is not None
 
     async def _converted(self, records: list[Record]) -> bool:
         """Have the records converted; wait while that fails, as the real server's cache does.
@@ -261,15 +284,11 @@ class Watch:
 
     def bookmark(self, revision: int, *, ends_initial: bool = False) -> bytes:
         """The event that says how far the watch is."""
-        metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if ends_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        obj = {
-            "kind": self.served.resource.kind,
-            "apiVersion": self.served.api_version,
-            "metadata": metadata,
-        }
-        return b'{"type":"BOOKMARK","object":%b}\n' % msgspec.json.encode(obj)
+        body = self.form.bookmark(self.served, metadata)
+        return b'{"type":"BOOKMARK","object":%b}\n' % body
 
     def push(self, body: bytes, chunk: bytes) -> None:
         """Take what the channel rendered."""
@@ -283,7 +302,7 @@ class Watch:
 
     def remind(self) -> None:
         """Send a bookmark soon, unless that is for the channel to do."""
-        if self.bookmarks and self._is_converted:
+        if self.bookmarks and self._is_alone:
             self._is_reminded = True
             self._wake.set()
 

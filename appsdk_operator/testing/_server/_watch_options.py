@@ -11,28 +11,30 @@ __all__ = ["wants_state"]
 
 
 def wants_state(query: Mapping[str, str], *, streaming_lists: bool) -> bool:
-    """Whether a watch is to begin with the state.
+    """Whether the initial state is to be streamed.
+
+    Args:
+        query: of the watch.
+        streaming_lists: whether the server does that at all.
 
     Raises:
-        StatusError: 422, its options contradict each other, or ``streaming_lists`` are lacking.
+        StatusError: 422, options that contradict each other.
     """
-    if "sendInitialEvents" not in query:
-        if query.get("resourceVersionMatch"):
-            problem = FieldError.forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
-            raise invalid("ListOptions", "meta.k8s.io", "", [problem])
-        return False
+    field, match = "resourceVersionMatch", query.get("resourceVersionMatch", "")
+    streaming = "sendInitialEvents" in query
     problems: list[FieldError] = []
-    if query.get("resourceVersionMatch") != "NotOlderThan":
-        problems.append(
-            FieldError.forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
-        )
-    if not streaming_lists:
+    if streaming and match != "NotOlderThan":
+        what = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        problems.append(FieldError.forbidden(field, what))
+    if match and not streaming:
+        what = f"{field} is forbidden for watch unless sendInitialEvents is provided"
+        problems.append(FieldError.forbidden(field, what))
+    if match and query.get("continue"):
+        what = f"{field} is forbidden when continue is provided"
+        problems.append(FieldError.forbidden(field, what))
+    if match not in ("", "NotOlderThan"):
+        problems.append(FieldError.not_supported(field, match, ("NotOlderThan",)))
+    if streaming and not streaming_lists:
         problems.append(
             FieldError.forbidden(
                 "sendInitialEvents",

@@ -59,7 +59,7 @@ class Writer:
         """A writer whose time stamps come from ``clock``."""
         self._storage = storage
         self._catalog = catalog
-        self._clock = clock
+        self.clock = clock
         # Of its own, so that an object more does not change the delays of those that retry.
         self._rng = random.Random(random_of(clock).getrandbits(64))
         self.fields = FieldManagers(catalog, clock)
@@ -123,7 +123,7 @@ class Writer:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = _metadata.generated_name(metadata["generateName"], self._rng)
         _metadata.prepare_create(
-            metadata, self._clock.time(), self._rng, generation=rules.generation
+            metadata, self.clock.time(), self._rng, generation=rules.generation
         )
         warnings += _metadata.warnings(metadata, None, custom=rules.custom)
         if target.served.has_status and not rules.status_on_create:
@@ -137,10 +137,8 @@ class Writer:
         self._check_open(target, name)
         present = resource.collection.records.get(target.key)
         if present is not None:
-            error = already_exists(resource.plural, resource.group, name)
-            if present.deleting:
-                error.message = f"object is being deleted: {error.message}"
-            raise error
+            held = present.deleting
+            raise already_exists(resource.plural, resource.group, name, deleting=held)
         return Outcome(await self._commit(target, obj, stored, options), 201, warnings)
 
     def _check_open(self, target: Target, name: str) -> None:
@@ -263,7 +261,8 @@ class Writer:
             rules.prepare_status(new, old)
         elif not subresource:
             rules.prepare_update(new, old)
-        counts = rules.generation and subresource != "status"
+        # Which node a pod is bound to is not its owner's doing.
+        counts = rules.generation and subresource not in ("status", "binding")
         if counts and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
         validate(target, new, old, warnings, subresource)
@@ -380,7 +379,7 @@ class Writer:
                 self._storage.remove(resource.collection, target.key)
             return Outcome(attempt.old, 200, deleted=True)
         # Kinds with a grace period are marked even when there is nobody to wait for.
-        _metadata.mark_deleting(metadata, self._clock.time(), None if held else grace)
+        _metadata.mark_deleting(metadata, self.clock.time(), None if held else grace)
         if not options.dry_run and not _identical(new, old):
             record = self._storage.put(resource.collection, target.key, new)
         if not stays and not options.dry_run:
