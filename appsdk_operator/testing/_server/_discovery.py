@@ -79,7 +79,7 @@ def wants_aggregated(accept: str) -> bool:
 
 def roots(catalog: Catalog) -> list[str]:
     """The paths there are."""
-    found = list(_ROOTS)
+    found: list[str] = list(_ROOTS)
     for group, versions in catalog.groups().items():
         if group:
             found.append(f"/apis/{group}")

@@ -320,7 +320,11 @@ def test_the_command_serves_until_it_is_told_to_stop(
 
     arguments = ["--kubeconfig", str(config), "--crd", str(crds)]
     assert _command.main(arguments, until=visit) == 0
-    assert seen == [200]
+    assert _command.main([*arguments, "--rbac"], until=visit) == 0
+    assert seen == [200, 403]
+    assert _command.main(["--host", "0.0.0.0"], until=visit) == 1
+    assert "offers the server to a network" in capsys.readouterr().err
+    assert _command.main(arguments, until=visit) == 0
     assert "http://127.0.0.1:" in capsys.readouterr().out
     assert _command.main(["--crd", str(tmp_path / "missing.yaml")], until=visit) == 1
     assert "missing.yaml" in capsys.readouterr().err
