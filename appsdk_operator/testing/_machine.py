@@ -30,7 +30,7 @@ __all__ = ["check_operator"]
 
 _ALL: Final = frozenset(Promise)
 # What takes a second or two. Hypothesis is good at simpler values; needless steps go afterwards.
-_SHRINKS: Final = 60
+_SHRINKS: Final = 40
 
 
 @attrs.frozen(kw_only=True)

@@ -6,6 +6,7 @@ Hypothesis comes with the extra ``testing`` and is imported when a strategy is m
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +32,14 @@ _NAME: Final = r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?"
 _LABEL: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?)?"
 _PREFIXED: Final = r"([a-z]{1,4}\.example\.org/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?"
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
-_DEEPEST: Final = 6
+_DEEPEST: Final = 4
+
+
+@functools.cache  # making one takes as long as drawing a hundred values
+def _matching(pattern: str, *, fullmatch: bool = True) -> SearchStrategy[str]:
+    from hypothesis import strategies as st
+
+    return st.from_regex(re.compile(pattern), fullmatch=fullmatch)
 
 
 def names(*, few: bool = True) -> SearchStrategy[str]:
@@ -46,22 +54,22 @@ def names(*, few: bool = True) -> SearchStrategy[str]:
     some = st.sampled_from(["a", "b", "a-b", "a.b", "0"])
     if few:
         return some
-    return st.one_of(some, st.from_regex(_NAME, fullmatch=True), st.just("x" * 253))
+    return st.one_of(some, _matching(_NAME), st.just("x" * 253))
 
 
 def label_maps() -> SearchStrategy[dict[str, str]]:
     """Labels that a server takes: empty values, prefixes, the longest value."""
     from hypothesis import strategies as st
 
-    values = st.one_of(st.from_regex(_LABEL, fullmatch=True), st.just("x" * 63))
-    return st.dictionaries(st.from_regex(_PREFIXED, fullmatch=True), values, max_size=3)
+    values = st.one_of(_matching(_LABEL), st.just("x" * 63))
+    return st.dictionaries(_matching(_PREFIXED), values, max_size=3)
 
 
 def annotation_maps() -> SearchStrategy[dict[str, str]]:
     """Annotations that a server takes: any text, unicode too."""
     from hypothesis import strategies as st
 
-    return st.dictionaries(st.from_regex(_PREFIXED, fullmatch=True), _text(), max_size=3)
+    return st.dictionaries(_matching(_PREFIXED), _text(), max_size=3)
 
 
 def objects(
@@ -168,7 +176,7 @@ def values(schema: Mapping[str, Any], *, deepest: int = _DEEPEST) -> SearchStrat
 
     Args:
         schema: with its references resolved.
-        deepest: how many levels of it are filled; default 6. Optional fields below are left out.
+        deepest: how many levels of it are filled; default 4. Optional fields below are left out.
     """
     from hypothesis import strategies as st
 
@@ -184,7 +192,7 @@ def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
     if "enum" in schema:
         return st.sampled_from(list(schema["enum"]))
     if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "int-or-string":
-        return st.one_of(st.integers(0, 100), st.from_regex(r"[0-9]{1,2}%", fullmatch=True))
+        return st.one_of(st.integers(0, 100), _matching(r"[0-9]{1,2}%"))
     match schema.get("type"):
         case "object":
             return _object(schema, deepest)
@@ -222,11 +230,13 @@ def _object(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
     }
     known = st.fixed_dictionaries(required, optional=optional)
     more = schema.get("additionalProperties")
+    if not properties and schema.get("x-kubernetes-preserve-unknown-fields"):
+        return _anything()
     if properties or not more:
         return known
     of = values(more, deepest=deepest - 1) if isinstance(more, Mapping) else _anything()
     least, most = schema.get("minProperties", 0), min(3, schema.get("maxProperties", 3))
-    keys = st.from_regex(_LABEL, fullmatch=True).filter(bool)
+    keys = _matching(_LABEL).filter(bool)
     return st.dictionaries(keys, of, min_size=least, max_size=max(least, most))
 
 
@@ -264,7 +274,7 @@ def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
     pattern = schema.get("pattern")
     if pattern is not None:
         # A pattern of a schema need not match all of the text, but is usually meant to.
-        texts: SearchStrategy[str] = st.from_regex(re.compile(str(pattern)), fullmatch=False)
+        texts: SearchStrategy[str] = _matching(str(pattern), fullmatch=False)
         return texts.filter(lambda text: least <= len(text) <= most and "\n" not in text)
     match schema.get("format"):
         case "date-time":
@@ -281,7 +291,7 @@ def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
         case "ipv6":
             return st.ip_addresses(v=6).map(str)
         case "byte":
-            return st.from_regex(r"([A-Za-z0-9+/]{4}){0,3}", fullmatch=True)
+            return _matching(r"([A-Za-z0-9+/]{4}){0,3}")
         case "duration":
             return st.integers(0, 10_000).map(lambda seconds: f"{seconds}s")
         case _:
@@ -308,7 +318,7 @@ def _anything() -> SearchStrategy[Any]:
 
     leaf = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), _text())
     return st.dictionaries(
-        st.from_regex(_LABEL, fullmatch=True).filter(bool),
+        _matching(_LABEL).filter(bool),
         st.recursive(leaf, lambda inner: st.lists(inner, max_size=2), max_leaves=3),
         max_size=2,
     )

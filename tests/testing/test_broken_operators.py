@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
 import pytest
+from hypothesis import settings
 
 from appsdk_operator.testing import BrokenPromise, Promise, Replica, check_operator
 from tests.testing.broken import operators
@@ -151,6 +152,15 @@ no writes after the lease is lost: operator-1 patches status of widgets a, but o
 ]
 
 
+@pytest.fixture(autouse=True)
+def _same_histories_each_time() -> Iterator[None]:
+    before = settings.get_current_profile_name()
+    settings.register_profile("steady", derandomize=True)
+    settings.load_profile("steady")
+    yield
+    settings.load_profile(before)
+
+
 def promises_of(broken: Broken) -> dict[str, Any]:
     return {} if broken.promise is None else {"promises": [broken.promise]}
 
@@ -170,9 +180,17 @@ def test_a_recorded_history_tells_the_same_story_each_time(broken: Broken) -> No
         assert len(broken.story.splitlines()) <= 15
 
 
+# Not those that take long to be found; a recorded history shows that they are caught.
+RARE = (
+    operators.asks_for_the_lease_once,
+    operators.goes_on_after_an_error,
+    operators.makes_the_bucket_first,
+)
+
+
 @pytest.mark.parametrize(
     "broken",
-    [broken for broken in BROKEN if broken.promise is not Promise.LEASE],
+    [broken for broken in BROKEN if broken.make not in RARE],
     ids=lambda broken: broken.make.__name__,
 )
 def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
