@@ -22,7 +22,7 @@ from appsdk_operator.testing._server._cel_programs import COST, Evaluate, compil
 from appsdk_operator.testing._server._cel_syntax import ParseError, parse, too_deep
 from appsdk_operator.testing._server._cel_tree import Ident, Node, children, described
 from appsdk_operator.testing._server._cel_types import DYN, Type
-from appsdk_operator.testing._server._cel_values import CelError
+from appsdk_operator.testing._server._cel_values import CelError, no_such_overload
 
 __all__ = ["DYN", "PER_CALL_LIMIT", "CelError", "CompileError", "Program", "compile"]
 
@@ -64,6 +64,9 @@ class Program:
             value = self._evaluate({**variables, COST: spent})
         except RecursionError:
             raise CelError("operation cancelled: actual cost limit exceeded") from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            # A value is not what the schema says: the checker could not know.
+            raise no_such_overload() from None
         return value, spent[0]
 
     def uses(self, name: str) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies
 
 from appsdk_operator.testing._server import _cel, _cel_cost, _cel_schema
 from appsdk_operator.testing._server._cel import DYN, CelError, CompileError
+from appsdk_operator.testing._server._cel_types import TIMESTAMP
 from appsdk_operator.testing._server._go_text import GoPatternError, go_float, go_pattern
 
 
@@ -200,3 +201,9 @@ def test_patterns_go_does_not_know_are_refused(pattern: str) -> None:
 @hypothesis.given(strategies.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_are_printed_as_go_does_and_lose_nothing(value: float) -> None:
     assert float(go_float(value)) == value
+
+
+def test_values_that_are_not_what_their_types_say_have_no_overload() -> None:
+    program = _cel.compile("self < timestamp('2026-01-01T00:00:00Z')", {"self": TIMESTAMP})
+    with pytest.raises(CelError, match="no such overload"):
+        program.evaluate({"self": []})
