@@ -135,7 +135,7 @@ def whole(value: Any, shape: Shape) -> FieldSet:
         if not rules.associative or not isinstance(value, list):
             return {}
         node: FieldSet = {SELF: {}}
-        for element, same in items_by_element(rules, value).items():
+        for element, same in sorted(items_by_element(rules, value).items()):
             node[element] = whole(same[0], rules.element) if len(same) == 1 else {}
         return node
     fields = shape.map

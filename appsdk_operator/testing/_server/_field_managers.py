@@ -7,6 +7,7 @@ too many of them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Final, final
 from weakref import WeakKeyDictionary
@@ -55,9 +56,19 @@ class FieldManagers:
         self._clock = clock
         self._shapes: WeakKeyDictionary[ServedVersion, tuple[Any, Shape]] = WeakKeyDictionary()
         self._builtin: Schemas | None = None
+        self._second = (-1, "")
 
     def of(self, served: ServedVersion, subresource: str = "") -> FieldManager:
         """The manager for writes of a served version or one of its subresources."""
+        known = served.field_managers
+        if known is None or known[0] is not served.schema or known[1] is not served.subresources:
+            known = served.field_managers = (served.schema, served.subresources, {})
+        found: FieldManager | None = known[2].get(subresource)
+        if found is None:
+            found = known[2][subresource] = self._made(served, subresource)
+        return found
+
+    def _made(self, served: ServedVersion, subresource: str) -> FieldManager:
         resource = served.resource
         custom = resource.rules.custom
         return FieldManager(
@@ -89,7 +100,10 @@ class FieldManagers:
         )
 
     def _now(self) -> str:
-        return timestamp(self._clock.time())
+        second = int(self._clock.time())
+        if self._second[0] != second:
+            self._second = (second, timestamp(second))
+        return self._second[1]
 
     def shape(self, served: ServedVersion) -> Shape:
         """How the objects of a version are owned."""
@@ -122,8 +136,10 @@ class FieldManagers:
                     f"request to convert CR to an invalid group/version: {api_version}"
                 )
             return None
-        stored = source.to_storage(typed.value) if source.to_storage is not None else typed.value
-        value = target.read({**stored})
+        # A webhook that converts is not asked: it would have to be waited for.
+        value = copy.deepcopy(typed.value)
+        stored = source.to_storage(value) if source.to_storage is not None else value
+        value = target.read(stored)
         return Typed(value, self.shape(target), api_version)
 
     def _version(self, served: ServedVersion, api_version: str) -> ServedVersion | None:
@@ -180,11 +196,47 @@ class FieldManager:
         if not managed.owners and live is not None:
             # Nobody owns anything: that stays so until somebody applies.
             return
+        if live is None and not managed.owners and self.custom:
+            self._create(new, manager)
+            return
         try:
             self._update(live, new, managed, manager)
         except ConversionError:
             return
         self._set(new, managed)
+
+    def _create(self, new: dict[str, Any], name: str) -> None:
+        """As an update of nothing, for new custom resources: there are many of them."""
+        fields: sets.FieldSet = {}
+        for key in sorted(new):
+            value, shape = new[key], self._shape_of(key)
+            if key == "metadata":
+                value = {
+                    name: item for name, item in value.items() if not entries.is_stripped(name)
+                }
+                node = values.whole(value, shape)
+                node.pop(sets.SELF, None)
+                if node:
+                    fields["f:metadata"] = node
+            elif key not in ("apiVersion", "kind"):
+                fields[f"f:{key}"] = values.whole(value, shape)
+        keep = self.filters.get(self.api_version)
+        if keep is not None and "f:status" in fields:
+            fields = keep(fields)
+        if fields:
+            entry = {
+                "manager": name,
+                "operation": "Update",
+                "apiVersion": self.api_version,
+                "time": self.now(),
+                "fieldsType": "FieldsV1",
+                "fieldsV1": fields,
+            }
+            new["metadata"]["managedFields"] = [entry]
+
+    def _shape_of(self, name: str) -> Shape:
+        rules = self.shape.map
+        return (rules.child(name) if rules is not None else None) or DEDUCED
 
     def _owners_to_start_with(self, live: dict[str, Any] | None, given: Any) -> Managed:
         known = live["metadata"].get("managedFields") if live is not None else None

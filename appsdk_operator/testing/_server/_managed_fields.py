@@ -20,6 +20,7 @@ __all__ = [
     "decode",
     "encode",
     "is_reset",
+    "is_stripped",
     "manager_name",
     "manager_problems",
     "settle",
@@ -67,6 +68,11 @@ class Managed:
 
     owners: Owners = attrs.field(factory=dict)
     times: Times = attrs.field(factory=dict)
+
+
+def is_stripped(name: str) -> bool:
+    """Whether nobody owns that field of the metadata."""
+    return f"f:{name}" in _STRIPPED["f:metadata"]
 
 
 def stripped(fields: FieldSet) -> FieldSet:

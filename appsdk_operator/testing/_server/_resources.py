@@ -157,6 +157,8 @@ class ServedVersion:
     from_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     to_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     selectable_fields: frozenset[str] = frozenset()
+    field_managers: tuple[Any, Any, dict[str, Any]] | None = None
+    """What knows the owners of fields, by subresource; for this schema and these subresources."""
     api_version: str = attrs.field(init=False)
     _prefixes: tuple[bytes, ...] = attrs.field(init=False)
 
