@@ -29,14 +29,14 @@ def main(arguments: list[str]) -> int:
     cases = [case for case in all_cases() if not options.words or _meant(case, options.words)]
     with lanes.embedded() as ours, lanes.real() as theirs:
         version = theirs.version
-        new_enough = [case for case in cases if case.since <= version]
+        new_enough = [case for case in cases if not report.older(case, version)]
         began = system_clock.monotonic()
         real = lanes.run(theirs, new_enough)
         took = system_clock.monotonic() - began
         mine = lanes.run(ours, new_enough)
     verdicts = [compare(case, mine[case.id], real[case.id], version) for case in new_enough]
     verdicts += [
-        Verdict(case, reasons=(report.since(case),)) for case in cases if case.since > version
+        Verdict(case, reasons=(why,)) for case in cases if (why := report.older(case, version))
     ]
     if options.show:
         report.show(real)

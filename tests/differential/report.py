@@ -7,7 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tests.differential.scripts import HERE, Case, all_cases, areas, known_differences
+from tests.differential.scripts import (
+    HERE,
+    Case,
+    all_cases,
+    areas,
+    known_differences,
+    older_differences,
+)
 from tests.differential.verdicts import Verdict
 
 PAGE = HERE.parents[1] / "docs/fidelity.md"
@@ -28,9 +35,14 @@ names were replaced by what they have in common. `make fidelity` does it with th
 """
 
 
-def since(case: Case) -> str:
-    """Why a case is not compared with an older server."""
-    return f"since {case.since[0]}.{case.since[1]}: {case.because}"
+def older(case: Case, version: tuple[int, int]) -> str:
+    """Why a case is not compared with a server of that version; empty when it is."""
+    if case.since > version:
+        return f"since {case.since[0]}.{case.since[1]}: {case.because}"
+    named = older_differences()
+    if version < named.until and case.id in named.cases:
+        return named.reason
+    return ""
 
 
 def show(answers: dict[str, Any]) -> None:
@@ -101,6 +113,9 @@ def _documented() -> list[str]:
         for rule in known_differences()
         if rule.until is not None
     ]
+    named = older_differences()
+    until = f"{named.until[0]}.{named.until[1]}"
+    lines.append(f"| {len(named.cases)} | {until} | {named.reason} |")
     older = Counter((case.since, case.because) for case in all_cases() if case.because)
     lines += [
         f"| {count} | {version[0]}.{version[1]} | {because} |"

@@ -121,6 +121,28 @@ def known_differences() -> tuple[KnownDifference, ...]:
     )
 
 
+@attrs.frozen(kw_only=True)
+class OlderDifferences:
+    """The cases that older servers answer otherwise."""
+
+    until: tuple[int, int]
+    reason: str
+    cases: frozenset[str]
+
+
+@cache
+def older_differences() -> OlderDifferences:
+    """What older.yaml tells."""
+    content = yaml.safe_load((HERE / "older.yaml").read_text(encoding="utf-8"))
+    return OlderDifferences(
+        until=version_of(content["until"]),
+        reason=content["reason"],
+        cases=frozenset(
+            f"{area}: {name}" for area, names in content["cases"].items() for name in names
+        ),
+    )
+
+
 @cache
 def areas() -> tuple[Area, ...]:
     """All cases, by the file that they stand in."""

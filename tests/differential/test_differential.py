@@ -18,8 +18,29 @@ _CASES = [pytest.param(case, id=case.id) for case in all_cases()]
 _REAL = [pytest.param(case, id=case.id, marks=pytest.mark.real) for case in all_cases()]
 
 
-def _selected(request: pytest.FixtureRequest) -> list[Case]:
-    """The cases of the tests that were chosen: they are run together, many at a time."""
+class Lane:
+    """A server's answers: to all chosen cases at once, or one by one where processes share them."""
+
+    def __init__(self, server: Server, request: pytest.FixtureRequest) -> None:
+        self._server = server
+        self._answers: dict[str, lanes.Answers | Exception] = {}
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            chosen = _chosen(request)
+            self._answers = lanes.run(server, [c for c in chosen if not skipped(c, server)])
+
+    def answers(self, case: Case) -> lanes.Answers | Exception:
+        if case.id not in self._answers:
+            self._answers.update(lanes.run(self._server, [case]))
+        return self._answers[case.id]
+
+
+def skipped(case: Case, server: Server) -> bool:
+    """Whether a case is documented not to be compared with a server."""
+    return server.name == "real" and bool(report.older(case, server.version))
+
+
+def _chosen(request: pytest.FixtureRequest) -> list[Case]:
+    """The cases of the tests that were chosen."""
     cases: dict[str, Case] = {}
     for item in request.session.items:
         call = getattr(item, "callspec", None)
@@ -29,10 +50,10 @@ def _selected(request: pytest.FixtureRequest) -> list[Case]:
 
 
 @pytest.fixture(scope="session")
-def ours(request: pytest.FixtureRequest) -> Iterator[dict[str, lanes.Answers | Exception]]:
+def ours(request: pytest.FixtureRequest) -> Iterator[Lane]:
     """What the embedded server answers."""
     with lanes.embedded() as server:
-        yield lanes.run(server, _selected(request))
+        yield Lane(server, request)
 
 
 @pytest.fixture(scope="session")
@@ -45,34 +66,34 @@ def real() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def theirs(request: pytest.FixtureRequest, real: Server) -> dict[str, lanes.Answers | Exception]:
+def theirs(request: pytest.FixtureRequest, real: Server) -> Lane:
     """What the real server answers."""
-    return lanes.run(real, [case for case in _selected(request) if case.since <= real.version])
+    return Lane(real, request)
 
 
 @pytest.mark.parametrize("case", _CASES)
 def test_the_embedded_server_answers_as_it_was_recorded_of_the_real_one(
-    case: Case, ours: dict[str, lanes.Answers | Exception]
+    case: Case, ours: Lane
 ) -> None:
     recorded = lanes.recorded(case.area)
     digest, answers = recorded["cases"].get(case.name, ("", []))
     assert digest == case.digest, (
         "the answers to this case were not recorded since it was written: see README.md"
     )
-    verdict = compare(case, ours[case.id], answers, version_of(recorded["server"]))
+    verdict = compare(case, ours.answers(case), answers, version_of(recorded["server"]))
     assert not verdict.problem, f"\n{verdict.problem}"
 
 
 @pytest.mark.parametrize("case", _REAL)
 def test_the_embedded_server_answers_as_the_real_one_does(
     case: Case,
-    ours: dict[str, lanes.Answers | Exception],
+    ours: Lane,
     real: Server,
-    theirs: dict[str, lanes.Answers | Exception],
+    theirs: Lane,
 ) -> None:
-    if case.since > real.version:
-        return  # documented in the case
-    verdict = compare(case, ours[case.id], theirs[case.id], real.version)
+    if skipped(case, real):
+        return  # documented with the case, or in older.yaml
+    verdict = compare(case, ours.answers(case), theirs.answers(case), real.version)
     assert not verdict.problem, f"\n{verdict.problem}"
 
 
