@@ -244,7 +244,7 @@ def _merge_list(
         return [_without_directives(item) for item in patch]
     if not rule.key:
         added = [item for item in patch if item not in present]
-        return _ordered([*present, *added], order, lambda item: item)
+        return _ordered([*present, *added], present, _order_of(order, patch), lambda item: item)
     key = rule.key
     if any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" for item in patch):
         # One element that says so replaces the list as a whole.
@@ -253,7 +253,12 @@ def _merge_list(
     for item in patch:
         _merge_element(merged, item, key, path, keys)
     # Where elements are ordered, an order names each by its key alone.
-    return _ordered(merged, order, lambda item: item.get(key) if isinstance(item, dict) else item)
+    return _ordered(
+        merged,
+        present,
+        _order_of(order, patch),
+        lambda item: item.get(key) if isinstance(item, Mapping) else item,
+    )
 
 
 def _merge_element(
@@ -279,18 +284,32 @@ def _merge_element(
         merged.append(_without_directives(item))
 
 
-def _ordered(items: list[Any], order: Any, identity: Callable[[Any], Any]) -> list[Any]:
-    """``items`` in the given order, as far as it names them."""
-    if not isinstance(order, list):
-        return items
+def _ordered(
+    items: list[Any], before: list[Any], order: list[Any], identity: Callable[[Any], Any]
+) -> list[Any]:
+    """``items`` in the given order, as far as it names them.
+
+    Elements that only the server knows stay where they were ``before``, as well as that can be:
+    each comes ahead of the first of the others that it was ahead of.
+    """
     wanted = [identity(item) for item in order]
+    places = [identity(item) for item in before]
     named = sorted(
         (item for item in items if identity(item) in wanted),
         key=lambda item: wanted.index(identity(item)),
     )
-    queue = iter(named)
-    # The order says nothing of elements only the server knows: those stay where they are.
-    return [next(queue) if identity(item) in wanted else item for item in items]
+    others = [item for item in items if identity(item) not in wanted]
+    merged: list[Any] = []
+    while named and others:
+        mine, other = identity(named[0]), identity(others[0])
+        ahead = mine in places and places.index(other) < places.index(mine)
+        merged.append(others.pop(0) if ahead else named.pop(0))
+    return [*merged, *named, *others]
+
+
+def _order_of(order: Any, patch: list[Any]) -> list[Any]:
+    """The order that a patch asks for; without one that of its own elements."""
+    return order if isinstance(order, list) else patch
 
 
 def _keyed(item: Any, key: str) -> bool:

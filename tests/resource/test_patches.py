@@ -238,7 +238,7 @@ POD: dict[str, Any] = {
         (
             {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 81}]}]}},
             "spec.containers.0.ports",
-            [{"containerPort": 80, "name": "web"}, {"containerPort": 81}],
+            [{"containerPort": 81}, {"containerPort": 80, "name": "web"}],
         ),
         (
             {
@@ -255,7 +255,7 @@ POD: dict[str, Any] = {
             "spec.containers",
             [POD["spec"]["containers"][1], POD["spec"]["containers"][0]],
         ),
-        ({"metadata": {"finalizers": ["b", "a"]}}, "metadata.finalizers", ["a", "b"]),
+        ({"metadata": {"finalizers": ["b", "a"]}}, "metadata.finalizers", ["b", "a"]),
         (
             {
                 "metadata": {
@@ -308,7 +308,7 @@ def test_a_strategic_patch_that_makes_no_sense_is_refused(patch: Any, text: str)
 def test_a_service_is_merged_by_port_and_its_neighbours_are_not() -> None:
     service = {"spec": {"ports": [{"port": 80, "name": "a"}]}}
     patched = apply_strategic_merge_patch(service, {"spec": {"ports": [{"port": 81}]}})
-    assert patched["spec"]["ports"] == [{"port": 80, "name": "a"}, {"port": 81}]
+    assert patched["spec"]["ports"] == [{"port": 81}, {"port": 80, "name": "a"}]
     policy = {"spec": {"ingress": [{"ports": [{"port": 80}]}]}}
     ingress = [{"ports": [{"port": 81}]}]
     patched = apply_strategic_merge_patch(policy, {"spec": {"ingress": ingress}})
@@ -327,7 +327,7 @@ def test_owner_references_and_conditions_are_told_apart_by_their_keys() -> None:
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         },
     )
-    assert [owner["uid"] for owner in new["metadata"]["ownerReferences"]] == ["1", "2"]
+    assert [owner["uid"] for owner in new["metadata"]["ownerReferences"]] == ["2", "1"]
     assert new["status"]["conditions"] == [{"type": "Ready", "status": "True", "reason": "x"}]
 
 

@@ -228,7 +228,7 @@ def write_options(
         raise invalid(kind, "meta.k8s.io", "", problems)
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        supported = ("Ignore", "Strict", "Warn")
+        supported = ("", "Ignore", "Strict", "Warn")
         problem = FieldError.not_supported("fieldValidation", validation, supported)
         raise invalid(kind, "meta.k8s.io", "", [problem])
     return WriteOptions(

@@ -261,7 +261,7 @@ _RULES: Final[dict[str, Rules]] = {
     "ingresses.networking.k8s.io": Rules(
         generation=True, prepare_create=_bare("io.k8s.api.networking.v1.IngressStatus")
     ),
-    "priorityclasses.scheduling.k8s.io": Rules(generation=True),
+    "priorityclasses.scheduling.k8s.io": Rules(prepare_create=strategies.priority_class),
     "networkpolicies.networking.k8s.io": Rules(generation=True),
     "ingressclasses.networking.k8s.io": Rules(generation=True),
     "poddisruptionbudgets.policy": Rules(

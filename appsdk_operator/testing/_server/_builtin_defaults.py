@@ -196,6 +196,14 @@ def _definition(spec: _Object) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
+def _pod_status(status: _Object) -> None:
+    """The first address is told twice."""
+    if status.get("podIPs") and not status.get("podIP"):
+        status["podIP"] = status["podIPs"][0].get("ip", "")
+    elif status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
+
+
 def _service_spec(spec: _Object) -> None:
     affinity = spec.setdefault("sessionAffinity", "None")
     if affinity == "None":
@@ -355,6 +363,7 @@ FILLERS: Final[dict[str, Callable[[_Object], None]]] = {
     f"{_CORE}NodeStatus": _node_status,
     f"{_CORE}Pod": _pod,
     f"{_CORE}PodSpec": _pod_spec,
+    f"{_CORE}PodStatus": _pod_status,
     f"{_CORE}ReplicationController": _controller,
     f"{_CORE}Secret": _secret,
     f"{_CORE}ServiceSpec": _service_spec,

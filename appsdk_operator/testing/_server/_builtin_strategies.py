@@ -25,6 +25,7 @@ __all__ = [
     "keep_pod_status",
     "lease",
     "node",
+    "priority_class",
     "secret",
     "stateful_set",
     "update_daemon_set",
@@ -181,8 +182,8 @@ def job(obj: _Object) -> None:
     """Jobs select the pods that they make by a label of their own."""
     obj["status"] = {}
     spec, metadata = obj["spec"], obj["metadata"]
-    if spec.get("manualSelector"):
-        return
+    if spec.get("manualSelector") or "uid" not in metadata:
+        return  # without one yet: it is on its way to the webhooks
     labels = spec["template"]["metadata"].setdefault("labels", {})
     unique = "batch.kubernetes.io/controller-uid"
     made = {
@@ -224,6 +225,11 @@ def update_stateful_set(new: _Object, _old: _Object) -> None:
     rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate")
     if rolling is not None:
         rolling.pop("maxUnavailable", None)
+
+
+def priority_class(obj: _Object) -> None:
+    """Their generations begin, and are never counted."""
+    obj["metadata"]["generation"] = 1
 
 
 def lease(obj: _Object) -> None:
@@ -271,7 +277,7 @@ def volume(obj: _Object) -> None:
     """New volumes wait, and are protected while claims use them."""
     obj["status"] = {
         "phase": "Pending",
-        "lastPhaseTransitionTime": obj["metadata"]["creationTimestamp"],
+        "lastPhaseTransitionTime": obj["metadata"].get("creationTimestamp"),
     }
     _protect(obj, _VOLUME_PROTECTION)
 

@@ -81,7 +81,9 @@ class _MismatchError(Exception):
             return f"cannot restore struct from: {_GO_KINDS[kind]}"
         if self.wanted:
             return f"cannot restore {self.wanted} from {_GO_KINDS[kind]}"
-        return f"cannot convert {_GO_TYPES[kind]} to {self.type}"
+        if kind in (int, float):
+            return f"cannot convert {_GO_TYPES[kind]} to {self.type}"
+        return f"unrecognized type: {'string' if '.' in self.type else self.type}"
 
 
 def reads(group: str, version: str, kind: str) -> bool:
@@ -181,10 +183,13 @@ def _bad_byte(text: str) -> int:
     for index, char in enumerate(body):
         if char not in allowed and char not in "\r\n":
             return index
-    padding = len(text) - len(body)
-    spare = len(body) % 4
-    # Go points at the first byte that cannot follow, or at the end of what is too short.
-    return len(body) + min(padding, max(0, 4 - spare) % 4 if spare != 1 else 0)
+    padding, spare = len(text) - len(body), len(body) % 4
+    # Go points at the group that is too short, at padding too soon, or at what comes after it.
+    if not padding:
+        return len(text) - spare
+    if spare < 2:
+        return len(body)
+    return min(len(text), len(body) + 4 - spare)
 
 
 def _read_anything(value: Any, _unknown: list[str]) -> Any:

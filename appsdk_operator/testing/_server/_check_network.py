@@ -35,7 +35,7 @@ def _service_update(spec: _Object, before: _Object) -> Errors:
     old, new = before.get("clusterIPs") or [], spec.get("clusterIPs") or []
     if old and new[:1] != old[:1]:
         detail = "may not change once set"
-        yield FieldError.invalid("spec.clusterIPs[0]", new[0] if new else "", detail)
+        yield FieldError.invalid("spec.clusterIPs[0]", new, detail)
 
 
 def _service(spec: _Object) -> Errors:

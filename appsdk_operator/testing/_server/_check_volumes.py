@@ -330,11 +330,7 @@ def storage_class(new: _Object, old: _Object | None) -> list[FieldError]:
     """A StorageClass."""
     errors = list(_storage_class(new))
     if old is not None:
-        for name in ("parameters", "provisioner"):
-            if new.get(name) != old.get(name):
-                detail = "updates to " + name + " are forbidden."
-                errors.append(FieldError.forbidden(name, detail))
-        for name in ("reclaimPolicy", "volumeBindingMode"):
+        for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
             errors += checks.unchanged(new.get(name), old.get(name), name)
     return errors
 

@@ -80,8 +80,11 @@ def complaints_of(body: bytes, unknown: list[str]) -> list[str]:
     if not _has_duplicates(body):
         return [f'unknown field "{path}"' for path in unknown]
     told: dict[str, None] = {}
+    within = tuple(f"{path}{joint}" for path in unknown for joint in (".", "["))
     for path, again in _paths(json.loads(body, object_pairs_hook=_Pairs), ""):
-        if again:
+        if path.startswith(within):
+            continue  # nobody looks into what is unknown
+        if again and path not in unknown:
             told[f'duplicate field "{path}"'] = None
         elif path in unknown:
             told[f'unknown field "{path}"'] = None

@@ -95,6 +95,9 @@ def fitted(
             raise _unfit(strategic, body, new, str(error)) from None
     if validation == "Ignore":
         return made, []
+    if strategic:
+        # Found level by level there.
+        unknown.sort(key=lambda path: path.count("."))
     told = _complaints(content_type, body, unknown)
     if told and validation == "Strict":
         why = f"strict decoding error: {', '.join(told)}"

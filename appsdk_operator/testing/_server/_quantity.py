@@ -26,6 +26,9 @@ _DECIMAL: Final = {
 }
 _SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _EXPONENT: Final = re.compile(r"[eE]([-+]?[0-9]+)")
+_MALFORMED: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 _SMALLEST: Final = Decimal("1e-9")
 
 
@@ -64,6 +67,8 @@ def _canonical(text: str) -> str:
     number, form = _parse(text)
     if not number:
         return "0"
+    if _is_kept(text, form):
+        return text
     if form == "binary" and (abs(number) < 1024 or number != number.to_integral_value()):
         form = "decimal"
     if form == "binary":
@@ -81,17 +86,39 @@ def _canonical(text: str) -> str:
     return f"{int(scaled)}{_SUFFIXES[exponent]}"
 
 
+_MOST_DIGITS: Final = 18
+
+
+def _is_kept(text: str, form: str) -> bool:
+    """Whether the real server takes a text for canonical, and keeps it as it is."""
+    shape = _SHAPE.fullmatch(text)
+    assert shape is not None
+    whole, _, fraction = shape[1].lstrip("+-").partition(".")
+    digits = (whole.lstrip("0") or "0") + fraction
+    if form == "binary":
+        bits = _BINARY[shape[2]]
+        fits = 15 - len(digits) - int(bits * 3 / 10) - 1 >= 0
+        return fits and not fraction and int(digits) & 7 != 0
+    exponent = _EXPONENT.fullmatch(shape[2])
+    scale = int(exponent[1]) if exponent else _DECIMAL[shape[2]]
+    scale -= len(fraction)
+    return (
+        len(digits) <= _MOST_DIGITS
+        and scale >= -3
+        and scale % 3 == 0
+        and not digits.endswith("000")
+        and digits[0] != "0"
+    )
+
+
 @functools.lru_cache(maxsize=4096)
 def _parse(text: str) -> tuple[Decimal, str]:
     shape = _SHAPE.fullmatch(text)
     if shape is None:
-        raise QuantityError(
-            "quantities must match the regular expression "
-            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        )
+        raise QuantityError(_MALFORMED)
     digits, suffix = shape.groups()
     if not _NUMBER.fullmatch(digits):
-        raise QuantityError("unable to parse numeric part of quantity")
+        raise QuantityError(_MALFORMED)
     exponent = _EXPONENT.fullmatch(suffix)
     number = Decimal(digits)
     if suffix in _BINARY:

@@ -41,6 +41,9 @@ class ServiceAddresses:
                 for name in ("clusterIP", "clusterIPs"):
                     if name in before:
                         spec[name] = before[name]
+            elif spec.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+                # Who changes the first by its old name means both, which the checks refuse.
+                spec["clusterIPs"] = [spec["clusterIP"], *(spec.get("clusterIPs") or [])[1:]]
             elif spec.get("clusterIP") == before.get("clusterIP") and "clusterIPs" in before:
                 spec.setdefault("clusterIPs", before["clusterIPs"])
             for name in ("ipFamilies", "ipFamilyPolicy"):
@@ -50,6 +53,7 @@ class ServiceAddresses:
             for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
                 if spec.get(name) == before.get(name):
                     spec.pop(name, None)
+            spec.pop("internalTrafficPolicy", None)
         if spec.get("type") not in _WITH_PORTS and before.get("type") in _WITH_PORTS:
             _drop_ports(spec, before)
         elif spec.get("type") in _WITH_PORTS:

@@ -60,9 +60,8 @@ def _parse(text: str, layout: str) -> dt.datetime:
     try:
         found = dt.datetime(year, month, day, hour, minute, sec, micros, tzinfo=dt.UTC)
     except ValueError as error:
-        part = next(
-            (n for n in ("month", "day", "hour", "minute", "second") if n in str(error)), ""
-        )
+        # Python names the part first, as Go does: "day is out of range …", "month must be …".
+        part = str(error).split()[0]
         raise ValueError(f'parsing time "{text}": {part} out of range') from None
     if zone != "Z":
         shift = dt.timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))

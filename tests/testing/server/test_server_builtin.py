@@ -1,0 +1,140 @@
+"""Built-in kinds: how they are read, what is filled in, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appsdk_operator.testing._server import _builtin_types
+from appsdk_operator.testing._server._merge_keys import merge_keys
+from appsdk_operator.testing._server._quantity import QuantityError, canonical
+from appsdk_operator.testing._server._times import microsecond, second
+
+PODS = "/api/v1/namespaces/default/pods"
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("1000m", "1"),
+        ("0.5", "500m"),
+        ("1500m", "1500m"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("512", "512"),
+        ("100Ki", "100Ki"),
+        ("2000", "2k"),
+        ("1e3", "1e3"),
+        ("1E6", "1E6"),
+        (0.25, "250m"),
+        (3, "3"),
+        ("0Mi", "0"),
+        ("0.0000000001", "1n"),
+    ],
+)
+def test_a_quantity_has_one_form(given: Any, kept: str) -> None:
+    assert canonical(given) == kept
+    assert canonical(kept) == kept
+
+
+@pytest.mark.parametrize("text", ["", "x", "1x", "1..2", "1 Mi", "--1"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(QuantityError):
+        canonical(text)
+
+
+def test_times_are_told_in_utc() -> None:
+    assert second("2024-02-03T04:05:06.789+01:00") == "2024-02-03T03:05:06Z"
+    assert microsecond("2024-02-03T04:05:06.000007-02:00") == "2024-02-03T06:05:06.000007Z"
+    with pytest.raises(ValueError, match='cannot parse "x" as "2006"'):
+        second("x")
+    with pytest.raises(ValueError, match=r'cannot parse "Z" as ".000000"'):
+        microsecond("2024-02-03T04:05:06Z")
+    with pytest.raises(ValueError, match="day out of range"):
+        second("2024-02-30T00:00:00Z")
+
+
+def test_every_built_in_kind_can_be_read_and_stays_what_it_became() -> None:
+    data = _builtin_types._builtin_schemas.data()
+    for group, version, kind in data.kinds:
+        if not _builtin_types.reads(group, version, kind):
+            continue
+        first, unknown = _builtin_types.read(group, version, kind, {"metadata": {"name": "a"}})
+        again, _ = _builtin_types.read(group, version, kind, first)
+        assert unknown in ([], ["metadata", "metadata.name"], ["metadata.name"], ["metadata"])
+        assert again == first, kind
+
+
+def test_what_is_read_is_not_changed() -> None:
+    pod = {"spec": {"containers": [{"name": "c", "image": "x", "ports": None}]}}
+    made, _ = _builtin_types.read("", "v1", "Pod", pod)
+    assert pod == {"spec": {"containers": [{"name": "c", "image": "x", "ports": None}]}}
+    made["spec"]["containers"][0]["resources"]["limits"] = {}
+    other, _ = _builtin_types.read("", "v1", "Pod", pod)
+    assert other["spec"]["containers"][0]["resources"] == {}
+
+
+def test_merge_keys_are_those_of_the_schema() -> None:
+    keys = merge_keys("apps", "v1", "Deployment")
+    containers = ("spec", "template", "spec", "containers")
+    rule = keys.rule(containers)
+    assert rule is not None
+    assert rule.key == "name"
+    ports = keys.rule((*containers, "ports"))
+    assert ports is not None
+    assert ports.key == "containerPort"
+    assert keys.rule((*containers, "args")) is None
+    assert keys.rule(("spec", "nowhere", "ports")) is None
+    service = merge_keys("", "v1", "Service").rule(("spec", "ports"))
+    assert service is not None
+    assert service.key == "port"
+
+
+def test_services_get_addresses_of_their_own(api: Any) -> None:
+    made = [
+        api.create(SERVICES, {"metadata": {"name": n}, "spec": {"ports": [{"port": 80}]}})
+        for n in ("a", "b")
+    ]
+    addresses = [service["spec"]["clusterIP"] for service in made]
+    assert len(set(addresses)) == 2
+    wanted = {"ports": [{"port": 80}], "clusterIP": "10.0.0.200", "type": "NodePort"}
+    chosen = api.create(SERVICES, {"metadata": {"name": "c"}, "spec": wanted})
+    assert chosen["spec"]["clusterIPs"] == ["10.0.0.200"]
+    assert 30_000 <= chosen["spec"]["ports"][0]["nodePort"] <= 32_767
+    changed = api.patch(f"{SERVICES}/c", {"spec": {"clusterIP": "10.0.0.201"}})
+    assert changed.status == 422
+    assert changed["details"]["causes"][0]["field"] == "spec.clusterIPs[0]"
+
+
+def test_priority_classes_give_pods_their_priority(api: Any) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    api.create(classes, {"metadata": {"name": "high"}, "value": 7, "preemptionPolicy": "Never"})
+    spec = {"containers": [{"name": "c", "image": "x"}]}
+    named = {"metadata": {"name": "a"}, "spec": {**spec, "priorityClassName": "high"}}
+    pod = api.create(PODS, named)
+    assert (pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) == (7, "Never")
+    named["spec"]["priorityClassName"] = "none"
+    refused = api.create(PODS, named)
+    assert refused.status == 403
+    assert "no PriorityClass with name none was found" in refused["message"]
+
+
+def test_claims_are_protected_and_can_be_deleted(api: Any) -> None:
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    made = api.create(path, {"metadata": {"name": "a"}, "spec": spec})
+    assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+    assert api.delete(f"{path}/a").status == 200
+    assert api.get(f"{path}/a").status == 404
+
+
+def test_a_kind_without_checks_is_still_read(api: Any) -> None:
+    path = "/apis/storage.k8s.io/v1/csinodes"
+    refused = api.create(path, {"metadata": {"name": "a"}, "spec": {"drivers": "x"}})
+    assert refused.status == 400
+    assert (
+        "cannot unmarshal string into Go struct field CSINodeSpec.spec.drivers"
+        in refused["message"]
+    )
