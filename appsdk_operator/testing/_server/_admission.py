@@ -164,7 +164,7 @@ class Admission:
         found = verdict(answer, review, mutating=mutating)
         origin = attempt.options.origin
         if origin is not None:
-            origin.warnings.extend(text for text in found.warnings if text.isprintable())
+            origin.warn(text for text in found.warnings if text.isprintable())
         if not found.allowed:
             raise denial(hook.name, found.status)
         return found

@@ -106,11 +106,12 @@ async def apply(
     manager = options.manager or ""
     # Who owns what is settled by the apply itself.
     options = attrs.evolve(options, manager=None, applied=True)
-    warnings: list[str] = []
 
     def change(old: dict[str, Any] | None) -> dict[str, Any]:
         new = fields.applied(old, config, manager, force=force)
-        warnings[:] = _strict(repeated, options)
+        told = _strict(repeated, options)
+        if options.origin is not None:
+            options.origin.warn(told)
         return new
 
     records = target.served.resource.collection.records
@@ -130,7 +131,6 @@ async def apply(
             if subresource or there == (target.key in records):
                 raise
         else:
-            outcome.warnings = [*warnings, *outcome.warnings]
             return outcome
     raise conflict(target.served.resource.plural, target.served.resource.group, target.name)
 

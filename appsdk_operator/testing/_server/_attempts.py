@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, final
 
 import attrs
@@ -46,6 +46,10 @@ class Origin:
     warnings: list[str] = attrs.field(factory=list)
     """What is to be told, whatever becomes of the write."""
 
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Tell of ``warnings``, each once."""
+        self.warnings.extend(text for text in warnings if text not in self.warnings)
+
 
 @attrs.frozen(kw_only=True)
 class WriteOptions:
@@ -77,11 +81,10 @@ class DeleteOptions:
 
 @attrs.define
 class Outcome:
-    """What a write leads to: the object in the client's version, and warnings to tell."""
+    """What a write leads to: the object in the client's version."""
 
     obj: dict[str, Any]
     status: int = 200
-    warnings: list[str] = attrs.field(factory=list)
     deleted: bool = False
 
 

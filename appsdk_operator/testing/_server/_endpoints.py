@@ -80,7 +80,6 @@ class Answer:
 
     status: int
     body: bytes
-    warnings: tuple[str, ...] = ()
 
 
 @final
@@ -207,35 +206,37 @@ class Endpoints:
             raise _no_such_method(call.served)
         options = _bodies.write_options(call.query, "CreateOptions", call.user_agent)
         served = call.served
-        obj, warnings = _bodies.decode_object(
+        obj, told = _bodies.decode_object(
             body,
             served,
             expected=(served.api_version, served.resource.kind),
             validation=options.field_validation,
         )
+        call.warnings.extend(told)
         if served.resource.group in _REVIEWS:
             obj = await self._admitted(call, obj)
             if options.manager and served.resource.kind not in _UNOWNED:
                 obj.setdefault("metadata", {})
                 self._core.writer.fields.of(served).updated(None, obj, options.manager)
             reviewed = self._access.reviews.answer(obj, call.user, call.route.namespace)
-            return self._made(call, reviewed, warnings)
+            return self._made(call, reviewed)
         self._access.check_grant(call.user, call.target, obj)
         options = attrs.evolve(options, origin=_origin(call))
         outcome = await self._core.writer.create(call.target, obj, options)
-        return self._made(call, outcome, warnings)
+        return self._made(call, outcome)
 
     async def _update(self, call: Call) -> Answer:
         _check_named(call)
         body = _bodies.as_json(call.body, call.content_type)
         options = _bodies.write_options(call.query, "UpdateOptions", call.user_agent)
         served = call.served
-        obj, warnings = _bodies.decode_object(
+        obj, told = _bodies.decode_object(
             body,
             served,
             expected=(served.api_version, served.resource.kind),
             validation=options.field_validation,
         )
+        call.warnings.extend(told)
         _check_name_given(obj, call.route.name)
         options = attrs.evolve(options, origin=_origin(call))
         wanted = msgspec.json.encode(obj)
@@ -245,7 +246,7 @@ class Endpoints:
             options,
             subresource=call.route.subresource,
         )
-        return self._made(call, outcome, warnings)
+        return self._made(call, outcome)
 
     async def _patch(self, call: Call) -> Answer:
         _check_named(call)
@@ -254,12 +255,13 @@ class Endpoints:
             return await self._apply(call)
         options = _bodies.write_options(call.query, "PatchOptions", call.user_agent)
         options = attrs.evolve(options, origin=_origin(call))
-        served, told = call.served, list[str]()
+        served = call.served
 
         def change(old: dict[str, Any]) -> dict[str, Any]:
             new = _patching.apply(call.content_type, call.body, old, served)
             validation = options.field_validation
-            new, told[:] = _patching.fitted(call.content_type, call.body, new, served, validation)
+            new, told = _patching.fitted(call.content_type, call.body, new, served, validation)
+            call.warnings.extend(told)
             _check_name_given(new, call.route.name)
             return new
 
@@ -270,7 +272,7 @@ class Endpoints:
             subresource=call.route.subresource,
             patch=True,
         )
-        return self._made(call, outcome, told)
+        return self._made(call, outcome)
 
     async def _apply(self, call: Call) -> Answer:
         def check_new(obj: dict[str, Any]) -> None:
@@ -288,18 +290,17 @@ class Endpoints:
             guarded=lambda change: self._access.guarded(call.user, call.target, change),
             check_new=check_new,
         )
-        return self._made(call, outcome, [])
+        return self._made(call, outcome)
 
-    def _made(self, call: Call, outcome: Outcome, warnings: list[str]) -> Answer:
-        told = [*warnings, *outcome.warnings]
-        return Answer(outcome.status, call.form.one(call.served, outcome.obj), tuple(told))
+    def _made(self, call: Call, outcome: Outcome) -> Answer:
+        return Answer(outcome.status, call.form.one(call.served, outcome.obj))
 
     async def _delete(self, call: Call) -> Answer:
         options = self._delete_options(call)
         outcome = await self._core.writer.delete(call.target, options)
         resource = call.served.resource
         if not outcome.deleted or resource.rules.returns_deleted:
-            return self._made(call, outcome, [])
+            return self._made(call, outcome)
         return Answer(200, _subresources.success(resource, outcome.obj))
 
     async def _delete_collection(self, call: Call) -> Answer:

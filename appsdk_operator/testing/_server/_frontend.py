@@ -210,10 +210,9 @@ class Frontend:
             raise
         headers = {hdrs.CONTENT_TYPE: media_type_of(answer.body)}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)
-        warnings = (*answer.warnings, *call.warnings)
         if call.served.warning:
-            warnings = (call.served.warning, *warnings)
-        warn(response, warnings)
+            call.warnings.insert(0, call.served.warning)
+        warn(response, call.warnings)
         return response
 
     async def _watch(self, request: Exchange, call: Call) -> web.StreamResponse:

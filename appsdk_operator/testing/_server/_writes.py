@@ -95,7 +95,7 @@ class Writer:
         resource, rules = target.served.resource, target.served.resource.rules
         metadata = metadata_of(target, obj)
         self._check_open(target, metadata.get("name", ""))
-        warnings = fit_schema(target, obj, options)
+        _tell(options, fit_schema(target, obj, options))
         if options.manager is not None:
             _metadata.wipe(obj["metadata"])
             self.fields.of(target.served).updated(None, obj, options.manager)
@@ -125,11 +125,12 @@ class Writer:
         _metadata.prepare_create(
             metadata, self.clock.time(), self._rng, generation=rules.generation
         )
-        warnings += _metadata.warnings(metadata, None, custom=rules.custom)
+        told = _metadata.warnings(metadata, None, custom=rules.custom)
         if target.served.has_status and not rules.status_on_create:
             obj.pop("status", None)
         rules.prepare_create(obj)
-        validate(target, obj, None, warnings)
+        validate(target, obj, None, told)
+        _tell(options, told)
         await gate.validate(attrs.evolve(attempt, obj=obj))
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
@@ -139,7 +140,7 @@ class Writer:
         if present is not None:
             held = present.deleting
             raise already_exists(resource.plural, resource.group, name, deleting=held)
-        return Outcome(await self._commit(target, obj, stored, options), 201, warnings)
+        return Outcome(await self._commit(target, obj, stored, options), 201)
 
     def _check_open(self, target: Target, name: str) -> None:
         """Refuse to create where nothing can be created any more."""
@@ -243,7 +244,7 @@ class Writer:
         resource, rules = target.served.resource, target.served.resource.rules
         new, old = attempt.obj, attempt.old
         metadata = metadata_of(target, new)
-        warnings = fit_schema(target, new, options)
+        _tell(options, fit_schema(target, new, options))
         self._check_uid(target, metadata, record, patch=patch)
         if options.manager is not None:
             self.fields.of(target.served, subresource).updated(old, new, options.manager)
@@ -265,7 +266,9 @@ class Writer:
         counts = rules.generation and subresource not in ("status", "binding")
         if counts and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
-        validate(target, new, old, warnings, subresource)
+        told: list[str] = []
+        validate(target, new, old, told, subresource)
+        _tell(options, told)
         await gate.validate(attrs.evolve(attempt, obj=new))
         _managed_fields.settle(new, old)
         changed = not _identical(new, old)
@@ -273,13 +276,13 @@ class Writer:
         if resource.collection.records.get(target.key) is not record:
             return None
         if not changed:
-            return Outcome(old, 200, warnings)
+            return Outcome(old)
         if not options.dry_run and _deletion.is_gone(new, old):
             # As on the real server the state without finalizers is answered and never stored:
             # the deletion is the next revision.
             self._storage.remove(resource.collection, target.key)
-            return Outcome(new, 200, warnings, deleted=True)
-        return Outcome(await self._commit(target, new, stored, options), 200, warnings)
+            return Outcome(new, deleted=True)
+        return Outcome(await self._commit(target, new, stored, options))
 
     @staticmethod
     def _check_uid(
@@ -422,6 +425,11 @@ class Writer:
         if resource.converter is None:
             return obj
         return await _conversion.read(target.served, record)
+
+
+def _tell(options: WriteOptions, warnings: list[str]) -> None:
+    if options.origin is not None:
+        options.origin.warn(warnings)
 
 
 def _fit_again(target: Target, obj: dict[str, Any]) -> None:

@@ -577,3 +577,14 @@ def test_a_server_that_stops_waits_for_no_webhook(world: World) -> None:
     world.api.server.stop()
     thread.join(5)
     assert failed
+
+
+def test_warnings_are_told_whatever_becomes_of_a_write(world: World, new_widget: Any) -> None:
+    world.admit("Validating", "one", webhook(world.hooks, "one", rule("widgets")))
+    world.hooks.answers["one"] = lambda _: {"allowed": False, "warnings": ["beware"]}
+    refused = world.api.create(world.api.widgets, new_widget("a", unknown=1))
+    assert refused.status == 400
+    assert refused.headers["Warning"] == '299 - "unknown field \\"spec.unknown\\"", 299 - "beware"'
+    invalid = world.api.create(world.api.widgets, new_widget("a", size="x", unknown=1))
+    assert (invalid.status, len(world.hooks.asked)) == (422, 1)
+    assert invalid.headers["Warning"] == '299 - "unknown field \\"spec.unknown\\""'
