@@ -25,10 +25,12 @@ from appsdk_operator.testing._server._admission_reviews import (
     verdict,
 )
 from appsdk_operator.testing._server._attempts import Attempt
+from appsdk_operator.testing._server._match_conditions import ConditionError
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._status import (
     RefusedError,
     StatusError,
+    forbidden,
     internal_error,
     not_found,
 )
@@ -145,8 +147,8 @@ class Admission:
 
     async def ask(
         self, call: _Call, subject: Subject, attempt: Attempt, *, mutating: bool
-    ) -> Verdict:
-        """What a webhook says.
+    ) -> Verdict | None:
+        """What a webhook says; None when its conditions do not hold.
 
         Raises:
             CallError: it cannot be asked, or its answer breaks the rules.
@@ -155,6 +157,8 @@ class Admission:
         hook = call.hook
         objects = await self._objects(call, subject, attempt)
         review = question(subject, call.version, attempt, objects, hook.review_version)
+        if hook.conditions.programs and not self._holds(hook, subject, review["request"]):
+            return None
         try:
             answer = await self._caller.post(hook.client, review, hook.seconds)
         except TrustError as error:
@@ -168,6 +172,16 @@ class Admission:
         if not found.allowed:
             raise denial(hook.name, found.status)
         return found
+
+    def _holds(self, hook: Hook, subject: Subject, request: Mapping[str, Any]) -> bool:
+        record = self._namespaces.records.get(subject.namespace)
+        try:
+            return hook.conditions.hold(request, record.decode() if record is not None else None)
+        except ConditionError as error:
+            if hook.ignores_failures:
+                return False
+            resource = subject.served.resource
+            raise forbidden(resource.plural, resource.group, subject.name, str(error)) from None
 
     @staticmethod
     async def _objects(
@@ -210,20 +224,23 @@ class _Mutation:
             try:
                 changed = await self._call(call)
             except CallError as error:
-                if hook.ignores_failures:
-                    changed = False
-                else:
+                if not hook.ignores_failures:
                     raise _failure(hook, error) from None
+                changed = False
+            if changed is None:
+                continue
             if changed:
                 self._again |= self._had_turn
                 self._had_turn.clear()
             if hook.is_reinvoked:
                 self._had_turn.add(hook)
 
-    async def _call(self, call: _Call) -> bool:
-        """Whether the webhook changed the object."""
+    async def _call(self, call: _Call) -> bool | None:
+        """Whether the webhook changed the object; None when it was not asked."""
         attempt, subject = self.attempt, self._subject
         found = await self._admission.ask(call, subject, attempt, mutating=True)
+        if found is None:
+            return None
         if not found.patch:
             return False
         if not attempt.obj:

@@ -9,6 +9,7 @@ import attrs
 
 from appsdk_operator.resource._selectors import LabelSelector
 from appsdk_operator.testing._server._admission_reviews import REVIEW_VERSIONS, Subject
+from appsdk_operator.testing._server._match_conditions import MatchConditions
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._storage import Collection
 
@@ -87,6 +88,7 @@ class Hook:
     seconds: int
     is_reinvoked: bool
     review_version: str
+    conditions: MatchConditions
 
     @classmethod
     def read(cls, webhook: Mapping[str, Any]) -> Hook:
@@ -103,6 +105,7 @@ class Hook:
             seconds=webhook.get("timeoutSeconds", 10),
             is_reinvoked=webhook.get("reinvocationPolicy") == "IfNeeded",
             review_version=next(name for name in versions if name in REVIEW_VERSIONS),
+            conditions=MatchConditions.read(webhook.get("matchConditions") or ()),
         )
 
     def version_for(self, subject: Subject) -> ServedVersion | None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from appsdk_operator.testing._server import _metadata
 from appsdk_operator.testing._server._client_configs import client_config_errors
+from appsdk_operator.testing._server._match_conditions import match_condition_errors
 from appsdk_operator.testing._server._names import (
     label_problems,
     subdomain_problems,
@@ -20,7 +21,6 @@ __all__ = ["RULES"]
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")
-_MAX_CONDITIONS: Final = 64
 
 
 # -- defaults --------------------------------------------------------------------------------
@@ -88,7 +88,8 @@ def _validate_webhook(webhook: dict[str, Any], at: str, *, mutating: bool) -> It
     if mutating:
         yield from _one_of(webhook, at, "reinvocationPolicy", ("IfNeeded", "Never"))
     yield from client_config_errors(webhook.get("clientConfig") or {}, f"{at}.clientConfig")
-    yield from _validate_conditions(webhook.get("matchConditions") or [], f"{at}.matchConditions")
+    conditions = webhook.get("matchConditions") or []
+    yield from match_condition_errors(conditions, f"{at}.matchConditions")
 
 
 def _one_of(
@@ -196,17 +197,6 @@ def _validate_expression(expression: dict[str, Any], at: str) -> Iterator[FieldE
     for index, value in enumerate(values):
         for problem in value_problems(value):
             yield FieldError.invalid(f"{at}.values[{index}]", value, problem)
-
-
-def _validate_conditions(conditions: list[Any], at: str) -> Iterator[FieldError]:
-    if len(conditions) > _MAX_CONDITIONS:
-        yield FieldError(
-            "FieldValueTooMany",
-            at,
-            f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items",
-        )
-    if conditions:
-        yield FieldError.forbidden(at, "this server does not evaluate expressions")
 
 
 def _validate_review_versions(versions: list[str], at: str) -> Iterator[FieldError]:

@@ -37,7 +37,7 @@ def promise(function: Promise) -> Promise:
 
 
 def current_promise(function: Promise) -> Promise:
-    """Kept by both servers; those before Kubernetes 1.26 use other words."""
+    """Kept by both servers; those before Kubernetes 1.30 differ."""
     CURRENT.add(function)
     return promise(function)
 
@@ -432,6 +432,36 @@ def a_patch_begins_anew_when_the_object_changed_while_a_webhook_was_asked(world:
     world.api.delete(f"{MAPS}/a")
 
 
+@current_promise
+def conditions_say_who_is_asked(world: World) -> None:
+    def conditional(name: str, *expressions: str, **more: Any) -> Any:
+        conditions = [{"name": f"c{i}", "expression": text} for i, text in enumerate(expressions)]
+        return webhook(world.hooks, name, **only(name), matchConditions=conditions, **more)
+
+    asks = (
+        "request.operation == 'CREATE' && request.namespace == 'default' && oldObject == null && "
+        "object.metadata.name == 'a' && 'system:masters' in request.userInfo.groups"
+    )
+    world.admit(
+        "Validating",
+        "one",
+        conditional("met", asks, "request.dryRun == false"),
+        conditional("missed", "object.nope == 'x'", "request.operation == 'DELETE'"),
+        conditional("broken", "object.nope == 'x'"),
+        conditional("lenient", "object.nope == 'x'", failurePolicy="Ignore"),
+    )
+    assert world.map("a", "met").status == 201
+    assert world.map("b", "missed").status == 201
+    assert world.map("c", "lenient").status == 201
+    refused = world.map("d", "broken")
+    assert (refused.status, refused["reason"]) == (403, "Forbidden")
+    assert refused["message"] == (
+        "configmaps \"d\" is forbidden: expression 'object.nope == 'x'' resulted in error: "
+        "no such key: nope"
+    )
+    assert world.hooks.asked == ["met"]
+
+
 @pytest.mark.parametrize("kept", PROMISES, ids=lambda promised: promised.__name__)
 def test_the_embedded_server_keeps_the_promise(kept: Promise, api: Api) -> None:
     with WebhookServer() as hooks:
@@ -444,7 +474,7 @@ def test_the_embedded_server_keeps_the_promise(kept: Promise, api: Api) -> None:
 
 @pytest.mark.real
 def test_the_real_server_keeps_every_promise(real_api: Api) -> None:
-    is_current = int(real_api.get("/version")["gitVersion"].split(".")[1]) >= 26
+    is_current = int(real_api.get("/version")["gitVersion"].split(".")[1]) >= 30
     with WebhookServer() as hooks:
         for kept in PROMISES:
             if kept in CURRENT and not is_current:
