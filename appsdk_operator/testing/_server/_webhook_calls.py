@@ -7,6 +7,7 @@ import base64
 import binascii
 import os
 import ssl
+import weakref
 from collections.abc import Mapping
 from typing import Any, Final, final
 from urllib.parse import urlsplit
@@ -51,6 +52,20 @@ class TrustError(CallError):
     """It is not said, or not in an understandable way, whom to trust."""
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Keeps hold of its connections, so that none is left to say goodbye when the loop ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
+
+    async def _wrap_create_connection(self, *args: Any, **options: Any) -> Any:
+        # Nowhere else is the transport of a call to be had that is given up.
+        made = await super()._wrap_create_connection(*args, **options)
+        self.transports.add(made[0])
+        return made
+
+
 @final
 class Caller:
     """Calls webhooks; connections and trust are kept from call to call."""
@@ -60,12 +75,16 @@ class Caller:
         self._services = dict(services or {})
         self._trust: dict[str, ssl.SSLContext] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._connector: _Connector | None = None
 
     async def close(self) -> None:
         """Close the connections; later calls open others."""
-        session, self._session = self._session, None
-        if session is not None:
+        session, connector = self._session, self._connector
+        self._session = self._connector = None
+        if session is not None and connector is not None:
             await session.close()
+            for transport in list(connector.transports):
+                transport.abort()
 
     async def post(self, config: Mapping[str, Any], review: Any, seconds: int) -> dict[str, Any]:
         """What the webhook of a ``clientConfig`` answers, a JSON object.
@@ -99,8 +118,11 @@ class Caller:
         self, url: str, body: bytes, trust: ssl.SSLContext
     ) -> tuple[int, bytes, str]:
         if self._session is None:
+            self._connector = _Connector()
             self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
+                connector=self._connector,
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
         async with self._session.post(
             url, data=body, headers=_JSON, ssl=trust, allow_redirects=False
