@@ -111,7 +111,8 @@ def test_the_first_sync_is_complete_streamed_where_the_server_can_and_paged_wher
         assert seen.wait(26)[-1] == (ResourceAction.CREATE, "later")
         assert not seen.events[-1].is_initial
         assert client.watches[0]["send_initial_events"]
-        assert len(client.lists) == (0 if world.server.name == "embedded" else 3)
+        # Real servers stream from 1.34 on.
+        assert len(client.lists) in ((0,) if world.server.name == "embedded" else (0, 3))
 
 
 def test_a_watch_that_ends_is_resumed_without_a_list(world: World) -> None:
