@@ -22,12 +22,11 @@ from appsdk_operator.testing._server import (
 from appsdk_operator.testing._server._access import Access
 from appsdk_operator.testing._server._applying import APPLY_PATCH
 from appsdk_operator.testing._server._attempts import Attempt, Origin
+from appsdk_operator.testing._server._calls import Answer, Call
 from appsdk_operator.testing._server._core import Core
 from appsdk_operator.testing._server._delete_options import delete_options
-from appsdk_operator.testing._server._forms import AnyForm
 from appsdk_operator.testing._server._places import NoPageError
 from appsdk_operator.testing._server._resources import ServedVersion
-from appsdk_operator.testing._server._routes import Route
 from appsdk_operator.testing._server._scale_gate import ScaleGate
 from appsdk_operator.testing._server._scale_owners import ScaleOwners
 from appsdk_operator.testing._server._status import (
@@ -38,48 +37,15 @@ from appsdk_operator.testing._server._status import (
     unsupported_media_type,
 )
 from appsdk_operator.testing._server._storage import HistoryGoneError, Record
-from appsdk_operator.testing._server._users import ADMIN, User
 from appsdk_operator.testing._server._watch import Watch, Wire, error_event
 from appsdk_operator.testing._server._watch_options import wants_state
-from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Target, WriteOptions
+from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, WriteOptions
 
 __all__ = ["Answer", "Call", "Endpoints"]
 
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 # Reviews whose answers do not tell who owns their fields.
 _UNOWNED: Final = ("SelfSubjectReview", "SelfSubjectRulesReview")
-
-
-@attrs.frozen(kw_only=True)
-class Call:
-    """A request for a resource, all of it read."""
-
-    verb: str
-    route: Route
-    served: ServedVersion
-    query: Mapping[str, str]
-    body: bytes = b""
-    content_type: str = ""
-    form: AnyForm
-    user: User = ADMIN
-    user_agent: str = ""
-    at: int | None = None
-    """The revision that a lagging cache is at; None: nothing lags."""
-    warnings: list[str] = attrs.field(factory=list)
-    """What is to be told besides the answer, whatever that is."""
-
-    @property
-    def target(self) -> Target:
-        """What it is about."""
-        return Target(self.served, self.route.namespace, self.route.name)
-
-
-@attrs.frozen
-class Answer:
-    """What is sent back."""
-
-    status: int
-    body: bytes
 
 
 @final
