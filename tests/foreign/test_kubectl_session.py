@@ -182,7 +182,6 @@ def test_watching(kubectl: Kubectl) -> None:
             watch.kill()
 
 
-@pytest.mark.xfail(strict=False, reason="tables of built-in kinds are to come")
 def test_making_things(kubectl: Kubectl) -> None:
     kubectl("create namespace team")
     kubectl("create configmap cm --from-literal=a=1 -n team")
@@ -340,7 +339,6 @@ def test_deleting_many_and_whole_namespaces(kubectl: Kubectl) -> None:
     assert "could not find the requested resource" in kubectl("get widgets", code=1)
 
 
-@pytest.mark.xfail(strict=False, reason="documents of built-in kinds are to come")
 def test_asking_about_the_server(kubectl: Kubectl) -> None:
     assert "Server Version: v1." in kubectl("version")
     assert "is running at" in kubectl("cluster-info")

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from appsdk_operator.testing._server import _jsonpath
 from appsdk_operator.testing._server._go_text import go_float, go_json
+from appsdk_operator.testing._server._print_words import Since
+from appsdk_operator.testing._server._printers import printer_of
 from appsdk_operator.testing._server._resources import Column, ServedVersion
 
 __all__ = ["AGE", "row", "table"]
@@ -18,6 +20,11 @@ _NAME: Final = {
     "description": "Name must be unique within a namespace.",
     "priority": 0,
 }
+# What is told of the rows of pods that have come to an end, by their phase.
+_ENDS: Final = {
+    "Succeeded": ("Succeeded", "The pod has completed successfully."),
+    "Failed": ("Failed", "The pod failed."),
+}
 AGE: Final = Column(
     "Age",
     "date",
@@ -27,40 +34,56 @@ AGE: Final = Column(
 """The column of a kind that names none."""
 
 
-def _columns(served: ServedVersion) -> tuple[Column, ...]:
-    return served.columns or (AGE,)
-
-
 def table(
     served: ServedVersion, rows: list[dict[str, Any]], metadata: dict[str, Any]
 ) -> dict[str, Any]:
     """A ``Table`` object of these rows."""
-    definitions = [
-        {
-            "name": column.name,
-            "type": column.type,
-            "format": column.format,
-            "description": column.description,
-            "priority": column.priority,
-        }
-        for column in _columns(served)
-    ]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": [_NAME, *definitions],
+        "columnDefinitions": _definitions(served),
         "rows": rows,
     }
 
 
+def _definitions(served: ServedVersion) -> list[dict[str, Any]]:
+    if not served.resource.rules.custom:
+        printer = printer_of(served.resource.group, served.resource.plural)
+        return [
+            {
+                "name": name,
+                "type": kind,
+                "format": "name" if name == "Name" else "",
+                "description": "",
+                "priority": priority,
+            }
+            for name, kind, priority in printer.columns
+        ]
+    return [
+        _NAME,
+        *(
+            {
+                "name": column.name,
+                "type": column.type,
+                "format": column.format,
+                "description": column.description,
+                "priority": column.priority,
+            }
+            for column in served.columns or (AGE,)
+        ),
+    ]
+
+
 def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) -> dict[str, Any]:
     """The row of one object."""
-    cells = [
-        obj["metadata"].get("name", ""),
-        *(_cell(_jsonpath.find(obj, column.path), column.type, now) for column in _columns(served)),
-    ]
-    made: dict[str, Any] = {"cells": cells, "object": None}
+    made: dict[str, Any] = {"cells": _cells(served, obj, now), "object": None}
+    ended = _ENDS.get(obj.get("status", {}).get("phase")) if obj.get("kind") == "Pod" else None
+    if ended is not None:
+        reason, message = ended
+        made["conditions"] = [
+            {"type": "Completed", "status": "True", "reason": reason, "message": message}
+        ]
     if include == "Object":
         made["object"] = obj
     elif include == "Metadata":
@@ -70,6 +93,15 @@ def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) ->
             "metadata": obj["metadata"],
         }
     return made
+
+
+def _cells(served: ServedVersion, obj: dict[str, Any], now: float) -> list[Any]:
+    if not served.resource.rules.custom:
+        printer = printer_of(served.resource.group, served.resource.plural)
+        return printer.cells(obj, lambda since: _ago(since, now))
+    columns = served.columns or (AGE,)
+    found = (_cell(_jsonpath.find(obj, column.path), column.type, now) for column in columns)
+    return [obj["metadata"].get("name", ""), *found]
 
 
 def _cell(found: list[Any], kind: str, now: float) -> Any:
@@ -105,7 +137,20 @@ def _age(value: Any, now: float) -> str | None:
         then = dt.datetime.fromisoformat(value).timestamp()
     except ValueError:
         return "<invalid>"
-    seconds = int(now - then)
+    return _duration(int(now - then))
+
+
+def _ago(since: Since, now: float) -> str:
+    """What is shown of a time, of two times, or of a number of seconds; nothing is unknown."""
+    if isinstance(since, int):
+        return _duration(since)
+    if isinstance(since, tuple):
+        begin, end = (dt.datetime.fromisoformat(each) for each in since)
+        return _duration(int((end - begin).total_seconds()))
+    return _age(since, now) or "<unknown>"
+
+
+def _duration(seconds: int) -> str:
     if seconds < 0:
         return "<invalid>" if seconds < -1 else "0s"
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
