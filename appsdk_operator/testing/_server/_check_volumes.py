@@ -172,10 +172,11 @@ def _projected(source: _Object, at: str) -> Errors:
     for index, part in enumerate(source.get("sources") or ()):
         path = f"{at}.sources[{index}]"
         for name, wanted in (("secret", "name"), ("configMap", "name")):
-            if name in part:
-                if not part[name].get(wanted):
+            inner: _Object | None = part.get(name)
+            if inner is not None:
+                if not inner.get(wanted):
                     yield FieldError.required(f"{path}.{name}.{wanted}")
-                yield from _items(part[name].get("items") or (), f"{path}.{name}.items")
+                yield from _items(inner.get("items") or (), f"{path}.{name}.items")
         for item in (part.get("downwardAPI") or {}).get("items") or ():
             yield from _downward_file(item, f"{path}.downwardAPI")
         token = part.get("serviceAccountToken")
