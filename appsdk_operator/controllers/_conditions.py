@@ -268,7 +268,10 @@ def _set(obj: MutableObject, condition: Condition, clock: Clock) -> bool:
     if is_transition or not (known or {}).get("lastTransitionTime"):
         now = dt.datetime.fromtimestamp(clock.time(), dt.UTC)
         fields["lastTransitionTime"] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
-    if known is not None and all(known.get(name) == value for name, value in fields.items()):
+    # An empty message may be left out by the server.
+    if known is not None and all(
+        (known.get(name) or "") == value for name, value in fields.items()
+    ):
         return False
     status = obj.data.get("status")
     if not isinstance(status, dict):

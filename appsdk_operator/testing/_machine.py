@@ -140,6 +140,7 @@ def check_operator(
     most_calls: int = 100,
     longest: int = 20,
     max_examples: int = 100,
+    seed: int | None = None,
     replay: Sequence[str] | None = None,
 ) -> None:
     """Run an operator through many histories, and check what it must do in every one of them.
@@ -176,6 +177,7 @@ def check_operator(
             are a hot loop; default 100.
         longest: the most steps of a history; default 20.
         max_examples: how many histories; default 100.
+        seed: of the search, so that it is the same each time; default: another one each time.
         replay: play this history instead, as a failure printed it.
 
     Raises:
@@ -209,6 +211,7 @@ def check_operator(
                 longest=longest,
             ),
             max_examples,
+            seed,
         )
     if failure is not None:
         steps, error = failure
@@ -219,10 +222,11 @@ def check_operator(
 
 
 def _search(
-    case: _Case, strategy: SearchStrategy[list[Step]], max_examples: int
+    case: _Case, strategy: SearchStrategy[list[Step]], max_examples: int, seed: int | None
 ) -> tuple[list[Step], BrokenPromise] | None:
     """The smallest history that breaks a promise."""
     from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis import seed as seeded
     from hypothesis import strategies as st
 
     found: list[tuple[list[Step], BrokenPromise]] = []
@@ -238,13 +242,13 @@ def _search(
         print_blob=False,
         phases=[Phase.generate, Phase.shrink],
     )
-    @given(seed=seeds, history=strategy)
-    def run(seed: Step, history: list[Step]) -> None:
+    @given(luck=seeds, history=strategy)
+    def run(luck: Step, history: list[Step]) -> None:
         nonlocal tries
         tries += bool(found)
         if tries > _SHRINKS:
             raise _EnoughError
-        steps = [seed, *history] if seed.value else history
+        steps = [luck, *history] if luck.value else history
         try:
             case.run(steps)
         except BrokenPromise as error:
@@ -252,8 +256,9 @@ def _search(
             # Whatever the promise: a smaller history that breaks another one is as good.
             raise _FailedError from error
 
+    search = run if seed is None else seeded(seed)(run)
     with contextlib.suppress(_FailedError, _EnoughError):
-        run()
+        search()
     if not found:
         return None
     return _without_needless_steps(case, *min(found, key=lambda one: len(one[0])))

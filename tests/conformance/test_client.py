@@ -345,5 +345,9 @@ def _answer(client: Client, ask: Callable[[Client], Any]) -> Any:
     try:
         ask(client)
     except ApiError as error:
-        return error.status, error.reason, sorted((c.reason, c.field) for c in error.causes)
+        # Older servers have one word for values that are wrong and for those of a wrong type.
+        causes = [
+            (c.reason.replace("ValueTypeInvalid", "ValueInvalid"), c.field) for c in error.causes
+        ]
+        return error.status, error.reason, sorted(causes)
     return "done"

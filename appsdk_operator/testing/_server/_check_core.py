@@ -206,10 +206,11 @@ def event(new: _Object, old: _Object | None) -> list[FieldError]:
     if newer and old is None:
         errors += _newer_event(new)
     elif new.get("eventTime"):
-        controller = new.get("reportingComponent", "")
+        reporter = "reportingController" if newer else "reportingComponent"
+        controller = new.get(reporter, "")
         if not controller:
-            errors.append(FieldError.required("reportingComponent"))
-        errors += checks.key(controller, "reportingComponent")
+            errors.append(FieldError.required(reporter))
+        errors += checks.key(controller, reporter)
         for name in ("reportingInstance", "action", "reason"):
             if not new.get(name):
                 errors.append(FieldError.required(name))
