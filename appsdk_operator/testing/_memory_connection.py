@@ -162,6 +162,7 @@ class _Protocol:
     """What requests ask of the protocol of their connection."""
 
     ssl_context = None
+    _reading_paused = False  # asked for by older releases of aiohttp
     sockname = ("memory", 0)
     peername = ("memory", 0)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import settings
 
 from appsdk_operator.testing import BrokenPromise, Promise, Replica, check_operator
 from tests.testing.broken import operators
@@ -152,15 +151,6 @@ no writes after the lease is lost: operator-1 patches status of widgets a, but o
 ]
 
 
-@pytest.fixture(autouse=True)
-def _same_histories_each_time() -> Iterator[None]:
-    before = settings.get_current_profile_name()
-    settings.register_profile("steady", derandomize=True)
-    settings.load_profile("steady")
-    yield
-    settings.load_profile(before)
-
-
 def promises_of(broken: Broken) -> dict[str, Any]:
     return {} if broken.promise is None else {"promises": [broken.promise]}
 
@@ -244,7 +234,7 @@ def test_an_assertion_of_the_users_own_becomes_a_story() -> None:
         assert len(world.objects()) < 2, "two widgets"
 
     with pytest.raises(BrokenPromise, match="two widgets") as raised:
-        check_operator(operators.size_in_status, WIDGET, always=never_two)
+        check_operator(operators.size_in_status, WIDGET, always=never_two, seed=1)
     assert len(str(raised.value).splitlines()) <= 8
 
 

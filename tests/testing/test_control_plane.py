@@ -170,8 +170,11 @@ def test_flags_are_texts(value: object) -> None:
 def test_flags_reach_both_programs_and_may_be_given_several_times(
     stand_ins: Callable[[str, str], Path],
 ) -> None:
-    script = 'echo "$@"; exit 1'
-    folder = stand_ins(script, script)
+    told = '"$(dirname "$0")/told"'
+    etcd = f'echo "$@"; touch {told}; exec sleep 60'
+    # It ends once the other one has told its flags.
+    server = f'until [ -e {told} ]; do sleep 0.01; done; echo "$@"; exit 1'
+    folder = stand_ins(etcd, server)
     flags = {"runtime-config": ["a=true", "b=true"], "authorization-mode": None}
     plane = ControlPlane(assets=folder, flags=flags, etcd_flags={"log-level": "debug"})
     with pytest.raises(ControlPlaneError) as caught:
