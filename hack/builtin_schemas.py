@@ -14,11 +14,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gzip
 import json
 import ssl
-import subprocess
-import tempfile
 import urllib.request
 from base64 import b64decode
 from collections.abc import Callable, Iterator
@@ -26,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from go_types import DATA, told_by, write
 
 from appsdk_operator.testing import ControlPlane
 
-HERE = Path(__file__).resolve().parent
-TARGET = HERE.parent / "appsdk_operator/testing/_server/_builtin_schemas.json.gz"
+TARGET = DATA / "_builtin_schemas.json.gz"
 GVK = "x-kubernetes-group-version-kind"
-MODULES = ("client-go", "apiextensions-apiserver", "kube-aggregator", "api", "apimachinery")
 
 Fetch = Callable[[str], Any]
 
@@ -55,9 +51,7 @@ def main() -> None:
         "schemas": schemas,
         "types": _types(version, schemas),
     }
-    packed = json.dumps(data, separators=(",", ":")).encode()
-    # The same input gives the same bytes: no time stamp, no name.
-    TARGET.write_bytes(gzip.compress(packed, mtime=0))
+    write(TARGET, data)
     print(f"{TARGET}: {len(schemas)} definitions, {TARGET.stat().st_size} bytes")
 
 
@@ -129,16 +123,8 @@ def _is_reference(node: Any) -> bool:
 def _types(version: str, schemas: dict[str, Any]) -> dict[str, dict[str, str]]:
     """For each definition its fields, each with its class and Go type, see ``main.go``."""
     release = "v0." + version.removeprefix("v1.")
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder)
-        (program / "main.go").write_bytes((HERE / "builtin_types/main.go").read_bytes())
-        needed = "".join(f"\tk8s.io/{name} {release}\n" for name in MODULES)
-        (program / "go.mod").write_text(f"module types\n\ngo 1.24\n\nrequire (\n{needed})\n")
-        for command in (["go", "mod", "tidy"], ["go", "build", "-o", "types", "."]):
-            subprocess.run(command, cwd=folder, check=True)
-        printed = subprocess.run([program / "types"], check=True, stdout=subprocess.PIPE).stdout
     types: dict[str, dict[str, str]] = {}
-    for full, fields in json.loads(printed).items():
+    for full, fields in told_by("builtin_types", release).items():
         host, _, path = full.partition("/")
         name = ".".join([*reversed(host.split(".")), *path.split("/")])
         if name in schemas:

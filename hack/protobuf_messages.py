@@ -11,39 +11,21 @@ by number, ``[name in JSON, what it holds, whether JSON leaves a zero out]``.
 
 from __future__ import annotations
 
-import gzip
-import json
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-TARGET = HERE.parent / "appsdk_operator/testing/_server/_protobuf_messages.json.gz"
-MODULES = ("client-go", "apiextensions-apiserver", "kube-aggregator", "api", "apimachinery")
+from go_types import DATA, told_by, write
+
+TARGET = DATA / "_protobuf_messages.json.gz"
 
 
 def main(release: str) -> None:
     """Write the file for a release of Kubernetes' modules."""
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder)
-        (program / "main.go").write_bytes((HERE / "protobuf_messages/main.go").read_bytes())
-        needed = "".join(f"\tk8s.io/{name} {release}\n" for name in MODULES)
-        (program / "go.mod").write_text(f"module messages\n\ngo 1.24\n\nrequire (\n{needed})\n")
-        for command in (["go", "mod", "tidy"], ["go", "build", "-o", "messages", "."]):
-            subprocess.run(command, cwd=folder, check=True)
-        printed = subprocess.run([program / "messages"], check=True, stdout=subprocess.PIPE).stdout
-    data = {
-        "provenance": (
-            f"Go types of Kubernetes {release} (Apache License 2.0); "
-            "made by hack/protobuf_messages.py"
-        ),
-        **json.loads(printed),
-    }
-    packed = json.dumps(data, separators=(",", ":"), sort_keys=True).encode()
-    # The same input gives the same bytes: no time stamp, no name.
-    TARGET.write_bytes(gzip.compress(packed, mtime=0))
-    sys.stdout.write(f"{TARGET}: {len(data['messages'])} messages\n")
+    provenance = (
+        f"Go types of Kubernetes {release} (Apache License 2.0); made by hack/protobuf_messages.py"
+    )
+    data = {"provenance": provenance, **told_by("protobuf_messages", release)}
+    write(TARGET, data, sort_keys=True)
+    print(f"{TARGET}: {len(data['messages'])} messages")
 
 
 if __name__ == "__main__":

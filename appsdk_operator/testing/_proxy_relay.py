@@ -21,6 +21,7 @@ from appsdk_operator.testing._server._fault_effects import (
     ConnectionCut,
     FaultyWire,
     name_in,
+    send_paced,
     waited,
     watch_rules,
 )
@@ -35,7 +36,6 @@ _Streams: TypeAlias = tuple[Listening, asyncio.StreamWriter]
 
 _HOST: Final = "127.0.0.1"
 _BODY_LIMIT: Final = 16 * 1024 * 1024
-_STEP: Final = 0.05  # seconds between the pieces of an answer that is sent slowly
 _LOG_SIZE: Final = 10_000
 
 
@@ -283,15 +283,12 @@ class _Conversation:
         tell(int(answer.start[1]) if cut is None else 0)
         whole = answer.changed(Transfer_Encoding=None, Content_Length=str(len(body)))
         self._writer.write(whole.encode())
-        end = len(body) if cut is None else min(cut.after, len(body))
-        rate = slow.bytes_per_second if slow is not None else None
-        size = len(body) if rate is None else max(1, int(rate * _STEP))
-        for start in range(0, end, size or 1):
-            piece = body[start : min(start + size, end)]
-            if rate is not None:
-                await asyncio.sleep(len(piece) / rate)
+
+        async def send(piece: bytes) -> None:
             self._writer.write(piece)
             await self._writer.drain()
+
+        await send_paced(send, body if cut is None else body[: cut.after], slow)
         if cut is not None:
             await self._flushed()
             raise ConnectionCut

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from appsdk_operator.testing._server import _apply_sets as sets
 from appsdk_operator.testing._server._apply_shapes import DEDUCED, ListShape, MapShape, Shape
 from appsdk_operator.testing._server._apply_values import ItemError, item_element
+from appsdk_operator.testing._server._go_text import GO_TYPES
 
 __all__ = ["TypedError", "check", "merge"]
 
@@ -171,22 +172,12 @@ def _check_list(
             yield f"{sets.element_text(element)}{path}", text
 
 
-_GO_TYPES: Final = {
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-}
-
-
 def _scalar_problem(value: Any, scalar: str) -> str:
     if value is None:
         return ""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if scalar == "numeric" and not number:
-        return f"expected numeric (int or float), got {_GO_TYPES[type(value)]}"
+        return f"expected numeric (int or float), got {GO_TYPES[type(value)]}"
     if scalar == "string" and not isinstance(value, str):
         return f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
     if scalar == "boolean" and not isinstance(value, bool):

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from appsdk_operator.testing._server import _builtin_schemas, _times
 from appsdk_operator.testing._server._builtin_defaults import FILLERS, VALUES
+from appsdk_operator.testing._server._go_text import GO_TYPES
 from appsdk_operator.testing._server._quantity import QuantityError, canonical
 
 __all__ = ["DecodeError", "empty", "read", "reads"]
@@ -34,15 +35,7 @@ _JSON_NAMES: Final[dict[type, str]] = {
     list: "array",
     dict: "object",
 }
-_GO_TYPES: Final[dict[type, str]] = {
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-}
-_GO_KINDS: Final = {**_GO_TYPES, list: "slice", dict: "map"}
+_GO_KINDS: Final = {**GO_TYPES, list: "slice", dict: "map"}
 _LIMITS: Final = {"int32": 2**31, "int64": 2**63, "uint8": 256}
 
 
@@ -82,7 +75,7 @@ class _MismatchError(Exception):
         if self.wanted:
             return f"cannot restore {self.wanted} from {_GO_KINDS[kind]}"
         if kind in (int, float):
-            return f"cannot convert {_GO_TYPES[kind]} to {self.type}"
+            return f"cannot convert {GO_TYPES[kind]} to {self.type}"
         return f"unrecognized type: {'string' if '.' in self.type else self.type}"
 
 

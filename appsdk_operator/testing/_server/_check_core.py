@@ -362,24 +362,19 @@ def _bounds(item: _Object, at: str, name: str) -> Errors:
             and checks.amount_of(one) > checks.amount_of(other)
         )
 
-    if more(least, most):
-        detail = f"min value {least} is greater than max value {most}"
-        yield FieldError.invalid(f"{at}.min[{name}]", least, detail)
-    if more(least, request):
-        detail = f"min value {least} is greater than default request value {request}"
-        yield FieldError.invalid(f"{at}.defaultRequest[{name}]", request, detail)
-    if more(request, most):
-        detail = f"default request value {request} is greater than max value {most}"
-        yield FieldError.invalid(f"{at}.defaultRequest[{name}]", request, detail)
-    if more(request, default):
-        detail = f"default request value {request} is greater than default limit value {default}"
-        yield FieldError.invalid(f"{at}.defaultRequest[{name}]", request, detail)
-    if more(least, default):
-        detail = f"min value {least} is greater than default value {default}"
-        yield FieldError.invalid(f"{at}.default[{name}]", least, detail)
-    if more(default, most):
-        detail = f"default value {default} is greater than max value {most}"
-        yield FieldError.invalid(f"{at}.default[{name}]", most, detail)
+    # What must not be above what, in words, and the field and the value that are blamed for it.
+    asked = "default request value"
+    for low, of_low, high, of_high, field, blamed in (
+        (least, "min value", most, "max value", "min", least),
+        (least, "min value", request, asked, "defaultRequest", request),
+        (request, asked, most, "max value", "defaultRequest", request),
+        (request, asked, default, "default limit value", "defaultRequest", request),
+        (least, "min value", default, "default value", "default", least),
+        (default, "default value", most, "max value", "default", most),
+    ):
+        if more(low, high):
+            detail = f"{of_low} {low} is greater than {of_high} {high}"
+            yield FieldError.invalid(f"{at}.{field}[{name}]", blamed, detail)
     if ratio is not None and checks.amount_of(ratio) < 1:
         detail = f"ratio {ratio} is less than 1"
         yield FieldError.invalid(f"{at}.maxLimitRequestRatio[{name}]", ratio, detail)

@@ -16,7 +16,15 @@ from appsdk_operator.testing._server._exchange import Exchange
 from appsdk_operator.testing._server._faults import Faults, failure
 from appsdk_operator.testing._server._watch import Wire, error_event
 
-__all__ = ["ConnectionCut", "FaultyWire", "befall", "name_in", "waited", "watch_rules"]
+__all__ = [
+    "ConnectionCut",
+    "FaultyWire",
+    "befall",
+    "name_in",
+    "send_paced",
+    "waited",
+    "watch_rules",
+]
 
 _STEP: Final = 0.05  # seconds between the pieces of an answer that is sent slowly
 # Bytes that may wait to be sent before the watch has to wait as well.
@@ -87,6 +95,19 @@ async def waited(released: asyncio.Event, seconds: float | None) -> None:
             await released.wait()
 
 
+async def send_paced(
+    send: Callable[[bytes], Awaitable[None]], body: bytes, slow: FaultRule | None
+) -> None:
+    """Send a body as slowly as a rule says, piece by piece; without a rule the whole at once."""
+    rate = slow.bytes_per_second if slow is not None else None
+    size = len(body) if rate is None else max(1, int(rate * _STEP))
+    for start in range(0, len(body), size or 1):
+        piece = body[start : start + size]
+        if rate is not None:
+            await asyncio.sleep(len(piece) / rate)
+        await send(piece)
+
+
 async def _send_badly(
     request: Exchange,
     response: web.StreamResponse,
@@ -98,14 +119,7 @@ async def _send_badly(
     badly = web.StreamResponse(status=response.status, headers=response.headers)
     badly.content_length = len(body)
     await badly.prepare(request)
-    end = len(body) if cut is None else min(cut.after, len(body))
-    rate = slow.bytes_per_second if slow is not None else None
-    size = len(body) if rate is None else max(1, int(rate * _STEP))
-    for start in range(0, end, size or 1):
-        piece = body[start : min(start + size, end)]
-        if rate is not None:
-            await asyncio.sleep(len(piece) / rate)
-        await badly.write(piece)
+    await send_paced(badly.write, body if cut is None else body[: cut.after], slow)
     if cut is not None:
         raise ConnectionCut
     await badly.write_eof()
@@ -196,16 +210,10 @@ class FaultyWire:
                 await waited(self._released, left)
 
     async def _send_line(self, line: bytes) -> None:
-        slow, cut = self._rules.get("slow"), self._rules.get("cut")
-        rate = slow.bytes_per_second if slow is not None else None
+        cut = self._rules.get("cut")
         room = cut.after - self._bytes if cut is not None else len(line)
         part = line[: max(0, room)]
-        size = len(part) if rate is None else max(1, int(rate * _STEP))
-        for start in range(0, len(part), size or 1):
-            piece = part[start : start + size]
-            if rate is not None:
-                await asyncio.sleep(len(piece) / rate)
-            await self._wire.send(piece)
+        await send_paced(self._wire.send, part, self._rules.get("slow"))
         self._bytes += len(part)
 
     async def _check_events(self, watch: Source) -> bool:

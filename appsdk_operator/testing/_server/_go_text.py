@@ -7,7 +7,19 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["GoPatternError", "go_float", "go_json", "go_pattern", "go_quote"]
+__all__ = ["GO_TYPES", "GoPatternError", "go_float", "go_json", "go_pattern", "go_quote"]
+
+
+GO_TYPES: Final[dict[type, str]] = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+    type(None): "<nil>",
+}
+"""What Go calls the types of decoded JSON, by ours."""
 
 
 def go_float(value: float) -> str:

@@ -9,7 +9,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.testing._server import _metadata, _names
-from appsdk_operator.testing._server._go_text import go_json
+from appsdk_operator.testing._server._go_text import GO_TYPES, go_json
 from appsdk_operator.testing._server._names import NameStyle
 from appsdk_operator.testing._server._schema_fit import EMBEDDED
 from appsdk_operator.testing._server._status import FieldError, Verbatim
@@ -275,17 +275,6 @@ def replicas(obj: Any, scale: Mapping[str, Any], *, spec: bool) -> Iterator[Fiel
             yield FieldError.invalid(selector, "", problem)
 
 
-_GO_TYPES: Final[dict[type, str]] = {
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-    type(None): "<nil>",
-}
-
-
 def _at(obj: Any, path: str, kind: type, go_name: str) -> tuple[Any, str]:
     """The value at a path and what is wrong with it."""
     value = obj
@@ -305,5 +294,5 @@ def _accessor(steps: list[str], value: Any, wanted: str) -> str:
     shown = "<nil>" if value is None else value
     return (
         f".{'.'.join(steps)} accessor error: {shown} is of the type "
-        f"{_GO_TYPES[type(value)]}, expected {wanted}"
+        f"{GO_TYPES[type(value)]}, expected {wanted}"
     )

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from appsdk_operator.testing._server import APIServer
+from tests.testing.server.kubectl_tools import run_kubectl
 
 KUBECTL = shutil.which("kubectl")
 
@@ -28,22 +29,10 @@ def kubectl(tmp_path: Path, widget_crd: Any) -> Iterator[Kubectl]:
         config = tmp_path / "config"
         server.write_kubeconfig(config)
         (tmp_path / "crd.yaml").write_text(yaml.safe_dump(widget_crd))
-        environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(config)}
-        environment["KUBE_EDITOR"] = "sed -i s/size:.2/size:\\ 5/"
+        editor = "sed -i s/size:.2/size:\\ 5/"
 
         def run(*arguments: str, stdin: Any = None, fails: bool = False) -> str:
-            done = subprocess.run(
-                [str(KUBECTL), *arguments],
-                env=environment,
-                cwd=tmp_path,
-                input=yaml.safe_dump(stdin) if stdin is not None else None,
-                stdin=subprocess.DEVNULL if stdin is None else None,
-                capture_output=True,
-                text=True,
-                timeout=30,
-                check=False,
-            )
-            assert (done.returncode != 0) is fails, done.stderr
+            done = run_kubectl(config, *arguments, stdin=stdin, fails=fails, KUBE_EDITOR=editor)
             return done.stderr if fails else done.stdout
 
         yield run

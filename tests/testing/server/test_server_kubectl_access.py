@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.testing._server import APIServer
+from tests.testing.server.kubectl_tools import run_kubectl
 
 KUBECTL = shutil.which("kubectl")
 
@@ -35,17 +34,7 @@ def kubectl(server: APIServer, tmp_path: Path) -> Kubectl:
         config = tmp_path / f"config-{user.replace(':', '-')}"
         if not config.exists():
             server.write_kubeconfig(config, user or None)
-        done = subprocess.run(
-            [str(KUBECTL), *arguments],
-            env={**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(config)},
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        assert (done.returncode != 0) is fails, done.stderr
+        done = run_kubectl(config, *arguments, fails=fails)
         return done.stderr + done.stdout if fails else done.stdout
 
     return run

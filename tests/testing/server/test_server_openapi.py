@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from appsdk_operator.testing._server import APIServer
+from tests.testing.server.kubectl_tools import run_kubectl
 
 KUBECTL = shutil.which("kubectl")
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
@@ -100,21 +98,9 @@ def kubectl(tmp_path: Path, widget_crd: Any) -> Iterator[Kubectl]:
     with APIServer(tls=True, token="secret", crds=[widget_crd]) as server:
         config = tmp_path / "config"
         server.write_kubeconfig(config)
-        environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(config)}
 
         def run(*arguments: str, stdin: Any = None, fails: bool = False) -> str:
-            done = subprocess.run(
-                [str(KUBECTL), *arguments],
-                env=environment,
-                cwd=tmp_path,
-                input=yaml.safe_dump(stdin) if stdin is not None else None,
-                stdin=subprocess.DEVNULL if stdin is None else None,
-                capture_output=True,
-                text=True,
-                timeout=30,
-                check=False,
-            )
-            assert (done.returncode != 0) is fails, done.stderr
+            done = run_kubectl(config, *arguments, stdin=stdin, fails=fails)
             return done.stderr if fails else done.stdout
 
         yield run
