@@ -1,0 +1,127 @@
+"""What is measured: jobs, their tables, and who takes part in each."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks._replay import Spec
+
+__all__ = ["Case", "Column", "Entry", "Group", "Job", "Numbers", "Unit", "python_entry"]
+
+Numbers = Mapping[str, float]
+"""What a contestant's process printed."""
+
+
+class Group(enum.Enum):
+    """What a contestant is."""
+
+    FLOOR = "floor"
+    """As little as one can do: what a faster kit would still have to pay."""
+    OURS = "ours"
+    PEER = "peer"
+
+
+class Unit(enum.Enum):
+    """How a value is written."""
+
+    RATE = "rate"
+    """So many a second."""
+    SECONDS = "seconds"
+    BYTES = "bytes"
+    NUMBER = "number"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A value of a table, computed from the numbers of one round."""
+
+    title: str
+    value: Callable[[Numbers], float | None]
+    """From the numbers to the value; None where a contestant has none. A missing key is none."""
+    unit: Unit = Unit.NUMBER
+    more_is_better: bool = False
+
+    def of(self, numbers: Numbers) -> float | None:
+        """The value in one round."""
+        try:
+            return self.value(numbers)
+        except (KeyError, ZeroDivisionError):
+            return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """Someone who takes part in a case: a process that prints a JSON object of numbers."""
+
+    label: str
+    """What the table calls it; unique in its case."""
+    group: Group
+    command: tuple[str, ...]
+    """What is run; name of the job and options, as JSON, are put behind it."""
+    job: str
+    """The first argument: which of its jobs the program is to do."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The second one; where there is a server, ``server`` and ``ca`` and what it holds are added,
+    unless they are named here."""
+    spec: Spec | None = None
+    """The replay server it talks to; entries of a case with equal ones share it."""
+    absent: str = ""
+    """Why it cannot be run on this machine, if so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One table: the same work for all its entries, which take turns."""
+
+    title: str = ""
+    """What tells it from the job's other cases, for example ``widgets of 2 KB, TLS``."""
+    entries: Sequence[Entry]
+    floor: str = ""
+    """The label of the entry that the others are compared with, beside ours."""
+    ours: str = ""
+    """The label of the entry of ours that peers are compared with; default: our first one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A question that the benchmark answers, in a module of its own as ``JOB``."""
+
+    name: str
+    """What the command line calls it."""
+    title: str
+    """The heading of its tables."""
+    text: str
+    """What is measured and how, in a few sentences, for the page."""
+    columns: Sequence[Column]
+    """The first one is what counts: ratios are made of it."""
+    cases: Callable[[bool], Sequence[Case]]
+    """Its cases; in the quick form, which takes seconds, if True."""
+    rounds: int = 5
+    """How often each contestant is run."""
+
+
+def python_entry(
+    label: str,
+    module: str,
+    job: str,
+    *,
+    group: Group = Group.OURS,
+    options: Mapping[str, Any] | None = None,
+    spec: Spec | None = None,
+    absent: str = "",
+) -> Entry:
+    """An entry that is a Python module, run by this interpreter; see ``_contestant.main``."""
+    command = (sys.executable, "-m", module)
+    return Entry(
+        label=label,
+        group=group,
+        command=command,
+        job=job,
+        options=options or {},
+        spec=spec,
+        absent=absent,
+    )

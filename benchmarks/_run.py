@@ -1,0 +1,173 @@
+"""Runs jobs: each contestant in a fresh process, in turns, several rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmarks._job import Case, Column, Entry, Group, Job
+from benchmarks._replay import ROOT, ReplayServer, Spec
+
+__all__ = ["CaseResult", "EntryResult", "RunError", "Summary", "run_job", "summary_of"]
+
+PATIENCE = 600.0
+"""Seconds after which a contestant has failed."""
+
+
+class RunError(Exception):
+    """A contestant failed; the text says how."""
+
+
+@dataclass
+class EntryResult:
+    """What became of an entry."""
+
+    label: str
+    group: Group
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    """The numbers of each round."""
+    problem: str = ""
+    """Why there are none, or not of all rounds."""
+    is_absent: bool = False
+    """Whether it cannot be run on this machine."""
+
+    def values(self, column: Column) -> list[float]:
+        """The value of each round that has one."""
+        found = (column.of(numbers) for numbers in self.rounds)
+        return [value for value in found if value is not None]
+
+
+@dataclass
+class CaseResult:
+    """One table."""
+
+    job: str
+    title: str
+    entries: list[EntryResult]
+    floor: str = ""
+    ours: str = ""
+
+    def entry(self, label: str) -> EntryResult | None:
+        """The entry of that name."""
+        return next((entry for entry in self.entries if entry.label == label), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A value over the rounds."""
+
+    median: float
+    least: float
+    most: float
+
+
+def summary_of(entry: EntryResult | None, column: Column) -> Summary | None:
+    """Median and spread of a column; None where there is no value."""
+    values = entry.values(column) if entry else []
+    if not values:
+        return None
+    return Summary(median=statistics.median(values), least=min(values), most=max(values))
+
+
+def run_job(
+    job: Job,
+    *,
+    quick: bool = False,
+    rounds: int | None = None,
+    is_wanted: Callable[[Case, Entry], bool] = lambda _case, _entry: True,
+    tell: Callable[[str], None] = lambda _text: None,
+) -> list[CaseResult]:
+    """Every case of a job.
+
+    Args:
+        job: what to run.
+        quick: its quick form.
+        rounds: how often; default: as the job says, once in the quick form.
+        is_wanted: which entries take part; a case without any is left out.
+        tell: is told what happens.
+    """
+    results = []
+    for case in job.cases(quick):
+        entries = [entry for entry in case.entries if is_wanted(case, entry)]
+        if entries:
+            count = rounds or (1 if quick else job.rounds)
+            results.append(_run_case(job, case, entries, count, tell))
+    return results
+
+
+def _run_case(
+    job: Job, case: Case, entries: Sequence[Entry], rounds: int, tell: Callable[[str], None]
+) -> CaseResult:
+    results = {entry.label: EntryResult(entry.label, entry.group) for entry in entries}
+    for entry in entries:
+        if entry.absent:
+            results[entry.label].problem = entry.absent
+            results[entry.label].is_absent = True
+    present = [entry for entry in entries if not entry.absent]
+    with contextlib.ExitStack() as stack:
+        servers = {
+            spec: stack.enter_context(ReplayServer(spec))
+            for spec in {entry.spec for entry in present}
+            if spec is not None
+        }
+        for number in range(rounds):
+            # Nobody always runs right after the same one.
+            shift = number % len(present) if present else 0
+            for entry in [*present[shift:], *present[:shift]]:
+                result = results[entry.label]
+                if result.problem:
+                    continue
+                title = f"{job.name} ({case.title})" if case.title else job.name
+                tell(f"{title}, round {number + 1} of {rounds}: {entry.label}")
+                try:
+                    result.rounds.append(_run_entry(entry, servers))
+                except RunError as error:
+                    result.problem = str(error)
+                    tell(f"{entry.label} failed: {error}")
+    ours = case.ours or next((e.label for e in entries if e.group is Group.OURS), "")
+    return CaseResult(job.name, case.title, list(results.values()), case.floor, ours)
+
+
+def _run_entry(entry: Entry, servers: Mapping[Spec, ReplayServer]) -> dict[str, float]:
+    """The numbers of one run.
+
+    Raises:
+        RunError: there are none.
+    """
+    options: dict[str, Any] = {}
+    if entry.spec is not None:
+        server = servers[entry.spec]
+        options = {**asdict(entry.spec), "server": server.url, "ca": server.ca_file}
+    options |= entry.options
+    command = [*entry.command, entry.job, json.dumps(options)]
+    # A path that leads somewhere else would have the process measure another checkout.
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        raise RunError(f"it did not end within {PATIENCE:.0f} s") from None
+    except OSError as error:
+        raise RunError(f"it cannot be started: {error}") from error
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        raise RunError(f"exit status {done.returncode}: {last[:300]}")
+    try:
+        return {name: float(value) for name, value in json.loads(lines[-1]).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise RunError(f"its last line is no JSON object of numbers: {lines[-1][:200]}") from None

@@ -1,0 +1,1 @@
+"""Those who take part, a module each; see :mod:`benchmarks._contestants`."""
