@@ -1,0 +1,140 @@
+"""One kind, many watchers: what each call costs, from one watcher to a thousand.
+
+An InformerController with one worker; objects come from memory, so that no network or decoding is
+part of it.
+
+* N watchers: each is called for each event; ``calls_per_second`` should not fall as N grows.
+* filtered 1000: a thousand watchers of which one wants to be called (``concerns`` says so).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Final, final
+
+from appsdk_operator import Event, InformerController, Metrics, Object, ResourceAction, StopSignal
+from appsdk_operator.cache import EventSource
+from appsdk_operator.runtime import system_clock
+from benchmarks._job import Job, Unit
+from benchmarks._measures import (
+    WIDGET,
+    Figures,
+    Measure,
+    column,
+    observed,
+    one_case,
+    resident,
+    run,
+    widget,
+)
+
+_BATCH = 100
+_OBJECTS = 100
+
+
+@final
+class Feed:
+    """An informer that changes its objects again and again, a hundred events at a time."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        self.source: EventSource | None = None
+
+    def add_event_handler(self, handler: EventSource, /) -> None:
+        """Remember whom to tell."""
+        self.source = handler
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Tell it."""
+        assert self.source is not None
+        for first in range(0, len(self.events), _BATCH):
+            self.source.on_events(self.events[first : first + _BATCH])
+        stop.wait()
+
+
+class Counts:
+    """A watcher that counts."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def add(self, obj: Object) -> None:
+        """Never called."""
+
+    def update(self, _old: Object, _new: Object) -> None:
+        """One more."""
+        self.calls += 1
+
+    def delete(self, obj: Object) -> None:
+        """Never called."""
+
+
+class Uninterested(Counts):
+    """A watcher that no update concerns."""
+
+    def concerns(self, _old: Object, _new: Object) -> bool:
+        """No."""
+        return False
+
+
+def watchers(*, watchers: int, calls: int = 300_000, is_filtered: bool = False) -> Figures:
+    """About ``calls`` calls, spread over so many watchers."""
+    count = max(_BATCH, calls // watchers)
+    objects = [widget(number) for number in range(_OBJECTS)]
+    newer = [
+        widget(number % _OBJECTS, 2 + number // _OBJECTS) for number in range(count + _OBJECTS)
+    ]
+    events = [
+        Event(ResourceAction.UPDATE, new, old)
+        for old, new in zip(objects + newer[:-_OBJECTS], newer, strict=True)
+    ][:count]
+    before = resident()
+    controller = InformerController(metrics=Metrics(), max_pending=count + 1)
+    controller.add_informer(Feed(events), WIDGET)
+    everyone = [Uninterested() if is_filtered else Counts() for _ in range(watchers - 1)]
+    everyone.append(Counts())
+    for watcher in everyone:
+        controller.add_watcher(watcher, WIDGET)
+    held = resident() - before
+
+    def observe(stop: StopSignal) -> Figures:
+        began = system_clock.monotonic()
+        while everyone[-1].calls < count:
+            stop.wait(0.001)
+        seconds = system_clock.monotonic() - began
+        return {
+            "events_per_second": count / seconds,
+            "calls_per_second": count * watchers / seconds,
+            "bytes_per_watcher": held / watchers,
+        }
+
+    return observed(controller.run, observe)
+
+
+MEASURES: dict[str, Measure] = {
+    **{f"{n} watchers": functools.partial(watchers, watchers=n) for n in (1, 10, 100, 1000)},
+    "filtered 1000": functools.partial(watchers, watchers=1000, is_filtered=True),
+}
+_QUICK: Final = {"calls": 5_000}
+
+JOB = Job(
+    name="watchers",
+    title="Many watchers on one kind",
+    text=(
+        "An InformerController calls each of its watchers for each update; objects come from "
+        "memory. What a call costs should not depend on how many watchers there are. With "
+        "`filtered` all but one of a thousand say that no update concerns them: the calls are "
+        "those of their filters."
+    ),
+    columns=(
+        column("calls/s", "calls_per_second", Unit.RATE),
+        column("events/s", "events_per_second", Unit.RATE),
+        column("memory per watcher", "bytes_per_watcher", Unit.BYTES),
+    ),
+    cases=one_case("benchmarks.jobs.watchers", MEASURES, _QUICK),
+    rounds=3,
+)
+
+if __name__ == "__main__":
+    run(MEASURES)
