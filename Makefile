@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 4
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test check format soak clean coverage test-lowest fidelity control-plane
+.PHONY: bench demo test check format soak clean coverage test-lowest fidelity control-plane
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -44,6 +44,12 @@ fidelity: $(READY)
 control-plane:
 	@hack/control-plane/build.sh
 
+# Measures the kit beside its peers and writes docs/performance.md; with ARGS, such as ARGS=--quick,
+# it only prints. It has a virtual environment of its own, for the peers.
+bench: .venv-bench/.ready
+	@mkdir -p build
+	.venv-bench/bin/python -m benchmarks $(or $(ARGS),--json build/performance.json --write)
+
 # A few minutes of random writes and faults, then convergence and memory are checked.
 soak: $(READY)
 	$(BIN)/python benchmarks/soak.py $(ARGS)
@@ -55,6 +61,12 @@ test-lowest:
 	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[testing]'
 	.venv-lowest/bin/pip install --quiet pytest-timeout pytest-xdist
 	.venv-lowest/bin/python $(PYTEST) $(ARGS)
+
+.venv-bench/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet --upgrade 'pip>=25.1'
+	.venv-bench/bin/pip install --quiet -e '.[testing]' --group bench
+	touch $@
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

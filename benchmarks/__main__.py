@@ -4,44 +4,126 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import importlib
-import pkgutil
 import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from benchmarks import jobs
-from benchmarks._job import Job
-from benchmarks._run import run_job, summary_of
+from benchmarks import _guard, _page, _plots
+from benchmarks._contestants import all_contestants
+from benchmarks._environment import environment, versions
+from benchmarks._job import Case, Entry, Group, Job
+from benchmarks._replay import ROOT
+from benchmarks._report import as_text
+from benchmarks._results import Results, all_jobs
+from benchmarks._run import run_job
+
+DOCS = ROOT / "docs"
 
 
-def main() -> None:
-    """Run jobs and print their tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="only show that it runs")
-    parser.add_argument("--jobs", default="*", help="names or patterns, with commas")
-    parser.add_argument("--contestants", default="*", help="labels or patterns, with commas")
-    parser.add_argument("--rounds", type=int)
-    options = parser.parse_args()
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Speed and size of the kit, measured beside its peers.",
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="small amounts and one round: shows that it runs")
+    add("--jobs", default="*", metavar="NAMES", help="which; patterns and commas are understood")
+    add("--contestants", default="*", metavar="LABELS", help="which, by their label in the tables")
+    add("--without-peers", action="store_true", help="floors and ours only")
+    add("--rounds", type=int, help="how often each is run; default: as the job says")
+    network = parser.add_mutually_exclusive_group()
+    network.add_argument("--plain", action="store_true", help="only cases without TLS")
+    network.add_argument("--tls", action="store_true", help="only cases with TLS")
+    add("--json", type=Path, metavar="FILE", help="write the numbers there")
+    add("--read", type=Path, metavar="FILE", help="measure nothing, take the numbers from there")
+    add("--plots", type=Path, metavar="DIR", help="draw what can be drawn there")
+    add("--write", action="store_true", help="write docs/performance.md and its plots")
+    add("--guard", action="store_true", help="status 1 where a hot path has become much slower")
+    add("--list", action="store_true", help="print the jobs and contestants, and do nothing")
+    return parser
 
-    def matches(name: str, patterns: str) -> bool:
-        return any(fnmatch.fnmatch(name, pattern) for pattern in patterns.split(","))
 
-    for module in pkgutil.iter_modules(jobs.__path__):
-        job: Job = importlib.import_module(f"{jobs.__name__}.{module.name}").JOB
-        if not matches(job.name, options.jobs):
-            continue
-        for case in run_job(
+def _matches(name: str, patterns: str) -> bool:
+    return any(fnmatch.fnmatch(name, pattern.strip()) for pattern in patterns.split(","))
+
+
+def _filter(options: argparse.Namespace) -> Callable[[Case, Entry], bool]:
+    def is_wanted(case: Case, entry: Entry) -> bool:
+        has_tls = entry.spec is not None and entry.spec.tls
+        if (options.plain and has_tls) or (options.tls and not has_tls):
+            return False
+        if options.without_peers and entry.group is Group.PEER:
+            return False
+        # Ratios need what they are made of.
+        is_floor = entry.label == case.floor
+        return is_floor or _matches(entry.label, options.contestants)
+
+    return is_wanted
+
+
+def _print_list() -> None:
+    print("Jobs:")
+    for job in all_jobs():
+        print(f"  {job.name:<16} {job.title}")
+    print("Contestants:")
+    for one in all_contestants():
+        variants = ", ".join(variant.name for variant in one.variants if variant.name)
+        print(f"  {one.name:<20} {one.absent or one.version}  {variants}")
+
+
+def _measure(options: argparse.Namespace, jobs: Sequence[Job]) -> Results:
+    results = Results(environment(), versions(), is_quick=options.quick)
+    if options.without_peers:
+        for one in all_contestants():
+            if one.group is Group.PEER:
+                results.versions[one.name] = "absent: peers were not asked for"
+    began = time.monotonic()
+    for job in jobs:
+        results.cases += run_job(
             job,
             quick=options.quick,
             rounds=options.rounds,
-            is_wanted=lambda _, entry: matches(entry.label, options.contestants),
-            tell=lambda text: print(text, file=sys.stderr),
-        ):
-            print(f"\n{job.title}: {case.title}")
-            for entry in case.entries:
-                print(f"  {entry.label:<30} {entry.problem}")
-                for column in job.columns:
-                    print(f"      {column.title}: {summary_of(entry, column)}")
+            is_wanted=_filter(options),
+            tell=lambda text: print(text, file=sys.stderr, flush=True),
+        )
+        results.seconds = time.monotonic() - began
+        if options.json:
+            # After each job, so that a run that is cut short is not lost.
+            results.write(options.json)
+    return results
+
+
+def main() -> int:
+    """Do what the arguments say; the exit status."""
+    options = _parser().parse_args()
+    if options.list:
+        _print_list()
+        return 0
+    jobs = [job for job in all_jobs() if _matches(job.name, options.jobs)]
+    if not jobs:
+        print(f"no job is called {options.jobs}: see --list", file=sys.stderr)
+        return 2
+    results = Results.read(options.read) if options.read else _measure(options, jobs)
+    print(as_text(results, jobs))
+    if options.plots or options.write:
+        folder = options.plots or DOCS
+        folder.mkdir(parents=True, exist_ok=True)
+        print(_plots.draw(results, folder))
+    if options.write:
+        (DOCS / "performance.md").write_text(_page.page(results, all_jobs()), encoding="utf-8")
+    failed = [
+        f"{case.job} ({case.title}): {entry.label}: {entry.problem}"
+        for case in results.cases
+        for entry in case.entries
+        if entry.problem and not entry.is_absent
+    ]
+    for text in failed:
+        print(f"FAILED {text}", file=sys.stderr)
+    if options.guard and not _guard.passes(results, print):
+        return 1
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -84,6 +84,8 @@ class Case:
     """The label of the entry that the others are compared with, beside ours."""
     ours: str = ""
     """The label of the entry of ours that peers are compared with; default: our first one."""
+    facts: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that all entries have in common, put to those that each prints."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,14 +109,16 @@ class Content:
         kept = min(spec.objects, spec.events)
         parts = [split("MODIFIED", index, 2) for index in range(kept)]
         interval = 1e9 / spec.rate
-        began = now()
+        sent = began = now()
         for number in range(spec.events):
             before, after = parts[number % kept]
             due = int(began + number * interval)
             wait = due - now()
             if wait > 0:
                 time.sleep(wait / 1e9)
-            stamp = b"%d" % (due if wait < -_LATE else now())
+            # Versions never go back, also where the two clocks change places.
+            sent = max(sent + 1, due if wait < -_LATE else now())
+            stamp = b"%d" % sent
             size = len(before) + len(stamp) + len(after)
             yield b"%x\r\n%s%s%s\r\n" % (size, before, stamp, after)
 

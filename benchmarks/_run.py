@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import statistics
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
-from benchmarks._job import Case, Column, Entry, Group, Job
+from benchmarks._job import Case, Entry, Group, Job
 from benchmarks._replay import ROOT, ReplayServer, Spec
+from benchmarks._results import CaseResult, EntryResult
 
-__all__ = ["CaseResult", "EntryResult", "RunError", "Summary", "run_job", "summary_of"]
+__all__ = ["RunError", "run_job"]
 
 PATIENCE = 600.0
 """Seconds after which a contestant has failed."""
@@ -22,57 +22,6 @@ PATIENCE = 600.0
 
 class RunError(Exception):
     """A contestant failed; the text says how."""
-
-
-@dataclass
-class EntryResult:
-    """What became of an entry."""
-
-    label: str
-    group: Group
-    rounds: list[dict[str, float]] = field(default_factory=list)
-    """The numbers of each round."""
-    problem: str = ""
-    """Why there are none, or not of all rounds."""
-    is_absent: bool = False
-    """Whether it cannot be run on this machine."""
-
-    def values(self, column: Column) -> list[float]:
-        """The value of each round that has one."""
-        found = (column.of(numbers) for numbers in self.rounds)
-        return [value for value in found if value is not None]
-
-
-@dataclass
-class CaseResult:
-    """One table."""
-
-    job: str
-    title: str
-    entries: list[EntryResult]
-    floor: str = ""
-    ours: str = ""
-
-    def entry(self, label: str) -> EntryResult | None:
-        """The entry of that name."""
-        return next((entry for entry in self.entries if entry.label == label), None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """A value over the rounds."""
-
-    median: float
-    least: float
-    most: float
-
-
-def summary_of(entry: EntryResult | None, column: Column) -> Summary | None:
-    """Median and spread of a column; None where there is no value."""
-    values = entry.values(column) if entry else []
-    if not values:
-        return None
-    return Summary(median=statistics.median(values), least=min(values), most=max(values))
 
 
 def run_job(
@@ -126,7 +75,7 @@ def _run_case(
                 title = f"{job.name} ({case.title})" if case.title else job.name
                 tell(f"{title}, round {number + 1} of {rounds}: {entry.label}")
                 try:
-                    result.rounds.append(_run_entry(entry, servers))
+                    result.rounds.append({**case.facts, **_run_entry(entry, servers)})
                 except RunError as error:
                     result.problem = str(error)
                     tell(f"{entry.label} failed: {error}")

@@ -285,7 +285,9 @@ def list_all(options: Options) -> dict[str, float]:
                 token = _keep(decode(page), kept)
         took = time.perf_counter() - began
         del page
-    return {"seconds": took, "objects": options.objects, **memory.numbers()}
+    # Whoever keeps nothing has no memory to tell of.
+    held = {} if decode is None else memory.numbers()
+    return {"seconds": took, "objects": options.objects, **held}
 
 
 def _keep(page: Any, kept: dict[str, Any]) -> str:

@@ -1,0 +1,191 @@
+"""What the design promises, and whether a run reached it."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks._job import Column, Unit
+from benchmarks._report import shown, shown_ratio
+from benchmarks._results import (
+    CaseResult,
+    EntryResult,
+    Results,
+    advantage,
+    all_jobs,
+    summary_of,
+)
+
+__all__ = ["Goal", "Outcome", "goals"]
+
+_CLIENT_GO = "dynamic-informer*"
+_OFFICIAL = "kubernetes *"
+_KOPF = "kopf*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a goal."""
+
+    measured: str
+    is_reached: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A line of the design."""
+
+    what: str
+    wanted: str
+    outcome: Callable[[Results], Outcome | None]
+    """None where the run has not what it takes to tell."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A column of a case."""
+
+    job: str
+    case: str
+    """A pattern; the first case whose title fits."""
+    column: int = 0
+
+    def case_of(self, results: Results) -> CaseResult | None:
+        cases = results.cases_of(self.job)
+        return next((case for case in cases if fnmatch.fnmatch(case.title, self.case)), None)
+
+    def column_of(self) -> Column | None:
+        job = next((job for job in all_jobs() if job.name == self.job), None)
+        return job.columns[self.column] if job else None
+
+
+def _best(case: CaseResult, column: Column, pattern: str) -> EntryResult | None:
+    """The best of the entries whose labels fit."""
+    found: EntryResult | None = None
+    for entry in case.entries:
+        if not fnmatch.fnmatch(entry.label, pattern) or summary_of(entry, column) is None:
+            continue
+        if found is None or (advantage(column, entry, found) or 0.0) > 1:
+            found = entry
+    return found
+
+
+def _times(place: _Place, ours: str, theirs: str, factor: float) -> Callable[..., Outcome | None]:
+    """Ours is ``factor`` times better than the best of theirs."""
+
+    def outcome(results: Results) -> Outcome | None:
+        case, column = place.case_of(results), place.column_of()
+        if case is None or column is None:
+            return None
+        other = _best(case, column, theirs)
+        ratio = advantage(column, case.entry(ours), other)
+        if other is None or ratio is None:
+            return None
+        text = f"{shown_ratio(ratio)} of `{other.label}`"
+        return Outcome(measured=text, is_reached=ratio >= factor)
+
+    return outcome
+
+
+def _value(place: _Place, ours: str, bound: float, note: str = "") -> Callable[..., Outcome | None]:
+    """Ours is at least (or, where less is better, at most) ``bound``."""
+
+    def outcome(results: Results) -> Outcome | None:
+        case, column = place.case_of(results), place.column_of()
+        summary = summary_of(case.entry(ours), column) if case and column else None
+        if summary is None or column is None:
+            return None
+        found = summary.median
+        is_reached = found >= bound if column.more_is_better else found <= bound
+        text = shown(found, column.unit) + (" ×" if column.unit is Unit.NUMBER else note)
+        return Outcome(measured=text, is_reached=is_reached)
+
+    return outcome
+
+
+def _latency(results: Results) -> Outcome | None:
+    place = _Place("latency", "1,000 events/s")
+    case, column = place.case_of(results), place.column_of()
+    if case is None or column is None:
+        return None
+    ours = summary_of(case.entry("appsdk watcher-untouched"), column)
+    floor = summary_of(case.entry("floor bulk"), column)
+    if ours is None or floor is None:
+        return None
+    bound = 2 * floor.median + 0.001
+    text = f"{shown(ours.median, column.unit)}, may be {shown(bound, column.unit)}"
+    return Outcome(measured=text, is_reached=ours.median < bound)
+
+
+def _growth(results: Results) -> Outcome | None:
+    place = _Place("growth", "one process each*")
+    case, column = place.case_of(results), place.column_of()
+    if case is None or column is None:
+        return None
+    few = summary_of(case.entry("1,000 objects"), column)
+    many = summary_of(case.entry("100,000 objects"), column)
+    if few is None or many is None:
+        return None
+    ratio = few.median / many.median
+    text = f"{shown_ratio(ratio)} the cost at 100,000"
+    return Outcome(measured=text, is_reached=ratio <= 1.2)
+
+
+_WATCH = _Place("watch", "widgets of 2 KB")
+_WATCH_TLS = _Place("watch", "widgets of 2 KB, TLS")
+_LIST = _Place("list", "*,000 widgets of 2 KB")
+_OURS = "appsdk watcher-untouched"
+
+
+def goals() -> tuple[Goal, ...]:
+    """All of them, in the design's order."""
+    watch = "watch events to a callback, store updated"
+    half = "half of urllib3 + partial decode"
+    memory = _Place("list", "*,000 widgets of 2 KB", 1)
+    of_json = _Place("list", "*,000 widgets of 2 KB", 2)
+    peak = _Place("list", "100,000 widgets of 2 KB", 3)
+    controller = _Place("reconcile", "1 worker, nothing done")
+
+    def goal(what: str, wanted: str, outcome: Callable[[Results], Outcome | None]) -> Goal:
+        return Goal(what=what, wanted=wanted, outcome=outcome)
+
+    return (
+        goal(watch, "10 × client-go's dynamic informer", _times(_WATCH, _OURS, _CLIENT_GO, 10)),
+        goal(watch, "50 × kopf", _times(_WATCH, _OURS, _KOPF, 50)),
+        goal(watch, "5 × the official client", _times(_WATCH, _OURS, _OFFICIAL, 5)),
+        goal(watch, half, _times(_WATCH, _OURS, "floor partial", 0.5)),
+        goal(f"{watch}, TLS", half, _times(_WATCH_TLS, _OURS, "floor partial", 0.5)),
+        goal("list and sync", "10 × client-go", _times(_LIST, _OURS, _CLIENT_GO, 10)),
+        goal("list and sync", "5 × the official client", _times(_LIST, _OURS, _OFFICIAL, 5)),
+        goal("memory per cached object", "at most 1.35 × its JSON", _value(of_json, _OURS, 1.35)),
+        goal(
+            "memory per cached object", "a sixth of client-go", _times(memory, _OURS, _CLIENT_GO, 6)
+        ),
+        goal(
+            "peak of memory while listing 100,000 objects",
+            "at most 1.2 × what stays",
+            _value(peak, _OURS, 1.2),
+        ),
+        goal(
+            "latency at 1,000 events/s, 99th percentile",
+            "below 2 × a bare loop + 1 ms",
+            _latency,
+        ),
+        goal(
+            "reconciles that do nothing, through queue and worker",
+            "30,000/s",
+            _value(_Place("no_op", "*"), "backlog", 30_000, "/s"),
+        ),
+        goal(
+            "the same behind an informer, over the network",
+            "30,000/s",
+            _value(controller, "appsdk controller", 30_000, "/s"),
+        ),
+        goal("cost per event from 1,000 to 100,000 objects", "at most 1.2 ×", _growth),
+        goal(
+            "`import appsdk_operator`",
+            "below 100 ms",
+            _value(_Place("start_up", "*"), "import appsdk_operator", 0.1),
+        ),
+    )

@@ -1,0 +1,135 @@
+"""``docs/performance.md``, made from the results of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchmarks._goals import goals
+from benchmarks._job import Group, Job
+from benchmarks._meaning import losses, meaning
+from benchmarks._plots import CHARTS, file_name
+from benchmarks._replay import ROOT
+from benchmarks._report import rows_of, titles_of
+from benchmarks._results import CaseResult, Results
+
+__all__ = ["page"]
+
+_INTRODUCTION = """\
+# Performance
+
+How fast the kit is and how much memory it needs, beside other clients that do the same work on
+the same machine, and beside what nobody can get below. `make bench` measures and writes this
+page; its text is in `benchmarks/`. The absolute figures belong to the machine; the ratios are
+what carries over.
+"""
+
+_READING = """\
+## The figures
+
+Each figure is the median over the rounds, with the least and the most behind it. `of the floor`
+says which part of the floor's speed somebody reaches: of a program that reads, decodes the least
+and does nothing else. `we are` says how many times better ours is; below 1 the peer is better.
+Everybody does a job as his own documentation shows it, with client-side rate limits off. Each
+round is a fresh process, and they take turns.
+"""
+
+_REPRODUCE = """\
+## How to reproduce it
+
+From a checkout, with Python and make; Go peers take part where there is a Go toolchain. It takes
+{minutes}, and wants a machine with nothing else to do.
+
+```console
+$ make bench
+```
+
+That writes this page anew. A part of it, or another view:
+
+```console
+$ make bench ARGS="--jobs watch,list --rounds 3"
+$ make bench ARGS="--contestants appsdk* --plain"
+$ make bench ARGS=--quick
+```
+
+Who takes part and how is in `benchmarks/contestants/` and `benchmarks/peers/`, what they do in
+`benchmarks/jobs/`.
+"""
+
+
+def page(results: Results, jobs: Sequence[Job]) -> str:
+    """The whole page."""
+    lines = [_INTRODUCTION]
+    if results.is_quick:
+        lines.append("> These figures are of the quick form, which only shows that it runs.\n")
+    lines += ["## Goals\n", *_goal_table(results), ""]
+    lines += ["## What it means for you\n", *meaning(results), ""]
+    lines += ["## Where we lose\n", *_losses(results, jobs), ""]
+    lines += ["## Measured with\n", *_environment(results), ""]
+    lines.append(_READING)
+    for job in jobs:
+        cases = results.cases_of(job.name)
+        if cases:
+            lines += _job(job, cases)
+    minutes = max(1, round(results.seconds / 60))
+    text = f"about {minutes} minute{'s' if minutes > 1 else ''}"
+    lines.append(_REPRODUCE.format(minutes=text))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    return [f"| {' | '.join(cells)} |" for cells in [heads, rule, *rows]]
+
+
+def _goal_table(results: Results) -> Iterator[str]:
+    yield "| what | at least | measured | |"
+    yield "|---|---|---|---|"
+    for goal in goals():
+        outcome = goal.outcome(results)
+        if outcome is None:
+            yield f"| {goal.what} | {goal.wanted} | not measured | |"
+        else:
+            verdict = "reached" if outcome.is_reached else "**missed**"
+            yield f"| {goal.what} | {goal.wanted} | {outcome.measured} | {verdict} |"
+
+
+def _losses(results: Results, jobs: Sequence[Job]) -> list[str]:
+    if not any(case.of_group(Group.PEER) for case in results.cases):
+        return ["No peer took part in this run."]
+    found = list(losses(results, jobs))
+    return found or ["In no job of this run was a peer ahead."]
+
+
+def _environment(results: Results) -> list[str]:
+    rows = [[name, value] for name, value in results.environment.items()]
+    rows += [[f"`{name}`", value] for name, value in results.versions.items()]
+    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+
+
+def _job(job: Job, cases: Sequence[CaseResult]) -> list[str]:
+    lines = [f"### {job.title}\n", job.text, ""]
+    for chart in CHARTS:
+        if chart.job == job.name and (ROOT / "docs" / file_name(chart)).exists():
+            lines += [f"![{chart.title}]({file_name(chart)})", ""]
+    for case in cases:
+        if case.title:
+            lines += [f"**{case.title[0].upper()}{case.title[1:]}**", ""]
+        lines += [*_case_table(job, case), ""]
+    return lines
+
+
+def _case_table(job: Job, case: CaseResult) -> list[str]:
+    heads = ["", *titles_of(job, case)]
+    rows, notes = [], []
+    for row in rows_of(job, case):
+        label = f"`{row.entry.label}`"
+        if row.entry.group is Group.OURS:
+            label = f"**{label}**"
+        if row.cells:
+            # Columns in which nobody has a value would stay empty.
+            rows.append([label, *row.cells])
+        if row.entry.problem:
+            notes.append(f"`{row.entry.label}`: {row.entry.problem}")
+    kept = [at for at in range(len(heads)) if at < 2 or any(row[at] for row in rows)]
+    table = _table([heads[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    return [*table, *(["", "Not measured: " + "; ".join(notes) + "."] if notes else [])]

@@ -1,0 +1,181 @@
+"""What becomes of a run's numbers: tables, the page, the guard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import _guard
+from benchmarks._contestants import all_contestants
+from benchmarks._goals import goals
+from benchmarks._job import Column, Group
+from benchmarks._page import page
+from benchmarks._report import as_text
+from benchmarks._results import CaseResult, EntryResult, Results, advantage, all_jobs
+
+RATE = Column(title="a/s", value=lambda numbers: numbers["a"], more_is_better=True)
+TIME = Column(title="t", value=lambda numbers: numbers["t"])
+
+
+def watch_entry(label: str, group: Group, *rates: float) -> EntryResult:
+    return EntryResult(label, group, [{"events": rate, "seconds": 1.0} for rate in rates])
+
+
+def list_entry(label: str, group: Group, seconds: float, each: float) -> EntryResult:
+    numbers = {
+        "objects": 1000.0,
+        "seconds": seconds,
+        "json": 2000.0,
+        "rss_before": 4e7,
+        "rss_after": 4e7 + 1000 * each,
+        "peak": 4e7 + 1000 * each * 1.1,
+    }
+    return EntryResult(label, group, [numbers])
+
+
+@pytest.fixture
+def results() -> Results:
+    entries = [
+        watch_entry("floor bulk", Group.FLOOR, 200_000, 240_000, 220_000),
+        watch_entry("floor partial", Group.FLOOR, 150_000),
+        watch_entry("appsdk watcher-untouched", Group.OURS, 90_000, 100_000, 110_000),
+        watch_entry("appsdk watcher-read", Group.OURS, 40_000),
+        watch_entry("kopf event", Group.PEER, 2_000),
+        watch_entry("kubernetes watch", Group.PEER, 50_000),
+        EntryResult("dynamic-informer", Group.PEER, problem="no Go toolchain", is_absent=True),
+    ]
+    watch = CaseResult(
+        "watch", "widgets of 2 KB", entries, "floor bulk", "appsdk watcher-untouched"
+    )
+    listing = CaseResult(
+        "list",
+        "20,000 widgets of 2 KB",
+        [
+            list_entry("floor bulk", Group.FLOOR, 0.01, 2000),
+            list_entry("appsdk watcher-untouched", Group.OURS, 0.02, 2500),
+            list_entry("kubernetes watch", Group.PEER, 0.2, 9000),
+        ],
+        "floor bulk",
+        "appsdk watcher-untouched",
+    )
+    return Results({"Cores": "2"}, {"kopf": "kopf 1.0"}, [watch, listing], seconds=90.0)
+
+
+def test_results_survive_their_json(results: Results, tmp_path: Path) -> None:
+    results.write(tmp_path / "results.json")
+    assert Results.read(tmp_path / "results.json") == results
+
+
+def test_an_advantage_is_of_what_is_better() -> None:
+    first = EntryResult("first", Group.OURS, [{"a": 10.0, "t": 1.0}])
+    second = EntryResult("second", Group.PEER, [{"a": 5.0, "t": 4.0}])
+    assert advantage(RATE, first, second) == 2.0
+    assert advantage(TIME, first, second) == 4.0
+    assert advantage(TIME, first, EntryResult("none", Group.PEER)) is None
+
+
+def test_the_text_has_medians_spread_ratios_and_who_is_absent(results: Results) -> None:
+    text = as_text(results, all_jobs())
+    assert "100,000 (90,000 - 110,000)" in text
+    assert "no Go toolchain" in text
+    line = next(line for line in text.splitlines() if line.startswith("kopf event"))
+    assert line.split() == ["kopf", "event", "2,000", "0.01", "×", "50.0", "×"]
+
+
+def test_goals_are_judged_by_the_figures(results: Results) -> None:
+    outcomes = {(goal.what, goal.wanted): goal.outcome(results) for goal in goals()}
+    watch = "watch events to a callback, store updated"
+    kopf = outcomes[watch, "50 × kopf"]
+    assert kopf is not None
+    assert kopf.is_reached
+    official = outcomes[watch, "5 × the official client"]
+    assert official is not None
+    assert not official.is_reached
+    assert official.measured == "2.00 × of `kubernetes watch`"
+    assert outcomes[watch, "10 × client-go's dynamic informer"] is None
+    memory = outcomes["memory per cached object", "at most 1.35 × its JSON"]
+    assert memory is not None
+    assert memory.is_reached
+    assert memory.measured == "1.25 ×"
+
+
+def test_the_page_says_what_was_measured_and_where_we_lose(results: Results) -> None:
+    text = page(results, all_jobs())
+    assert (
+        "| watch events to a callback, store updated | 50 × kopf | 50.0 × of `kopf event` |" in text
+    )
+    assert "Not measured: `dynamic-informer`: no Go toolchain." in text
+    assert (
+        "* Watch events to a callback, widgets of 2 KB, events/s: `kubernetes watch` 50,000, "
+        "against `appsdk watcher-read` 40,000 (1.25 ×)"
+    ) in text
+    # 90 % of 256 MiB, without the 40 MB of the process, at 2,750 bytes an object at the peak.
+    assert "| 256 Mi | 73,000 |" in text
+    assert "about 2 minutes" in text
+
+
+def scaled(results: Results, label: str, factor: float) -> Results:
+    """The same run with an entry of that part of its speed."""
+    for case in results.cases:
+        for entry in case.entries:
+            if entry.label == label:
+                for numbers in entry.rounds:
+                    numbers["seconds"] /= factor
+    return results
+
+
+def guarded(usual: float) -> _guard.Bound:
+    return _guard.Bound(
+        job="watch", case="widgets of 2 KB", label="appsdk watcher-untouched", usual=usual
+    )
+
+
+@pytest.mark.parametrize(("factor", "is_fine"), [(1.0, True), (0.8, True), (0.5, False)])
+def test_the_guard_fails_at_half_of_the_speed(
+    results: Results, factor: float, is_fine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The best of the rounds count: 110,000 of 240,000.
+    monkeypatch.setattr(_guard, "BOUNDS", (guarded(110 / 240),))
+    told: list[object] = []
+    found = _guard.passes(scaled(results, "appsdk watcher-untouched", factor), told.append)
+    assert found is is_fine
+    assert len(told) == 1
+
+
+def test_the_guard_fails_for_what_was_not_measured(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_guard, "BOUNDS", (replace(guarded(0.1), case="another"),))
+    assert not _guard.passes(results, lambda _: None)
+
+
+def test_what_the_guard_watches_is_measured_in_the_quick_form() -> None:
+    quick = {
+        (job.name, case.title, entry.label)
+        for job in all_jobs()
+        for case in job.cases(True)
+        for entry in case.entries
+    }
+    for bound in _guard.BOUNDS:
+        assert (bound.job, bound.case, bound.label) in quick
+        assert (bound.job, bound.case, bound.floor) in quick
+
+
+def test_labels_are_unique_in_each_case_and_ratios_have_what_they_need() -> None:
+    for job in all_jobs():
+        for quick in (False, True):
+            cases = job.cases(quick)
+            titles = [case.title for case in cases]
+            assert len(set(titles)) == len(titles)
+            for case in cases:
+                labels = [entry.label for entry in case.entries]
+                assert len(set(labels)) == len(labels), job.name
+                assert quick or not case.floor or case.floor in labels, job.name
+
+
+def test_contestants_have_names_of_their_own() -> None:
+    names = [one.name for one in all_contestants()]
+    assert len(set(names)) == len(names)
+    assert {"floor", "appsdk"} <= set(names)
