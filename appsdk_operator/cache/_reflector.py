@@ -7,14 +7,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, final
 
 from appsdk_operator.cache._watch_state import List, Problem, Step, Wait, Watch, WatchState
-from appsdk_operator.resource import (
-    DecodeError,
-    Kind,
-    ListPage,
-    WatchEvent,
-    WrongKindError,
-    decode_watch_event,
-)
+from appsdk_operator.resource import Kind, ListPage, decode_watch_events
 from appsdk_operator.runtime import Clock, StopSignal
 
 __all__ = ["EventStream", "ListWatchClient", "Reflector"]
@@ -174,20 +167,11 @@ class Reflector:
             self._apply(state.watch_ended(clock.monotonic(), failure))
 
     def _lines(self, lines: Sequence[bytes]) -> None:
-        kind = self._kind
-        events: list[WatchEvent] = []
-        problems: list[Step] = []
-        garbage: DecodeError | None = None
-        for line in lines:
-            try:
-                events.append(decode_watch_event(kind, line))
-            except WrongKindError as error:
-                problems.append(Problem(error, "watch"))
-            except DecodeError as error:
-                garbage = error
-                break
+        events, wrong, garbage = decode_watch_events(self._kind, lines)
         now = self._clock.monotonic()
         steps = self._state.events(events, now) if events else []
         if garbage is not None and self._state.is_watching:
             steps += self._state.garbage(garbage, now)
-        self._apply([*steps, *problems] if problems else steps)
+        if wrong:
+            steps += [Problem(error, "watch") for error in wrong]
+        self._apply(steps)

@@ -283,7 +283,11 @@ class WatchState:
     def events(self, events: Sequence[WatchEvent], now: float) -> list[Step]:
         """Events came; once :attr:`is_watching` is False the rest of the stream is not wanted."""
         steps: list[Step] = []
-        for event in events:
+        usual = self._usual(events)
+        if usual:
+            self.has_delivered = self._got_object = True
+            steps.append(Changes(list(events[:usual])))
+        for event in events[usual:]:
             if event.type is not WatchEventType.ERROR:
                 self.has_delivered = True
             if self._phase is _Phase.STREAM:
@@ -293,6 +297,25 @@ class WatchState:
             if not self.is_watching:
                 break
         return steps
+
+    def _usual(self, events: Sequence[WatchEvent]) -> int:
+        """Move on past the events that are just the next change each; returns how many they are."""
+        if self._phase is not _Phase.WATCH or not self._is_placed:
+            return 0
+        before = self.resource_version
+        count = 0
+        for event in events:
+            obj = event.object
+            if obj is None:
+                break
+            version = obj.resource_version
+            # Decimal numbers, as text: see is_older_version, which has the last word on others.
+            if version < before if len(version) == len(before) else len(version) < len(before):
+                break
+            before = version
+            count += 1
+        self.resource_version = before
+        return count
 
     def garbage(self, error: DecodeError, now: float) -> list[Step]:
         """A line of the stream could not be read: what it said is lost, so list again."""

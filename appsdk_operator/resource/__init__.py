@@ -52,6 +52,7 @@ from appsdk_operator.resource._wire import WatchEvent as WatchEvent
 from appsdk_operator.resource._wire import WatchEventType as WatchEventType
 from appsdk_operator.resource._wire import decode_list as decode_list
 from appsdk_operator.resource._wire import decode_watch_event as decode_watch_event
+from appsdk_operator.resource._wire import decode_watch_events as decode_watch_events
 from appsdk_operator.resource._yaml import dump_yaml as dump_yaml
 from appsdk_operator.resource._yaml import load_yaml as load_yaml
 
@@ -85,6 +86,7 @@ __all__ = [
     "decode_json",
     "decode_list",
     "decode_watch_event",
+    "decode_watch_events",
     "dump_yaml",
     "encode_json",
     "is_older_version",

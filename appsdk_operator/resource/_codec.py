@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,7 +43,9 @@ class EncodeError(ValueError):
     """A value cannot be written as JSON without loss; the text names the place."""
 
 
-class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+class Metadata(msgspec.Struct, gc=False, rename="camel"):
+    """What identifies an object."""
+
     # To the API server null is the same as absent, and YAML's `namespace:` is a null.
     name: str | None = None
     namespace: str | None = None
@@ -54,13 +55,15 @@ class _Metadata(msgspec.Struct, gc=False, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class _Header(msgspec.Struct, gc=False, rename="camel"):
-    metadata: _Metadata
+class Header(msgspec.Struct, gc=False, rename="camel"):
+    """As much of an object as is decoded on arrival."""
+
+    metadata: Metadata
     kind: str | None = None
     api_version: str | None = None
 
 
-_decode_header = msgspec.json.Decoder(_Header).decode
+decode_header = msgspec.json.Decoder(Header).decode
 _decode_any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
@@ -93,7 +96,7 @@ def excerpt(raw: bytes | memoryview) -> str:
     return f"it has {len(raw)} bytes"
 
 
-def header_of(kind: Kind, raw: bytes) -> _Metadata:
+def header_of(kind: Kind, raw: bytes) -> Metadata:
     """The metadata that identifies an object, checked to be of ``kind``.
 
     Raises:
@@ -101,9 +104,19 @@ def header_of(kind: Kind, raw: bytes) -> _Metadata:
         WrongKindError: the object says it is of another kind.
     """
     try:
-        header = _decode_header(raw)
+        header = decode_header(raw)
     except DECODE_ERRORS as error:
         raise DecodeError(f"not an object of kind {kind}: {error}; {excerpt(raw)}") from error
+    check_header(kind, header)
+    return header.metadata
+
+
+def check_header(kind: Kind, header: Header) -> None:
+    """Refuse an object of another kind.
+
+    Raises:
+        WrongKindError: the object says it is of another kind.
+    """
     # Items of a list of built-in kinds carry neither kind nor version.
     if (
         header.kind
@@ -115,10 +128,6 @@ def header_of(kind: Kind, raw: bytes) -> _Metadata:
             f"{header.kind} {header.metadata.namespace or ''}/{header.metadata.name or ''}: check "
             "the kind's plural, group and version"
         )
-    metadata = header.metadata
-    # A cluster has few namespaces and many objects: one string for each namespace.
-    metadata.namespace = sys.intern(metadata.namespace or "")
-    return metadata
 
 
 raw_by_type: dict[type, Callable[[Any], bytes]] = {}

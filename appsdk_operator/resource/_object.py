@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
@@ -135,17 +136,7 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
             DecodeError: the text is not JSON of an object with metadata.
             WrongKindError: it says it is of another kind.
         """
-        m = _codec.header_of(kind, raw)
-        return cls(
-            kind,
-            raw,
-            m.namespace or "",
-            m.name or "",
-            m.uid or "",
-            m.resource_version or "",
-            m.generation or 0,
-            m.deletion_timestamp,
-        )
+        return object_of(kind, raw, _codec.header_of(kind, raw))
 
     @classmethod
     def from_dict(cls, kind: Kind, data: Mapping[str, Any]) -> Object:
@@ -374,6 +365,23 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
 
 # A Struct would be written field by field otherwise.
 _codec.raw_by_type[Object] = operator.attrgetter("raw")
+
+
+def object_of(
+    kind: Kind, raw: bytes, m: _codec.Metadata, intern: Callable[[str], str] = sys.intern
+) -> Object:
+    """An object of its text and what was decoded of it."""
+    return Object(
+        kind,
+        raw,
+        # A cluster has few namespaces and many objects: one string for each namespace.
+        intern(m.namespace) if m.namespace else "",
+        m.name or "",
+        m.uid or "",
+        m.resource_version or "",
+        m.generation or 0,
+        m.deletion_timestamp,
+    )
 
 
 def view_error(
