@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
+import operator
 import random
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, final
 
 from appsdk_operator.cache._events import Event, ResourceAction
+from appsdk_operator.cache._line import EventLine, Run
 from appsdk_operator.cache._pending import PendingEvents
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
@@ -43,6 +46,15 @@ _MERGED = Family(
     "Events merged into another one of the same object, because too many were waiting.",
     ("controller",),
 )
+_action_of = operator.attrgetter("action")
+_is_initial = operator.attrgetter("is_initial")
+_new_tuple = tuple.__new__
+_EXACT_BOUND = 1000
+"""A smaller bound is kept to the event, so that each has its place by object from the start."""
+_LINE = "line"
+_LONGEST_TURN = 0.01
+"""Seconds after which what came due meanwhile has its turn."""
+_RESYNC = ResourceAction.RESYNC
 _ACTIONS = tuple(action for action in ResourceAction if action is not ResourceAction.GENERIC)
 
 
@@ -135,20 +147,23 @@ class EventSource:
     def on_add(self, obj: Object, *, is_initial: bool = False) -> None:
         """As :meth:`EventHandler.on_add`."""
         self.wait_for_room()
-        self.on_events((Event(ResourceAction.CREATE, obj, None, is_initial),))
+        self._put(Event(ResourceAction.CREATE, obj, None, is_initial))
 
     def on_update(self, old: Object, new: Object) -> None:
         """As :meth:`EventHandler.on_update`."""
         self.wait_for_room()
         if old is new:
-            self.on_events((Event(ResourceAction.RESYNC, new),))
+            self._put(Event(ResourceAction.RESYNC, new))
         else:
-            self.on_events((Event(ResourceAction.UPDATE, new, old),))
+            self._put(Event(ResourceAction.UPDATE, new, old))
 
     def on_delete(self, obj: Object, *, is_final_state_unknown: bool = False) -> None:
         """As :meth:`EventHandler.on_delete`."""
         self.wait_for_room()
-        self.on_events((Event(ResourceAction.DELETE, obj, None, False, is_final_state_unknown),))
+        self._put(Event(ResourceAction.DELETE, obj, None, False, is_final_state_unknown))
+
+    def _put(self, event: Event) -> None:
+        self._delivery.put(self, (event,), by_object=True)
 
 
 @final
@@ -202,7 +217,9 @@ class Delivery:
         self._clock = clock
         self._metrics = metrics
         self._threads = ThreadGroup(name)
-        self._queue: WorkQueue[DeliveryKey] = WorkQueue(name, clock=clock, metrics=metrics)
+        self._queue: WorkQueue[DeliveryKey] = WorkQueue(
+            name, clock=clock, metrics=metrics, beside=lambda: max(0, self._line.count - 1)
+        )
         # Re-entrant: a signal handler may stop us in the very thread that puts events.
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
@@ -210,6 +227,11 @@ class Delivery:
         self._pending: PendingEvents[DeliveryKey] = PendingEvents(
             bound, on_dropped=self._on_dropped
         )
+        # One worker takes events as they come, without a place for each object: as many as this.
+        self._line = EventLine()
+        self._line_bound = bound // 2 if workers == 1 and bound >= _EXACT_BOUND else 0
+        self._line_key = DeliveryKey(EventSource(self, "", {}), "", _LINE)
+        self._is_line_queued = False
         self._sources: list[EventSource] = []
         # By kind, because a counter must not fall when a source is removed.
         self._counts: dict[str, dict[ResourceAction, int]] = {}
@@ -238,27 +260,70 @@ class Delivery:
             for key in [key for key in self._resyncs if key.source is source]:
                 del self._resyncs[key]
             self._pending.drop(lambda key: key.source is source)
+            source.initial_left -= sum(map(_is_initial, self._line.drop(source)))
             self._condition.notify_all()
 
-    def put(self, source: EventSource, events: Sequence[Event]) -> None:
-        """Queue events; never waits."""
+    def put(
+        self, source: EventSource, events: Sequence[Event], *, by_object: bool = False
+    ) -> None:
+        """Queue events; never waits.
+
+        Those that come one at a time are better put ``by_object`` at once.
+        """
         tickets = self._queue.tickets(len(events))
-        ready: list[DeliveryKey] = []
-        ready_tickets: list[int] = []
+        counts = Counter(map(_action_of, events))
         with self._lock:
             if self._is_stopped or source.is_removed:
                 return
-            for ticket, event in zip(tickets, events, strict=True):
-                obj = event.object
-                source.counts[event.action] += 1
-                if event.is_initial:
-                    source.initial_left += 1
-                key = DeliveryKey(source, obj.namespace, obj.name)
-                if self._pending.put(key, ticket, event):
-                    ready.append(key)
-                    ready_tickets.append(ticket)
+            for action, count in counts.items():
+                source.counts[action] += count
+            source.initial_left += sum(map(_is_initial, events))
+            has_room = self._line.count + len(events) <= self._line_bound
+            if has_room and not by_object and _RESYNC not in counts:
+                ready = self._put_in_line(source, events, tickets)
+            else:
+                ready = self._put_by_object(source, zip(tickets, events, strict=True))
         if ready:
-            self._queue.add_all(ready, tickets=ready_tickets)
+            self._queue.add_all([key for key, _ in ready], tickets=[ticket for _, ticket in ready])
+
+    def _put_in_line(
+        self, source: EventSource, events: Sequence[Event], tickets: range
+    ) -> list[tuple[DeliveryKey, int]]:
+        """Let events wait in the line, but for objects that wait already; who became ready."""
+        keys = (DeliveryKey(source, e.object.namespace, e.object.name) for e in events)
+        held = self._queue.holds_others(self._line_key, keys)
+        ready: list[tuple[DeliveryKey, int]] = []
+        if held is not None and any(held):
+            apart = [(t, e) for t, e, is_held in zip(tickets, events, held, strict=True) if is_held]
+            ready = self._put_by_object(source, apart)
+            runs = _runs([(t, e) for t, e, h in zip(tickets, events, held, strict=True) if not h])
+        else:
+            runs = [(tickets[0], events)] if events else []
+        now = self._clock.monotonic()
+        for ticket, run in runs:
+            self._line.put(Run(source, run, ticket, now))
+        if runs and not self._is_line_queued:
+            self._is_line_queued = True
+            ready.append((self._line_key, runs[0][0]))
+        return ready
+
+    def _put_by_object(
+        self, source: EventSource, events: Iterable[tuple[int, Event]]
+    ) -> list[tuple[DeliveryKey, int]]:
+        """Let events wait in the places of their objects; who became ready."""
+        ready: list[tuple[DeliveryKey, int]] = []
+        in_line: set[tuple[str, str]] | None = None
+        for ticket, event in events:
+            obj = event.object
+            if event.action is _RESYNC:
+                if in_line is None:
+                    in_line = self._line.objects_of(source)
+                if (obj.namespace, obj.name) in in_line:
+                    continue  # what waits is as new
+            key = DeliveryKey(source, obj.namespace, obj.name)
+            if self._pending.put(key, ticket, event, beside=self._line.count):
+                ready.append((key, ticket))
+        return ready
 
     def wait_for_room(
         self, source: EventSource | None = None, stop: StopSignal | None = None
@@ -269,7 +334,7 @@ class Delivery:
         bound may be passed by that much. The wait ends early when this delivery is stopped, the
         ``source`` is removed, or ``stop`` is set.
         """
-        if self._overflow is not Overflow.BLOCK or self._pending.count < self._max_pending:
+        if self._overflow is not Overflow.BLOCK or self.pending < self._max_pending:
             return
         detach = stop.on_set(self._notify) if stop is not None else lambda: None
         try:
@@ -277,7 +342,7 @@ class Delivery:
                 self._blocked += 1
                 try:
                     while (
-                        self._pending.count >= self._max_pending
+                        self.pending >= self._max_pending
                         and not self._is_stopped
                         and not (source is not None and source.is_removed)
                         and not (stop is not None and stop.is_set())
@@ -337,7 +402,7 @@ class Delivery:
         if item is None:
             return False
         with self._worker_context():
-            self._turn(item.key, item.ticket)
+            self._turn(item.key, item.ticket, limit=1)
         return True
 
     def wait_idle(self, timeout: float | None = None) -> bool:
@@ -379,7 +444,7 @@ class Delivery:
     @property
     def pending(self) -> int:
         """How many events wait."""
-        return self._pending.count
+        return self._pending.count + self._line.count
 
     @property
     def merged(self) -> int:
@@ -399,7 +464,11 @@ class Delivery:
                     # Such as SystemExit: it must not silently leave us without workers.
                     _log.exception("%s: handling %s raised to the top", self._name, item.key)
 
-    def _turn(self, key: DeliveryKey, ticket: int) -> None:
+    def _turn(self, key: DeliveryKey, ticket: int, *, limit: int | None = None) -> None:
+        """Handle what ``key`` stands for: at most ``limit`` events."""
+        if key is self._line_key:
+            self._line_turn(limit)
+            return
         if not key.name:
             self._resync(key)
             return
@@ -424,6 +493,54 @@ class Delivery:
             elif delay is not None:
                 self._queue.add(key, after=delay)
             self._queue.done(key)
+
+    def _line_turn(self, limit: int | None) -> None:
+        """Handle the events that wait in line, up to the first object that waits by itself."""
+        began = self._clock.monotonic()
+        before = self._queue.next_ticket()
+        with self._lock:
+            runs = self._line.take(before, limit)
+        until = began + _LONGEST_TURN
+        try:
+            for run in runs:
+                self._handle_run(run, until)
+                if run.handled < len(run.events):
+                    break
+        finally:
+            pieces = sum(run.handled for run in runs)
+            waited = sum((began - run.arrived) * run.handled for run in runs) / (pieces or 1)
+            with self._lock:
+                self._line.put_back(runs)
+                following = self._line.next_ticket
+                self._is_line_queued = following is not None
+            if following is not None:
+                self._queue.add(self._line_key, ticket=following)
+            self._queue.done(self._line_key, pieces=pieces, waited=waited)
+
+    def _handle_run(self, run: Run, until: float) -> None:
+        """Handle one event of the run after another, while the time is before ``until``."""
+        line, source, handle = self._line, run.source, self._handle
+        monotonic = self._clock.monotonic
+        for event in run.events:
+            run.handled += 1
+            line.taken += 1
+            if self._blocked:
+                self._notify()
+            obj = event.object
+            key = _new_tuple(DeliveryKey, (source, obj.namespace, obj.name))
+            delay: float | None = None
+            try:
+                if not source.is_removed:
+                    delay = handle(key, event)
+            except Exception:
+                _log.exception("handling %s failed outside of the user's code", key)
+            finally:
+                if event.is_initial:
+                    self._initial_handled(source)
+                if delay is not None:
+                    self._queue.add(key, after=delay)
+            if self._is_stopped or monotonic() >= until:
+                return
 
     def _initial_handled(self, source: EventSource) -> None:
         with self._lock:
@@ -470,6 +587,17 @@ class Delivery:
                     # No informer says GENERIC, only those who deliver events of their own.
                     for action in _ACTIONS
                 ),
-                Sample(_PENDING, (self._name,), self._pending.count),
+                Sample(_PENDING, (self._name,), self.pending),
                 Sample(_MERGED, (self._name,), self._pending.merged_count),
             ]
+
+
+def _runs(events: Iterable[tuple[int, Event]]) -> list[tuple[int, list[Event]]]:
+    """Events whose tickets follow each other, together with the first ticket."""
+    runs: list[tuple[int, list[Event]]] = []
+    for ticket, event in events:
+        if runs and runs[-1][0] + len(runs[-1][1]) == ticket:
+            runs[-1][1].append(event)
+        else:
+            runs.append((ticket, [event]))
+    return runs

@@ -27,6 +27,9 @@ class ResourceAction(enum.Enum):
     GENERIC = "GENERIC"
     """Something outside of the cluster concerns the object; no informer says this."""
 
+    # An enumeration's own is a call in Python, which counting by action would make for each event.
+    __hash__ = object.__hash__
+
 
 @final
 class Event(msgspec.Struct, frozen=True, gc=False, eq=False, weakref=False):

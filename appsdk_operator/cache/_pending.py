@@ -56,8 +56,11 @@ class PendingEvents(Generic[K]):
         self.count = 0
         self.merged_count = 0
 
-    def put(self, key: K, ticket: int, event: Event) -> bool:
-        """Add an event; whether ``key`` has something pending now that it had not before."""
+    def put(self, key: K, ticket: int, event: Event, *, beside: int = 0) -> bool:
+        """Add an event; whether ``key`` has something pending now that it had not before.
+
+        ``beside`` as many events wait elsewhere, which count against the bound.
+        """
         waiting = self._by_key.get(key)
         if waiting is None:
             self._by_key[key] = [(ticket, event)]
@@ -66,7 +69,7 @@ class PendingEvents(Generic[K]):
         if event.action is _RESYNC:
             # What waits is as new as the resync.
             return False
-        if self.count >= self._bound and self._merge(key, waiting, event):
+        if self.count + beside >= self._bound and self._merge(key, waiting, event):
             return False
         waiting.append((ticket, event))
         self.count += 1

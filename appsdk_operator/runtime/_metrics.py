@@ -6,11 +6,11 @@ somebody scrapes. prometheus-client is imported at the first scrape, not before.
 
 from __future__ import annotations
 
-import bisect
 import inspect
 import itertools
 import threading
 import weakref
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
@@ -55,10 +55,10 @@ class LocalHistogram:
         self.counts = [0] * (len(self.bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
+    def observe(self, value: float, times: int = 1) -> None:
         """Count ``value`` into the first bucket whose upper bound is not below it."""
-        self.counts[bisect.bisect_left(self.bounds, value)] += 1
-        self.total += value
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
     def plus(self, other: LocalHistogram) -> LocalHistogram:
         """The two together."""

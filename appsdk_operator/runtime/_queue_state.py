@@ -12,7 +12,6 @@ Beside it, a key that was handed out is *locked* until it is done.
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Hashable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar, final
 
@@ -62,7 +61,7 @@ class QueueState(Generic[K]):
 
     def __init__(self, *, max_reasons: int = 8) -> None:
         self._max_reasons = max_reasons
-        self._tickets = itertools.count(1)
+        self._next_ticket = 1
         self._entries: dict[K, _Entry[K]] = {}
         # Heaps may hold stale items: an item counts only while its entry is in that place with
         # that position.
@@ -76,9 +75,27 @@ class QueueState(Generic[K]):
         """How often a key became ready."""
         self.waiting_count = 0
 
-    def ticket(self) -> int:
-        """The next position in line, to be given to :meth:`add` later."""
-        return next(self._tickets)
+    def tickets(self, count: int, now: float) -> range:
+        """The next positions in line, to be given to :meth:`add` later."""
+        if self._waiting:
+            # Those whose time came before were here first.
+            self._wake_due(now)
+        first = self._next_ticket
+        self._next_ticket = first + count
+        return range(first, first + count)
+
+    def next_ticket(self, now: float) -> int | None:
+        """The position of the key that :meth:`pop` would hand out; None when there is none."""
+        return self._ready[0][1] if self.has_ready(now) else None
+
+    def has_others(self, key: K) -> bool:
+        """Whether any key but this one is queued or worked on."""
+        own = (key in self._entries) + (key in self.locked)
+        return len(self._entries) + len(self.locked) > own
+
+    def holds(self, key: K) -> bool:
+        """Whether ``key`` is queued or worked on."""
+        return key in self._entries or key in self.locked
 
     def add(
         self,
@@ -199,7 +216,7 @@ class QueueState(Generic[K]):
             yield entry.key, names[entry.place], entry.priority, due, tuple(entry.reasons or ())
 
     def _put_ready(self, entry: _Entry[K], now: float, ticket: int | None) -> None:
-        entry.ticket = ticket if ticket is not None else next(self._tickets)
+        entry.ticket = ticket if ticket is not None else self._ticket()
         entry.since = now
         self.adds += 1
         self._count(entry.priority, 1)
@@ -222,14 +239,14 @@ class QueueState(Generic[K]):
         if len(self._waiting) > 2 * len(self._entries) + _SLACK:
             self._waiting = [item for item in self._waiting if _is_next_waiting(*item)]
             heapq.heapify(self._waiting)
-        heapq.heappush(self._waiting, (ready_at, next(self._tickets), entry))
+        heapq.heappush(self._waiting, (ready_at, self._ticket(), entry))
 
     def _merge_ready(self, entry: _Entry[K], priority: int, ticket: int | None) -> None:
         if priority > entry.priority:
             self._count(entry.priority, -1)
             entry.priority = priority
             self._count(priority, 1)
-            entry.ticket = ticket if ticket is not None else next(self._tickets)
+            entry.ticket = ticket if ticket is not None else self._ticket()
         elif ticket is not None and ticket < entry.ticket:
             entry.ticket = ticket
         else:
@@ -242,6 +259,11 @@ class QueueState(Generic[K]):
             _, _, entry = heapq.heappop(self._waiting)
             self.waiting_count -= 1
             self._put_ready(entry, due, None)
+
+    def _ticket(self) -> int:
+        ticket = self._next_ticket
+        self._next_ticket = ticket + 1
+        return ticket
 
     def _count(self, priority: int, change: int) -> None:
         count = self.depth.get(priority, 0) + change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.runtime._clock import Clock, system_clock
@@ -80,6 +80,7 @@ class WorkQueue(Generic[K]):
         max_reasons: int = 8,
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
+        beside: Callable[[], int] = lambda: 0,
     ) -> None:
         """An empty queue.
 
@@ -91,6 +92,8 @@ class WorkQueue(Generic[K]):
             max_reasons: how many reasons are kept for each key; the first and the newest stay.
             clock: what it waits on.
             metrics: where it publishes; default: nowhere.
+            beside: how many pieces of work wait that have no key of their own; they count into its
+                depth.
         """
         if max_reasons < 1:
             raise ValueError(f"max_reasons={max_reasons}: keep at least 1")
@@ -111,16 +114,27 @@ class WorkQueue(Generic[K]):
         self._queue_time = LocalHistogram(_SECONDS)
         self._work_time = LocalHistogram(_SECONDS)
         self._labels = (name, controller or name)
+        self._beside = beside
         self._priorities = {0: "0"}
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
 
-    def tickets(self, count: int) -> list[int]:
-        """Positions in line for later :meth:`add` calls: order of tickets is order of work.
+    # For callers that keep something in order beside the queue.
 
-        For callers that keep something in order beside the queue.
-        """
+    def tickets(self, count: int) -> range:
+        """Positions in line for later :meth:`add` calls: order of tickets is order of work."""
         with self._lock:
-            return [self._state.ticket() for _ in range(count)]
+            return self._state.tickets(count, self._clock.monotonic())
+
+    def next_ticket(self) -> int | None:
+        """The position in line of the key that comes next; None when no key is ready."""
+        with self._lock:
+            return self._state.next_ticket(self._clock.monotonic())
+
+    def holds_others(self, key: K, others: Iterable[K]) -> list[bool] | None:
+        """Which of ``others`` are queued or worked on; None: nothing is, except perhaps ``key``."""
+        with self._lock:
+            state = self._state
+            return [state.holds(other) for other in others] if state.has_others(key) else None
 
     def add(
         self,
@@ -216,15 +230,26 @@ class WorkQueue(Generic[K]):
         with self._lock:
             return self._hand_out(self._clock.monotonic())
 
-    def done(self, key: K) -> None:
-        """Unlock ``key``; if it was added meanwhile it may be handed out again."""
+    def done(self, key: K, *, pieces: int = 1, waited: float = 0.0) -> None:
+        """Unlock ``key``; if it was added meanwhile it may be handed out again.
+
+        Args:
+            key: what was worked on.
+            pieces: for a key that stands for several: how many pieces of work it was.
+            waited: for how many seconds each further piece waited.
+        """
         with self._lock:
             now = self._clock.monotonic()
             since = self._state.done(key)
             if since is None:
                 _log.warning("done(%r) without get(): ignored", key)
                 return
-            self._work_time.observe(now - since)
+            if pieces == 1:
+                self._work_time.observe(now - since)
+            elif pieces:
+                self._work_time.observe((now - since) / pieces, pieces)
+                self._queue_time.observe(waited, pieces - 1)
+                self._state.adds += pieces - 1
             is_idle = self._is_idle(now)
             if is_idle:
                 self._became_idle.notify_all()
@@ -355,6 +380,7 @@ class WorkQueue(Generic[K]):
                 if priority not in self._priorities and len(self._priorities) < _MAX_PRIORITIES:
                     self._priorities[priority] = str(priority)
             depth = dict.fromkeys(self._priorities.values(), 0)
+            depth["0"] += self._beside()
             for priority, count in self._state.depth.items():
                 name = self._priorities.get(priority, _TOO_MANY)
                 depth[name] = depth.get(name, 0) + count

@@ -182,7 +182,7 @@ def test_nothing_runs_twice_at_once_for_one_object_with_many_workers(
     fail = Failures(failures)
     plan = iter(overlaps)
     with simulated(
-        retry_policy=ConstantBackoff(1.0), retry_dequeue_policy=dequeue_policy
+        workers=4, retry_policy=ConstantBackoff(1.0), retry_dequeue_policy=dequeue_policy
     ) as simulation:
 
         def during_call(call: Call) -> None:

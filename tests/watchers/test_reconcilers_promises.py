@@ -99,7 +99,9 @@ def test_each_ends_with_the_servers_state_whatever_failed_or_was_asked_for(
 def test_nothing_runs_twice_at_once_for_one_object_with_many_workers(
     history: Any, plan: list[int], overlaps: list[int], dequeue_policy: Any
 ) -> None:
-    fleet = Fleet(plan, retry_policy=ConstantBackoff(1.0), retry_dequeue_policy=dequeue_policy)
+    fleet = Fleet(
+        plan, workers=4, retry_policy=ConstantBackoff(1.0), retry_dequeue_policy=dequeue_policy
+    )
     more = iter(overlaps)
     with fleet.simulation as simulation:
 
