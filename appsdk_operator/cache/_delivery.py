@@ -53,7 +53,7 @@ _EXACT_BOUND = 1000
 """A smaller bound is kept to the event, so that each has its place by object from the start."""
 _LINE = "line"
 _LONGEST_TURN = 0.01
-"""Seconds after which what came due meanwhile has its turn."""
+"""Seconds after which the line has its next turn, so that the queue's metrics tell of them."""
 _RESYNC = ResourceAction.RESYNC
 _ACTIONS = tuple(action for action in ResourceAction if action is not ResourceAction.GENERIC)
 
@@ -263,9 +263,7 @@ class Delivery:
             source.initial_left -= sum(map(_is_initial, self._line.drop(source)))
             self._condition.notify_all()
 
-    def put(
-        self, source: EventSource, events: Sequence[Event], *, by_object: bool = False
-    ) -> None:
+    def put(self, source: EventSource, events: Sequence[Event], *, by_object: bool = False) -> None:
         """Queue events; never waits.
 
         Those that come one at a time are better put ``by_object`` at once.
@@ -293,12 +291,13 @@ class Delivery:
         keys = (DeliveryKey(source, e.object.namespace, e.object.name) for e in events)
         held = self._queue.holds_others(self._line_key, keys)
         ready: list[tuple[DeliveryKey, int]] = []
+        runs: list[tuple[int, Sequence[Event]]] = []
         if held is not None and any(held):
             apart = [(t, e) for t, e, is_held in zip(tickets, events, held, strict=True) if is_held]
             ready = self._put_by_object(source, apart)
-            runs = _runs([(t, e) for t, e, h in zip(tickets, events, held, strict=True) if not h])
-        else:
-            runs = [(tickets[0], events)] if events else []
+            runs += _runs([(t, e) for t, e, h in zip(tickets, events, held, strict=True) if not h])
+        elif events:
+            runs.append((tickets.start, events))
         now = self._clock.monotonic()
         for ticket, run in runs:
             self._line.put(Run(source, run, ticket, now))

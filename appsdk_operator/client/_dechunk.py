@@ -135,10 +135,15 @@ class ChunkedLines(PlainLines):
                 self._hold(data[position:], 1)
                 break
             start = eol + 2
-            size = _size(data[position:eol])
-            if not size:
-                self._end(data[position:], start - position)
-                break
+            try:
+                size = int(data[position:eol], 16)
+            except ValueError:
+                size = -1
+            if not 0 < size <= MAX_LINE:
+                size = _size(data[position:eol])
+                if not size:
+                    self._end(data[position:], start - position)
+                    break
             end = start + size
             if end + 2 > total:
                 self._hold(data[position:], end + 2 - total)

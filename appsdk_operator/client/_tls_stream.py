@@ -1,7 +1,7 @@
 """TLS that decrypts in bulk.
 
 An ``SSLSocket`` makes two system calls for each record, and API servers flush one record for each
-watch event. Here one system call brings up to 64 KiB and all records in it are decrypted at once,
+watch event. Here one system call brings 64 KiB or more and all records in it are decrypted at once,
 which more than halves the cost of an event. Because the layer below is any byte stream, the same
 class speaks TLS inside the TLS of an HTTPS proxy.
 """
@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 __all__ = ["ByteStream", "TLSStream"]
 
-# Larger reads make Python allocate the full size for whatever comes.
+# As little as makes a system call worth it; whoever wants more at once gets more.
 _READ = 65536
 _RECORD = 16384
 
@@ -94,7 +94,7 @@ class TLSStream:
                 self._flush()
                 if filled:
                     return filled
-                self._feed()
+                self._feed(size)
                 continue
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 # Without close_notify as well: HTTP's own framing tells whether an end is the end.
@@ -112,8 +112,8 @@ class TLSStream:
         if self._outgoing.pending:
             self._inner.sendall(self._outgoing.read())
 
-    def _feed(self) -> None:
-        data = self._inner.recv(_READ)
+    def _feed(self, wanted: int = _READ) -> None:
+        data = self._inner.recv(max(_READ, wanted))
         if data:
             self._incoming.write(data)
         else:

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchStream", "silence_limit_of"]
 
-# Larger reads make Python allocate the full size for whatever comes.
-_READ = 65536
+# A read takes what is there, at most so much: small while little comes, because Python allocates
+# the full size, and larger while more comes. The largest is half a millisecond's work, by which the
+# first event of a read may come later than it could.
+_READ = 32768
+_LARGEST_READ = 262144
 _MARGIN = 5.0
 
 
@@ -82,6 +85,7 @@ class WatchStream:
         # http.client's own way through chunks costs a call for each; the buffered reader below it
         # hands out whatever the socket has.
         self._read1 = response.fp.read1
+        self._read_size = _READ
 
     @property
     def closed(self) -> bool:
@@ -153,7 +157,7 @@ class WatchStream:
         decoder = self._decoder
         while not (decoder.ended or self._closing):
             try:
-                data = self._read1(_READ)
+                data = self._read1(self._read_size)
                 lines = decoder.feed(data)
             except (OSError, ValueError) as error:
                 # ValueError: the reader was closed under us, or the stream's form is wrong.
@@ -162,6 +166,7 @@ class WatchStream:
                 if self.closed:
                     return []
                 raise self._failure(error) from error
+            self._read_size = _next_size(self._read_size, len(data))
             if lines:
                 return lines
             if not data:
@@ -210,6 +215,13 @@ class WatchStream:
         with contextlib.suppress(IndexError):
             while True:
                 self._on_release.pop()()
+
+
+def _next_size(size: int, got: int) -> int:
+    """How much to read at most, after ``got`` bytes were read of at most ``size``."""
+    if 2 * got >= size:
+        return min(2 * size, _LARGEST_READ)
+    return size if 8 * got >= size else _READ
 
 
 def silence_limit_of(timeout: float, limit: float | None, *, bookmarks: bool) -> float:

@@ -387,9 +387,9 @@ def _clock() -> ManualClock | None:
     return None if me is None else me.schedule.clock
 
 
-def _monotonic(self: RealClock) -> float:
+def _monotonic(_: RealClock) -> float:
     clock = _clock()
-    return _real_monotonic(self) if clock is None else clock.monotonic()
+    return _real_monotonic() if clock is None else clock.monotonic()
 
 
 def _time(self: RealClock) -> float:

@@ -6,15 +6,15 @@ Names and labels are those of grafana-app-sdk, so that its dashboards work.
 from __future__ import annotations
 
 import collections
+import enum
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import final
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.runtime import Family, LocalHistogram, Metrics, Sample
-from appsdk_operator.watchers._entries import Role
 
-__all__ = ["ControllerMetrics"]
+__all__ = ["CallNumbers", "ControllerMetrics", "Role"]
 
 _LABELS = ("event_type", "kind")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -53,6 +53,15 @@ _WAITED = Family(
     "Time from the moment a retry was due to the moment it was made.",
     _LABELS,
 )
+
+
+class Role(enum.Enum):
+    """What an entry is; metrics are kept apart by it."""
+
+    WATCHER = "watcher"
+    RECONCILER = "reconciler"
+
+
 _OF_CALLS = {
     Role.WATCHER: (_DURATION, _ERRORS, _GIVEN_UP),
     Role.RECONCILER: (_RECONCILER_DURATION, _RECONCILER_ERRORS, _RECONCILER_GIVEN_UP),
@@ -60,7 +69,8 @@ _OF_CALLS = {
 _ACTIONS = tuple(a for a in ResourceAction if a is not ResourceAction.GENERIC)
 
 
-class _Calls:
+@final
+class CallNumbers:
     """The calls of one role."""
 
     __slots__ = ("duration", "errors", "given_up")
@@ -77,12 +87,12 @@ class _Series:
 
     def __init__(self) -> None:
         # No dict by role: an enumeration's hash costs as much as all else here.
-        self.of_watchers = _Calls()
-        self.of_reconcilers = _Calls()
+        self.of_watchers = CallNumbers()
+        self.of_reconcilers = CallNumbers()
         self.waited = LocalHistogram(_BUCKETS)
         self.enqueued = self.executed = self.requeued = 0
 
-    def of(self, role: Role) -> _Calls:
+    def of(self, role: Role) -> CallNumbers:
         """The calls of one role."""
         return self.of_watchers if role is Role.WATCHER else self.of_reconcilers
 
@@ -94,11 +104,13 @@ class ControllerMetrics:
     def __init__(self, metrics: Metrics, pending: Callable[[], int]) -> None:
         self._metrics = metrics
         self._pending = pending
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Held while numbers are changed."""
         self._series: dict[str, dict[ResourceAction, _Series]] = {}
         self._reconciled: set[str] = set()
         # By thread: a dict's own atomicity is enough, so that a call costs one lock and not two.
-        self._running: dict[int, str] = {}
+        self.running: dict[int, str] = {}
+        """The kinds of the calls that run now, by the identity of their threads."""
         self._retire: Callable[[], None] = lambda: None
 
     def publish(self) -> None:
@@ -109,54 +121,47 @@ class ControllerMetrics:
         """Keep the totals, end the rest."""
         self._retire()
 
-    def add_kind(self, kind: str, role: Role = Role.WATCHER) -> None:
-        """Make every series of ``kind``, at 0; those of reconcilers only where there are any."""
-        with self._lock:
+    def add_kind(
+        self, kind: str, role: Role = Role.WATCHER
+    ) -> Mapping[ResourceAction, CallNumbers]:
+        """Make every series of ``kind``, at 0; those of reconcilers only where there are any.
+
+        Returns:
+            The numbers of the calls of that role, to be changed under :attr:`lock`.
+        """
+        with self.lock:
             if kind not in self._series:
                 self._series[kind] = {action: _Series() for action in _ACTIONS}
             if role is Role.RECONCILER:
                 self._reconciled.add(kind)
-
-    def begin(self, kind: str) -> None:
-        """A call begins in this thread."""
-        self._running[threading.get_ident()] = kind
-
-    def end(
-        self, kind: str, role: Role, action: ResourceAction, seconds: float, *, has_failed: bool
-    ) -> None:
-        """The call has ended."""
-        self._running.pop(threading.get_ident(), None)
-        with self._lock:
-            calls = self._series[kind][action].of(role)
-            calls.duration.observe(seconds)
-            calls.errors += has_failed
+            return {action: series.of(role) for action, series in self._series[kind].items()}
 
     def requeued(self, kind: str, action: ResourceAction) -> None:
         """A reconciler asked to be called again."""
-        with self._lock:
+        with self.lock:
             self._series[kind][action].requeued += 1
 
     def retry_planned(self, kind: str, action: ResourceAction) -> None:
         """A failed call will be tried again."""
-        with self._lock:
+        with self.lock:
             self._series[kind][action].enqueued += 1
 
     def gave_up(self, kind: str, role: Role, action: ResourceAction) -> None:
         """A failed call will not be tried again."""
-        with self._lock:
+        with self.lock:
             self._series[kind][action].of(role).given_up += 1
 
     def retry_made(self, kind: str, action: ResourceAction, late: float) -> None:
         """A retry begins, ``late`` seconds after it was due."""
-        with self._lock:
+        with self.lock:
             series = self._series[kind][action]
             series.executed += 1
             series.waited.observe(late)
 
     def _samples(self) -> list[Sample]:
         samples = [Sample(_PENDING, (), self._pending())]
-        with self._lock:
-            running = collections.Counter(list(self._running.values()))
+        with self.lock:
+            running = collections.Counter(list(self.running.values()))
             samples += [Sample(_ONGOING, (kind,), running[kind]) for kind in self._series]
             for kind, by_action in self._series.items():
                 for action, series in by_action.items():

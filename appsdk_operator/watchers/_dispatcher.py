@@ -14,8 +14,8 @@ from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock
 from appsdk_operator.watchers._calls import OwedCall, WatcherCall, Why
-from appsdk_operator.watchers._controller_metrics import ControllerMetrics
-from appsdk_operator.watchers._entries import Entry, Role
+from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
+from appsdk_operator.watchers._entries import Entry
 from appsdk_operator.watchers._failures import Failures, action_again, counts_as_attempt
 from appsdk_operator.watchers._list_map import ListMap
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
@@ -77,7 +77,7 @@ class Dispatcher:
         Raises:
             ValueError: it does not go together with another one.
         """
-        self._metrics.add_kind(entry.kind, entry.role)
+        entry.numbers = self._metrics.add_kind(entry.kind, entry.role)
         keys = []
         with self._lock:
             for other in self._entries.items(entry.kind):
@@ -182,7 +182,8 @@ class Dispatcher:
     def _handle(self, key: DeliveryKey, event: Event | None) -> float | None:
         if event is not None:
             self._deliver(key, event)
-        if key not in self._owed:
+        # To hash a key costs as much as a lock.
+        if not self._owed or key not in self._owed:
             return None
         self._pay_due(key)
         with self._lock:
@@ -203,16 +204,16 @@ class Dispatcher:
         with self._lock:
             self._has_begun = True
             entries = self._entries.items(key.source.kind)
-            calls = list(self._owed[key]) if key in self._owed else ()
+            calls = list(self._owed[key]) if self._owed and key in self._owed else ()
             for call in calls:
                 call.learn(event)
         for entry in entries:
-            if entry.is_removed or entry.ignores(event):
+            if entry.is_removed or (entry.selective is not None and entry.ignores(event)):
                 continue
             if not calls:
                 # Nearly always: nobody is owed anything for this object.
-                if entry.is_due(key, event, None):
-                    self._call(key, entry, _request_of(event))
+                if not entry.told or entry.is_due(key, event, None):
+                    self._call(key, entry, entry.first_request(event))
                 continue
             own = [call for call in calls if call.entry is entry]
             first = next((call for call in own if call.is_first), None)
@@ -233,7 +234,7 @@ class Dispatcher:
                 entry.told.get(key.source, {}).pop(key, None)
 
     def _tell(self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]) -> None:
-        request = _request_of(event)
+        request = entry.request_of(event)
         is_untold = False
         for call in own:
             if call.latest.uid == event.object.uid:
@@ -284,7 +285,7 @@ class Dispatcher:
         # A deletion of an earlier object of that name may be owed beside.
         own = [call for call in own if call.latest.uid == event.object.uid]
         if not own:
-            self._call(key, entry, _request_of(event))
+            self._call(key, entry, entry.first_request(event))
         for call in own:
             # What was asked for is brought forward; what failed waits for its time.
             if call.due is None or call.why is Why.REQUEUE:
@@ -310,34 +311,39 @@ class Dispatcher:
                     self._metrics.retry_made(key.source.kind, call.action, now - call.due)
                 self._call(key, call.entry, call.request())
 
-    def _call(self, key: DeliveryKey, entry: Entry, request: ReconcileRequest) -> None:
-        kind, role = key.source.kind, entry.role
-        self._metrics.begin(kind)
-        started = self._clock.monotonic()
+    def _call(self, key: DeliveryKey, entry: Entry, told: Event | ReconcileRequest) -> None:
+        monotonic, running = self._clock.monotonic, self._metrics.running
         failure: Exception | None = None
         outcome: Outcome = None
+        thread = threading.get_ident()
+        running[thread] = key.source.kind
+        started = monotonic()
         try:
-            outcome = entry.call(request)
+            outcome = entry.call(told)
         except Exception as error:
             failure = error
         except BaseException as error:
             if threading.current_thread() is threading.main_thread():
                 raise  # no worker: a test that does one step, and Ctrl-C is meant for it
             # SystemExit and its like would end the worker without a word.
-            failure = RuntimeError(f"the {role.value} raised {error!r}")
+            failure = RuntimeError(f"the {entry.role.value} raised {error!r}")
             failure.__cause__ = error
         finally:
-            seconds = self._clock.monotonic() - started
-            has_failed = failure is not None
-            self._metrics.end(kind, role, request.action, seconds, has_failed=has_failed)
+            seconds = monotonic() - started
+            running.pop(thread, None)
+            with self._metrics.lock:
+                numbers = entry.numbers[told.action]
+                numbers.duration.observe(seconds)
+                if failure is not None:
+                    numbers.errors += 1
         if failure is not None:
             try:
-                self._failed(key, entry, request, failure)
+                self._failed(key, entry, entry.request_of(told), failure)
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
         elif outcome is not None and outcome.requeue_after:
-            self._metrics.requeued(kind, request.action)
-            self._owe_again(key, entry, request, Why.REQUEUE, outcome.requeue_after)
+            self._metrics.requeued(key.source.kind, told.action)
+            self._owe_again(key, entry, entry.request_of(told), Why.REQUEUE, outcome.requeue_after)
 
     def _failed(
         self, key: DeliveryKey, entry: Entry, request: ReconcileRequest, error: Exception
@@ -429,10 +435,6 @@ def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
     return call.is_first and any(
         other.entry is call.entry and _is_deletion_before(other, call.latest) for other in owed
     )
-
-
-def _request_of(event: Event) -> ReconcileRequest:
-    return ReconcileRequest(action=event.action, object=event.object, old=event.old)
 
 
 def _viewed_as(event: Event, kind: Kind) -> Event:

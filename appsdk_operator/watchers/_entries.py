@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import enum
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, final
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.runtime import settle
+from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("appsdk_operator.watchers")
 
-__all__ = ["Entry", "ReconcilerEntry", "Role", "WatcherEntry"]
+__all__ = ["Entry", "ReconcilerEntry", "WatcherEntry"]
 
 
 # Looked up once: an enumeration's member costs as much as a call.
@@ -38,20 +39,13 @@ _CREATE, _DELETE, _UPDATE, _RESYNC = (
 _OPINIONATED = (OpinionatedWatcher, OpinionatedReconciler)
 
 
-class Role(enum.Enum):
-    """What an entry is; metrics are kept apart by it."""
-
-    WATCHER = "watcher"
-    RECONCILER = "reconciler"
-
-
 class Entry:
     """A watcher's or reconciler's place in a controller.
 
     It tells it apart, also from itself added twice, and knows how it is called.
     """
 
-    __slots__ = ("is_removed", "kind", "selective", "target", "told")
+    __slots__ = ("is_removed", "kind", "numbers", "selective", "target", "told")
 
     role: ClassVar[Role]
 
@@ -65,6 +59,8 @@ class Entry:
         self.selective = selective
         self.kind = kind
         self.is_removed = False
+        self.numbers: Mapping[ResourceAction, CallNumbers] = {}
+        """Its metrics, by action; the controller's, shared by all of its role and kind."""
         self.told: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
         """For sources that had told others already when the watcher came: of which objects, by uid
         and resourceVersion, it was told first. What was on its way then may be older than that."""
@@ -74,7 +70,17 @@ class Entry:
         """Whether objects of one name are all the same to it."""
         return False
 
-    def call(self, request: ReconcileRequest) -> Outcome:
+    def first_request(self, event: Event) -> Event | ReconcileRequest:
+        """What to :meth:`call` it with for an event."""
+        return self.request_of(event)
+
+    def request_of(self, told: Event | ReconcileRequest) -> ReconcileRequest:
+        """What it was, or is to be, called with, as a request."""
+        if isinstance(told, ReconcileRequest):
+            return told
+        return ReconcileRequest(action=told.action, object=told.object, old=told.old)
+
+    def call(self, told: Event | ReconcileRequest) -> Outcome:
         """Make a call, and wait for it where it is ``async def``."""
         raise NotImplementedError
 
@@ -144,15 +150,21 @@ class WatcherEntry(Entry):
         super().__init__(watcher, kind, watcher if isinstance(watcher, SelectiveWatcher) else None)
         self.watcher = watcher
 
-    def call(self, request: ReconcileRequest) -> Outcome:
+    def first_request(self, event: Event) -> Event | ReconcileRequest:
+        """The event itself: a watcher needs no more, and most calls are made once."""
+        return event
+
+    def call(self, told: Event | ReconcileRequest) -> Outcome:
         """Call the method for the action."""
-        action, obj = request.action, request.object
+        action, obj = told.action, told.object
         if action is _CREATE:
-            settle(self.watcher.add(obj))
+            outcome = self.watcher.add(obj)
         elif action is _DELETE:
-            settle(self.watcher.delete(obj))
+            outcome = self.watcher.delete(obj)
         else:
-            settle(self.watcher.update(request.old if request.old is not None else obj, obj))
+            outcome = self.watcher.update(told.old if told.old is not None else obj, obj)
+        if outcome is not None:
+            settle(outcome)
         return None
 
 
@@ -174,10 +186,11 @@ class ReconcilerEntry(Entry):
         """As for every entry."""
         return bool(getattr(self.reconciler, "is_by_key", False))
 
-    def call(self, request: ReconcileRequest) -> Outcome:
+    def call(self, told: Event | ReconcileRequest) -> Outcome:
         """Call ``reconcile``.
 
         Raises:
             TypeError: it returned something else than a Result or None.
         """
-        return checked_outcome(self.reconciler, settle(self.reconciler.reconcile(request)))
+        outcome = self.reconciler.reconcile(self.request_of(told))
+        return checked_outcome(self.reconciler, settle(outcome))

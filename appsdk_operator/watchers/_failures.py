@@ -10,8 +10,7 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.controllers._failures import sole_error
 from appsdk_operator.watchers._calls import WatcherCall
-from appsdk_operator.watchers._controller_metrics import ControllerMetrics
-from appsdk_operator.watchers._entries import Role
+from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._retry import RetryPolicy
 
 __all__ = ["ErrorHandler", "Failures", "action_again", "counts_as_attempt"]

@@ -30,9 +30,9 @@ from appsdk_operator.watchers._checks import (
     check_watcher,
     checked_kind,
 )
-from appsdk_operator.watchers._controller_metrics import ControllerMetrics
+from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatcher import Dispatcher
-from appsdk_operator.watchers._entries import Entry, ReconcilerEntry, Role, WatcherEntry
+from appsdk_operator.watchers._entries import Entry, ReconcilerEntry, WatcherEntry
 from appsdk_operator.watchers._failures import ErrorHandler, Failures
 from appsdk_operator.watchers._informed import OwnInformer, RunnableInformer
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
