@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import appsdk_operator
-from appsdk_operator import testing
+from appsdk_operator import (
+    cache,
+    client,
+    controllers,
+    manager,
+    resource,
+    runtime,
+    testing,
+    watchers,
+)
+
+ROOMS = [cache, client, controllers, manager, resource, runtime, watchers]
 
 NAMES = [
     "AlreadyExists",
@@ -129,6 +141,12 @@ def test_each_name_of_the_testing_room_is_there_and_documented(name: str) -> Non
     assert getattr(testing, name).__doc__
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_each_name_of_a_room_is_there(room: ModuleType) -> None:
+    assert set(room.__all__) <= set(dir(room))
+    assert [name for name in room.__all__ if not hasattr(room, name)] == []
+
+
 @pytest.mark.parametrize("module", [appsdk_operator, testing])
 def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
@@ -141,8 +159,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert run(code).strip() == ""
 
 
-def test_using_informers_and_watchers_loads_neither_kubernetes_nor_prometheus() -> None:
-    heavy = ("kubernetes", "prometheus_client", "aiohttp", "tenacity")
+def test_using_names_loads_nothing_that_only_some_programs_need() -> None:
+    heavy = ("kubernetes", "prometheus_client", "aiohttp", "tenacity", "asyncio", "yaml", "ssl")
     code = (
         "import sys, appsdk_operator as op\n"
         "[getattr(op, name) for name in op.__all__]\n"

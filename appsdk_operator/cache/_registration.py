@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import logging
@@ -17,6 +16,8 @@ from appsdk_operator.resource import DecodeError, Kind
 from appsdk_operator.runtime import Clock, StopSignal
 
 if TYPE_CHECKING:
+    import asyncio
+
     from appsdk_operator.cache._informer import Informer
 
 __all__ = [
@@ -142,7 +143,10 @@ class HandlerCalls:
         try:
             outcome = self._call(event)
             if outcome is not None and inspect.isawaitable(outcome):
-                self._runner = self._runner or asyncio.Runner()
+                if self._runner is None:
+                    import asyncio
+
+                    self._runner = asyncio.Runner()
                 self._runner.run(_wait_for(outcome))
         except Exception as error:
             if self._on_error is None:

@@ -49,102 +49,236 @@ a source that fails or does not sync in time, threads that outlive the stop, and
 ``recover_exceptions=False`` a bug in a reconciler. Wrong options are refused at construction.
 """
 
-from appsdk_operator.controllers import until as until
-from appsdk_operator.controllers._builder import BuilderError as BuilderError
-from appsdk_operator.controllers._builder import ControllerBuilder as ControllerBuilder
-from appsdk_operator.controllers._builder import ControllerHost as ControllerHost
-from appsdk_operator.controllers._builder import controller_for as controller_for
-from appsdk_operator.controllers._channel_source import ChannelClosed as ChannelClosed
-from appsdk_operator.controllers._channel_source import ChannelSource as ChannelSource
-from appsdk_operator.controllers._conditions import Condition as Condition
-from appsdk_operator.controllers._conditions import ConditionStatus as ConditionStatus
-from appsdk_operator.controllers._conditions import get_condition as get_condition
-from appsdk_operator.controllers._conditions import is_condition_false as is_condition_false
-from appsdk_operator.controllers._conditions import is_condition_true as is_condition_true
-from appsdk_operator.controllers._conditions import patch_conditions as patch_conditions
-from appsdk_operator.controllers._conditions import remove_condition as remove_condition
-from appsdk_operator.controllers._conditions import set_condition as set_condition
-from appsdk_operator.controllers._context import ReconcileContext as ReconcileContext
-from appsdk_operator.controllers._context import reconcile_context as reconcile_context
-from appsdk_operator.controllers._controller import Controller as Controller
-from appsdk_operator.controllers._create_or_update import OperationResult as OperationResult
-from appsdk_operator.controllers._create_or_update import Written as Written
-from appsdk_operator.controllers._create_or_update import apply as apply
-from appsdk_operator.controllers._create_or_update import create_or_patch as create_or_patch
-from appsdk_operator.controllers._create_or_update import create_or_update as create_or_update
-from appsdk_operator.controllers._finalizers import FinalizerError as FinalizerError
-from appsdk_operator.controllers._finalizers import add_finalizer as add_finalizer
-from appsdk_operator.controllers._finalizers import has_finalizer as has_finalizer
-from appsdk_operator.controllers._finalizers import put_finalizer as put_finalizer
-from appsdk_operator.controllers._finalizers import remove_finalizer as remove_finalizer
-from appsdk_operator.controllers._finalizers import take_finalizer_off as take_finalizer_off
-from appsdk_operator.controllers._finalizing import FinalizeErrors as FinalizeErrors
-from appsdk_operator.controllers._finalizing import FinalizeResult as FinalizeResult
-from appsdk_operator.controllers._finalizing import FinalizerRegistry as FinalizerRegistry
-from appsdk_operator.controllers._finalizing import Finalizing as Finalizing
-from appsdk_operator.controllers._finalizing import FinalizingOutcome as FinalizingOutcome
-from appsdk_operator.controllers._finalizing import finalizing as finalizing
-from appsdk_operator.controllers._function_sources import FunctionSource as FunctionSource
-from appsdk_operator.controllers._function_sources import PollingSource as PollingSource
-from appsdk_operator.controllers._function_sources import TimerSource as TimerSource
-from appsdk_operator.controllers._handlers import HandlerFunction as HandlerFunction
-from appsdk_operator.controllers._handlers import HandlerFunctions as HandlerFunctions
-from appsdk_operator.controllers._handlers import for_object as for_object
-from appsdk_operator.controllers._handlers import for_owner as for_owner
-from appsdk_operator.controllers._handlers import map_objects as map_objects
-from appsdk_operator.controllers._handlers import (
-    with_low_priority_when_unchanged as with_low_priority_when_unchanged,
-)
-from appsdk_operator.controllers._kind_source import InformerSource as InformerSource
-from appsdk_operator.controllers._kind_source import KindSource as KindSource
-from appsdk_operator.controllers._object_reconciler import (
-    ObjectReconcileFunction as ObjectReconcileFunction,
-)
-from appsdk_operator.controllers._object_reconciler import ObjectReconciler as ObjectReconciler
-from appsdk_operator.controllers._object_reconciler import as_reconciler as as_reconciler
-from appsdk_operator.controllers._options import ControllerOptions as ControllerOptions
-from appsdk_operator.controllers._owners import AlreadyOwnedError as AlreadyOwnedError
-from appsdk_operator.controllers._owners import OwnerError as OwnerError
-from appsdk_operator.controllers._owners import controller_of as controller_of
-from appsdk_operator.controllers._owners import has_controller_reference as has_controller_reference
-from appsdk_operator.controllers._owners import has_owner_reference as has_owner_reference
-from appsdk_operator.controllers._owners import (
-    remove_controller_reference as remove_controller_reference,
-)
-from appsdk_operator.controllers._owners import remove_owner_reference as remove_owner_reference
-from appsdk_operator.controllers._owners import set_controller_reference as set_controller_reference
-from appsdk_operator.controllers._owners import set_owner_reference as set_owner_reference
-from appsdk_operator.controllers._predicates import Predicate as Predicate
-from appsdk_operator.controllers._predicates import all_of as all_of
-from appsdk_operator.controllers._predicates import annotation_changed as annotation_changed
-from appsdk_operator.controllers._predicates import any_of as any_of
-from appsdk_operator.controllers._predicates import deletion_requested as deletion_requested
-from appsdk_operator.controllers._predicates import fields_changed as fields_changed
-from appsdk_operator.controllers._predicates import finalizers_changed as finalizers_changed
-from appsdk_operator.controllers._predicates import generation_changed as generation_changed
-from appsdk_operator.controllers._predicates import label_changed as label_changed
-from appsdk_operator.controllers._predicates import label_selector as label_selector
-from appsdk_operator.controllers._predicates import not_ as not_
-from appsdk_operator.controllers._predicates import (
-    resource_version_changed as resource_version_changed,
-)
-from appsdk_operator.controllers._predicates import status_changed as status_changed
-from appsdk_operator.controllers._protocols import LOW_PRIORITY as LOW_PRIORITY
-from appsdk_operator.controllers._protocols import EventFilter as EventFilter
-from appsdk_operator.controllers._protocols import Handler as Handler
-from appsdk_operator.controllers._protocols import JoinableSource as JoinableSource
-from appsdk_operator.controllers._protocols import RequestQueue as RequestQueue
-from appsdk_operator.controllers._protocols import Source as Source
-from appsdk_operator.controllers._protocols import SyncingSource as SyncingSource
-from appsdk_operator.controllers._reconcile import Outcome as Outcome
-from appsdk_operator.controllers._reconcile import ReconcileFunction as ReconcileFunction
-from appsdk_operator.controllers._reconcile import Reconciler as Reconciler
-from appsdk_operator.controllers._reconcile import Request as Request
-from appsdk_operator.controllers._reconcile import Result as Result
-from appsdk_operator.controllers._reconcile import RetryAfter as RetryAfter
-from appsdk_operator.controllers._reconcile import TerminalError as TerminalError
-from appsdk_operator.controllers._wait_for import WaitStopped as WaitStopped
-from appsdk_operator.controllers._wait_for import wait_for as wait_for
+from typing import TYPE_CHECKING
+
+from appsdk_operator._lazy import loader
+
+# Imported when they are used: programs with watchers use few of them.
+if TYPE_CHECKING:
+    from appsdk_operator.controllers import until as until
+    from appsdk_operator.controllers._builder import BuilderError as BuilderError
+    from appsdk_operator.controllers._builder import ControllerBuilder as ControllerBuilder
+    from appsdk_operator.controllers._builder import ControllerHost as ControllerHost
+    from appsdk_operator.controllers._builder import controller_for as controller_for
+    from appsdk_operator.controllers._channel_source import ChannelClosed as ChannelClosed
+    from appsdk_operator.controllers._channel_source import ChannelSource as ChannelSource
+    from appsdk_operator.controllers._conditions import Condition as Condition
+    from appsdk_operator.controllers._conditions import ConditionStatus as ConditionStatus
+    from appsdk_operator.controllers._conditions import get_condition as get_condition
+    from appsdk_operator.controllers._conditions import is_condition_false as is_condition_false
+    from appsdk_operator.controllers._conditions import is_condition_true as is_condition_true
+    from appsdk_operator.controllers._conditions import patch_conditions as patch_conditions
+    from appsdk_operator.controllers._conditions import remove_condition as remove_condition
+    from appsdk_operator.controllers._conditions import set_condition as set_condition
+    from appsdk_operator.controllers._context import ReconcileContext as ReconcileContext
+    from appsdk_operator.controllers._context import reconcile_context as reconcile_context
+    from appsdk_operator.controllers._controller import Controller as Controller
+    from appsdk_operator.controllers._create_or_update import OperationResult as OperationResult
+    from appsdk_operator.controllers._create_or_update import Written as Written
+    from appsdk_operator.controllers._create_or_update import apply as apply
+    from appsdk_operator.controllers._create_or_update import create_or_patch as create_or_patch
+    from appsdk_operator.controllers._create_or_update import create_or_update as create_or_update
+    from appsdk_operator.controllers._finalizers import FinalizerError as FinalizerError
+    from appsdk_operator.controllers._finalizers import add_finalizer as add_finalizer
+    from appsdk_operator.controllers._finalizers import has_finalizer as has_finalizer
+    from appsdk_operator.controllers._finalizers import put_finalizer as put_finalizer
+    from appsdk_operator.controllers._finalizers import remove_finalizer as remove_finalizer
+    from appsdk_operator.controllers._finalizers import take_finalizer_off as take_finalizer_off
+    from appsdk_operator.controllers._finalizing import FinalizeErrors as FinalizeErrors
+    from appsdk_operator.controllers._finalizing import FinalizeResult as FinalizeResult
+    from appsdk_operator.controllers._finalizing import FinalizerRegistry as FinalizerRegistry
+    from appsdk_operator.controllers._finalizing import Finalizing as Finalizing
+    from appsdk_operator.controllers._finalizing import FinalizingOutcome as FinalizingOutcome
+    from appsdk_operator.controllers._finalizing import finalizing as finalizing
+    from appsdk_operator.controllers._function_sources import FunctionSource as FunctionSource
+    from appsdk_operator.controllers._function_sources import PollingSource as PollingSource
+    from appsdk_operator.controllers._function_sources import TimerSource as TimerSource
+    from appsdk_operator.controllers._handlers import HandlerFunction as HandlerFunction
+    from appsdk_operator.controllers._handlers import HandlerFunctions as HandlerFunctions
+    from appsdk_operator.controllers._handlers import for_object as for_object
+    from appsdk_operator.controllers._handlers import for_owner as for_owner
+    from appsdk_operator.controllers._handlers import map_objects as map_objects
+    from appsdk_operator.controllers._handlers import (
+        with_low_priority_when_unchanged as with_low_priority_when_unchanged,
+    )
+    from appsdk_operator.controllers._kind_source import InformerSource as InformerSource
+    from appsdk_operator.controllers._kind_source import KindSource as KindSource
+    from appsdk_operator.controllers._object_reconciler import (
+        ObjectReconcileFunction as ObjectReconcileFunction,
+    )
+    from appsdk_operator.controllers._object_reconciler import ObjectReconciler as ObjectReconciler
+    from appsdk_operator.controllers._object_reconciler import as_reconciler as as_reconciler
+    from appsdk_operator.controllers._options import ControllerOptions as ControllerOptions
+    from appsdk_operator.controllers._owners import AlreadyOwnedError as AlreadyOwnedError
+    from appsdk_operator.controllers._owners import OwnerError as OwnerError
+    from appsdk_operator.controllers._owners import controller_of as controller_of
+    from appsdk_operator.controllers._owners import (
+        has_controller_reference as has_controller_reference,
+    )
+    from appsdk_operator.controllers._owners import has_owner_reference as has_owner_reference
+    from appsdk_operator.controllers._owners import (
+        remove_controller_reference as remove_controller_reference,
+    )
+    from appsdk_operator.controllers._owners import remove_owner_reference as remove_owner_reference
+    from appsdk_operator.controllers._owners import (
+        set_controller_reference as set_controller_reference,
+    )
+    from appsdk_operator.controllers._owners import set_owner_reference as set_owner_reference
+    from appsdk_operator.controllers._predicates import Predicate as Predicate
+    from appsdk_operator.controllers._predicates import all_of as all_of
+    from appsdk_operator.controllers._predicates import annotation_changed as annotation_changed
+    from appsdk_operator.controllers._predicates import any_of as any_of
+    from appsdk_operator.controllers._predicates import deletion_requested as deletion_requested
+    from appsdk_operator.controllers._predicates import fields_changed as fields_changed
+    from appsdk_operator.controllers._predicates import finalizers_changed as finalizers_changed
+    from appsdk_operator.controllers._predicates import generation_changed as generation_changed
+    from appsdk_operator.controllers._predicates import label_changed as label_changed
+    from appsdk_operator.controllers._predicates import label_selector as label_selector
+    from appsdk_operator.controllers._predicates import not_ as not_
+    from appsdk_operator.controllers._predicates import (
+        resource_version_changed as resource_version_changed,
+    )
+    from appsdk_operator.controllers._predicates import status_changed as status_changed
+    from appsdk_operator.controllers._protocols import LOW_PRIORITY as LOW_PRIORITY
+    from appsdk_operator.controllers._protocols import EventFilter as EventFilter
+    from appsdk_operator.controllers._protocols import Handler as Handler
+    from appsdk_operator.controllers._protocols import JoinableSource as JoinableSource
+    from appsdk_operator.controllers._protocols import RequestQueue as RequestQueue
+    from appsdk_operator.controllers._protocols import Source as Source
+    from appsdk_operator.controllers._protocols import SyncingSource as SyncingSource
+    from appsdk_operator.controllers._reconcile import Outcome as Outcome
+    from appsdk_operator.controllers._reconcile import ReconcileFunction as ReconcileFunction
+    from appsdk_operator.controllers._reconcile import Reconciler as Reconciler
+    from appsdk_operator.controllers._reconcile import Request as Request
+    from appsdk_operator.controllers._reconcile import Result as Result
+    from appsdk_operator.controllers._reconcile import RetryAfter as RetryAfter
+    from appsdk_operator.controllers._reconcile import TerminalError as TerminalError
+    from appsdk_operator.controllers._wait_for import WaitStopped as WaitStopped
+    from appsdk_operator.controllers._wait_for import wait_for as wait_for
+
+_MODULES = {
+    "until": ("until",),
+    "_builder": (
+        "BuilderError",
+        "ControllerBuilder",
+        "ControllerHost",
+        "controller_for",
+    ),
+    "_channel_source": (
+        "ChannelClosed",
+        "ChannelSource",
+    ),
+    "_conditions": (
+        "Condition",
+        "ConditionStatus",
+        "get_condition",
+        "is_condition_false",
+        "is_condition_true",
+        "patch_conditions",
+        "remove_condition",
+        "set_condition",
+    ),
+    "_context": (
+        "ReconcileContext",
+        "reconcile_context",
+    ),
+    "_controller": ("Controller",),
+    "_create_or_update": (
+        "OperationResult",
+        "Written",
+        "apply",
+        "create_or_patch",
+        "create_or_update",
+    ),
+    "_finalizers": (
+        "FinalizerError",
+        "add_finalizer",
+        "has_finalizer",
+        "put_finalizer",
+        "remove_finalizer",
+        "take_finalizer_off",
+    ),
+    "_finalizing": (
+        "FinalizeErrors",
+        "FinalizeResult",
+        "FinalizerRegistry",
+        "Finalizing",
+        "FinalizingOutcome",
+        "finalizing",
+    ),
+    "_function_sources": (
+        "FunctionSource",
+        "PollingSource",
+        "TimerSource",
+    ),
+    "_handlers": (
+        "HandlerFunction",
+        "HandlerFunctions",
+        "for_object",
+        "for_owner",
+        "map_objects",
+        "with_low_priority_when_unchanged",
+    ),
+    "_kind_source": (
+        "InformerSource",
+        "KindSource",
+    ),
+    "_object_reconciler": (
+        "ObjectReconcileFunction",
+        "ObjectReconciler",
+        "as_reconciler",
+    ),
+    "_options": ("ControllerOptions",),
+    "_owners": (
+        "AlreadyOwnedError",
+        "OwnerError",
+        "controller_of",
+        "has_controller_reference",
+        "has_owner_reference",
+        "remove_controller_reference",
+        "remove_owner_reference",
+        "set_controller_reference",
+        "set_owner_reference",
+    ),
+    "_predicates": (
+        "Predicate",
+        "all_of",
+        "annotation_changed",
+        "any_of",
+        "deletion_requested",
+        "fields_changed",
+        "finalizers_changed",
+        "generation_changed",
+        "label_changed",
+        "label_selector",
+        "not_",
+        "resource_version_changed",
+        "status_changed",
+    ),
+    "_protocols": (
+        "LOW_PRIORITY",
+        "EventFilter",
+        "Handler",
+        "JoinableSource",
+        "RequestQueue",
+        "Source",
+        "SyncingSource",
+    ),
+    "_reconcile": (
+        "Outcome",
+        "ReconcileFunction",
+        "Reconciler",
+        "Request",
+        "Result",
+        "RetryAfter",
+        "TerminalError",
+    ),
+    "_wait_for": (
+        "WaitStopped",
+        "wait_for",
+    ),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "LOW_PRIORITY",
@@ -236,3 +370,9 @@ __all__ = [
     "wait_for",
     "with_low_priority_when_unchanged",
 ]
+
+__getattr__ = loader(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import logging
@@ -342,6 +341,8 @@ class _Raised:
 
 async def _awaited(awaitable: Any, context: ReconcileContext) -> Any:
     """What comes of an ``async def`` reconciler, which is cancelled at its deadline."""
+    import asyncio
+
     if context.deadline is not None:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)

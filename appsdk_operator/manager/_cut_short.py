@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-
 __all__ = ["is_cut_short"]
 
 
 def is_cut_short(error: BaseException) -> bool:
     """Whether ``error`` says no more than that a stop ended what was under way."""
-    # Loaded when it is needed: an operator alone has no use for a client.
+    # Loaded when they are needed: an operator alone has no use for a client, nor for coroutines.
+    import asyncio
+    import concurrent.futures
+
     from appsdk_operator.client import RequestStopped
 
     if isinstance(error, BaseExceptionGroup):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import re
 from collections.abc import Hashable, Mapping
 from typing import Any, Literal, TypeAlias
@@ -81,6 +80,8 @@ class Occurrence:
     @property
     def name(self) -> str:
         """The event's name: always the same for this occurrence, and another for every other."""
+        import hashlib
+
         identity = (
             f"{self.controller}\n{self.instance}\n{self.regarding.to_dict()}\n"
             f"{self.reason}\n{self.action}\n{self.time!r}\n{self.number}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import random
 from collections.abc import Callable, Iterable
@@ -162,6 +161,8 @@ def check_names(given: Iterable[str]) -> None:
     known = [field.name for field in attrs.fields(ManagerOptions)]
     for name in given:
         if name not in known:
+            import difflib
+
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
             raise TypeError(f"a Manager has no option {name}: {hint}")

@@ -8,7 +8,6 @@ import json
 import sys
 import threading
 import traceback
-import tracemalloc
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Final, final
@@ -213,6 +212,8 @@ def _threads() -> str:
 
 
 def _memory() -> str:
+    import tracemalloc  # takes ten times as long to load as this module
+
     lines = [
         f"objects tracked by the garbage collector, by generation: {gc.get_count()}",
         *(f"generation {number}: {stats}" for number, stats in enumerate(gc.get_stats())),

@@ -18,6 +18,9 @@ Errors:
     :class:`ReadOnlyError`.
 """
 
+from typing import TYPE_CHECKING
+
+from appsdk_operator._lazy import loader
 from appsdk_operator.resource._codec import DecodeError as DecodeError
 from appsdk_operator.resource._codec import EncodeError as EncodeError
 from appsdk_operator.resource._codec import MetadataOnlyError as MetadataOnlyError
@@ -53,8 +56,11 @@ from appsdk_operator.resource._wire import WatchEventType as WatchEventType
 from appsdk_operator.resource._wire import decode_list as decode_list
 from appsdk_operator.resource._wire import decode_watch_event as decode_watch_event
 from appsdk_operator.resource._wire import decode_watch_events as decode_watch_events
-from appsdk_operator.resource._yaml import dump_yaml as dump_yaml
-from appsdk_operator.resource._yaml import load_yaml as load_yaml
+
+# PyYAML takes longer to load than all the rest, and few programs read manifests.
+if TYPE_CHECKING:
+    from appsdk_operator.resource._yaml import dump_yaml as dump_yaml
+    from appsdk_operator.resource._yaml import load_yaml as load_yaml
 
 __all__ = [
     "DecodeError",
@@ -93,3 +99,9 @@ __all__ = [
     "load_yaml",
     "parse_time",
 ]
+
+__getattr__ = loader(__name__, dict.fromkeys(("dump_yaml", "load_yaml"), f"{__name__}._yaml"))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,7 +14,6 @@ discovery documents of Kubernetes 1.32; one table holds them.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Final, final
 
@@ -164,6 +163,8 @@ def builtin_kinds() -> Iterator[BuiltinKind]:
 def _unknown(
     what: str, name: str, where: str, known: dict[str, BuiltinKind] | dict[str, Version]
 ) -> str:
+    import difflib
+
     folded = {candidate.lower(): candidate for candidate in known}
     near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, cutoff=0.5)]
     hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(known))}"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
 import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
+
+# asyncio is imported where it is used: it takes longer to load than all the rest of the room, and
+# many programs have no coroutine.
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["LoopThread", "ThreadGroup", "settle"]
 
@@ -98,6 +101,9 @@ class LoopThread:
             RuntimeError: the loop was closed, or the caller runs on it already.
             concurrent.futures.CancelledError: the loop was closed while the coroutine ran.
         """
+        import asyncio
+        import concurrent.futures
+
         with self._lock:
             if self._is_closed:
                 coroutine.close()
@@ -156,6 +162,8 @@ async def _contained(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    import asyncio
+
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
@@ -182,7 +190,11 @@ def settle(outcome: Any) -> Any:
     loop: LoopThread | None = getattr(_bound, "loop", None)
     # A coroutine as it is, so that a closed loop can close it instead of leaving it unawaited.
     coroutine = outcome if inspect.iscoroutine(outcome) else _wait_for(outcome)
-    return asyncio.run(coroutine) if loop is None else loop.run(coroutine)
+    if loop is not None:
+        return loop.run(coroutine)
+    import asyncio
+
+    return asyncio.run(coroutine)
 
 
 async def _wait_for(awaitable: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -45,6 +44,8 @@ def in_progress_name(kind: Kind, finalizer: str) -> str:
     prefix, slash, rest = finalizer.rpartition("/")
     name = f"wip.{rest}"
     if len(name) > MAX_FINALIZER_NAME:
+        import hashlib
+
         # Still one for each: the digest stands for what is cut off.
         digest = hashlib.sha256(rest.encode()).hexdigest()[:16]
         name = f"{name[: MAX_FINALIZER_NAME - 17]}.{digest}"
