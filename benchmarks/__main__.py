@@ -15,7 +15,7 @@ from benchmarks._environment import environment, versions
 from benchmarks._job import Case, Entry, Group, Job
 from benchmarks._replay import ROOT
 from benchmarks._report import as_text
-from benchmarks._results import Results, all_jobs
+from benchmarks._results import CaseResult, Results, all_jobs
 from benchmarks._run import run_job
 
 DOCS = ROOT / "docs"
@@ -80,18 +80,42 @@ def _measure(options: argparse.Namespace, jobs: Sequence[Job]) -> Results:
                 results.versions[one.name] = "absent: peers were not asked for"
     began = time.monotonic()
     for job in jobs:
-        results.cases += run_job(
-            job,
-            quick=options.quick,
-            rounds=options.rounds,
-            is_wanted=_filter(options),
-            tell=lambda text: print(text, file=sys.stderr, flush=True),
-        )
+        results.cases += _run(options, job)
         results.seconds = time.monotonic() - began
         if options.json:
             # After each job, so that a run that is cut short is not lost.
             results.write(options.json)
     return results
+
+
+def _run(options: argparse.Namespace, job: Job) -> list[CaseResult]:
+    def rounds(case: Case, entry: Entry) -> int:
+        usual = 1 if options.quick else job.rounds
+        if options.guard and _guard.is_watched(job, case, entry):
+            usual = max(usual, _guard.ROUNDS)
+        given: int | None = options.rounds
+        return given or usual
+
+    return run_job(
+        job,
+        quick=options.quick,
+        rounds=rounds,
+        is_wanted=_filter(options),
+        tell=lambda text: print(text, file=sys.stderr, flush=True),
+    )
+
+
+def _is_guarded(options: argparse.Namespace, results: Results) -> bool:
+    """Whether the hot paths are as fast as ever."""
+    bad = {bound.job for bound in _guard.failing(results, print)}
+    if not bad or options.read:
+        return not bad
+    print("guard: measured once more, in case the machine was busy")
+    for job in all_jobs():
+        if job.name in bad:
+            results.cases = [case for case in results.cases if case.job != job.name]
+            results.cases += _run(options, job)
+    return not _guard.failing(results, print)
 
 
 def main() -> int:
@@ -120,7 +144,7 @@ def main() -> int:
     ]
     for text in failed:
         print(f"FAILED {text}", file=sys.stderr)
-    if options.guard and not _guard.passes(results, print):
+    if options.guard and not _is_guarded(options, results):
         return 1
     return 1 if failed else 0
 

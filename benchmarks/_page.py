@@ -120,16 +120,19 @@ def _job(job: Job, cases: Sequence[CaseResult]) -> list[str]:
 
 def _case_table(job: Job, case: CaseResult) -> list[str]:
     heads = ["", *titles_of(job, case)]
-    rows, notes = [], []
+    rows: list[list[str]] = []
+    problems: dict[str, list[str]] = {}
     for row in rows_of(job, case):
         label = f"`{row.entry.label}`"
-        if row.entry.group is Group.OURS:
-            label = f"**{label}**"
         if row.cells:
-            # Columns in which nobody has a value would stay empty.
-            rows.append([label, *row.cells])
+            rows.append([f"**{label}**" if row.entry.group is Group.OURS else label, *row.cells])
         if row.entry.problem:
-            notes.append(f"`{row.entry.label}`: {row.entry.problem}")
+            problems.setdefault(row.entry.problem, []).append(label)
+    # Columns in which nobody has a value are left out.
     kept = [at for at in range(len(heads)) if at < 2 or any(row[at] for row in rows)]
     table = _table([heads[at] for at in kept], [[row[at] for at in kept] for row in rows])
-    return [*table, *(["", "Not measured: " + "; ".join(notes) + "."] if notes else [])]
+    notes = [f"{', '.join(labels)}: {problem}" for problem, labels in problems.items()]
+    return [
+        *(table if rows else []),
+        *(["", f"Not measured: {'; '.join(notes)}."] if notes else []),
+    ]

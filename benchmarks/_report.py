@@ -24,15 +24,15 @@ _PREFIXES = {
 
 
 def _digits(value: float) -> str:
-    """Three digits that count.
+    """Three digits that count, two of what is small.
 
-    >>> [_digits(value) for value in (0.0, 1.2345, 12.345, 1234.5, 1234567.0)]
-    ['0', '1.23', '12.3', '1,230', '1,230,000']
+    >>> [_digits(value) for value in (0.0, 0.0123, 1.2345, 12.345, 1234.5, 1234567.0)]
+    ['0', '0.012', '1.23', '12.3', '1,230', '1,230,000']
     """
-    if not value:
-        return "0"
+    if abs(value) < 0.1:
+        return f"{value:.2g}"
     rounded = float(f"{value:.3g}")
-    if abs(rounded) >= 100:
+    if abs(rounded) >= 100 or (abs(value) >= 10 and value.is_integer()):
         return f"{rounded:,.0f}"
     return f"{rounded:.2f}" if abs(rounded) < 10 else f"{rounded:.1f}"
 

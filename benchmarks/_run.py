@@ -28,7 +28,7 @@ def run_job(
     job: Job,
     *,
     quick: bool = False,
-    rounds: int | None = None,
+    rounds: Callable[[Case, Entry], int] | None = None,
     is_wanted: Callable[[Case, Entry], bool] = lambda _case, _entry: True,
     tell: Callable[[str], None] = lambda _text: None,
 ) -> list[CaseResult]:
@@ -37,7 +37,7 @@ def run_job(
     Args:
         job: what to run.
         quick: its quick form.
-        rounds: how often; default: as the job says, once in the quick form.
+        rounds: how often each entry is run; default: as the job says, once in the quick form.
         is_wanted: which entries take part; a case without any is left out.
         tell: is told what happens.
     """
@@ -45,42 +45,46 @@ def run_job(
     for case in job.cases(quick):
         entries = [entry for entry in case.entries if is_wanted(case, entry)]
         if entries:
-            count = rounds or (1 if quick else job.rounds)
-            results.append(_run_case(job, case, entries, count, tell))
+            usual = 1 if quick else job.rounds
+            counts = [rounds(case, entry) if rounds else usual for entry in entries]
+            results.append(_run_case(job, case, list(zip(entries, counts, strict=True)), tell))
     return results
 
 
 def _run_case(
-    job: Job, case: Case, entries: Sequence[Entry], rounds: int, tell: Callable[[str], None]
+    job: Job, case: Case, entries: Sequence[tuple[Entry, int]], tell: Callable[[str], None]
 ) -> CaseResult:
-    results = {entry.label: EntryResult(entry.label, entry.group) for entry in entries}
-    for entry in entries:
+    """Every entry as often as it says, in turns."""
+    results = {entry.label: EntryResult(entry.label, entry.group) for entry, _ in entries}
+    for entry, _ in entries:
         if entry.absent:
             results[entry.label].problem = entry.absent
             results[entry.label].is_absent = True
-    present = [entry for entry in entries if not entry.absent]
+    title = f"{job.name} ({case.title})" if case.title else job.name
     with contextlib.ExitStack() as stack:
         servers = {
             spec: stack.enter_context(ReplayServer(spec))
-            for spec in {entry.spec for entry in present}
+            for spec in {entry.spec for entry, _ in entries if not entry.absent}
             if spec is not None
         }
-        for number in range(rounds):
+        for number in range(max(rounds for _, rounds in entries)):
+            present = [
+                entry
+                for entry, rounds in entries
+                if number < rounds and not results[entry.label].problem
+            ]
             # Nobody always runs right after the same one.
             shift = number % len(present) if present else 0
             for entry in [*present[shift:], *present[:shift]]:
+                tell(f"{title}, round {number + 1}: {entry.label}")
                 result = results[entry.label]
-                if result.problem:
-                    continue
-                title = f"{job.name} ({case.title})" if case.title else job.name
-                tell(f"{title}, round {number + 1} of {rounds}: {entry.label}")
                 try:
                     result.rounds.append({**case.facts, **_run_entry(entry, servers)})
                 except RunError as error:
                     result.problem = str(error)
                     tell(f"{entry.label} failed: {error}")
-    ours = case.ours or next((e.label for e in entries if e.group is Group.OURS), "")
-    return CaseResult(job.name, case.title, list(results.values()), case.floor, ours)
+    first = next((entry.label for entry, _ in entries if entry.group is Group.OURS), "")
+    return CaseResult(job.name, case.title, list(results.values()), case.floor, case.ours or first)
 
 
 def _run_entry(entry: Entry, servers: Mapping[Spec, ReplayServer]) -> dict[str, float]:

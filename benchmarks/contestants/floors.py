@@ -95,6 +95,8 @@ class Wire:
         self.socket = socket.create_connection((parts.hostname, parts.port), timeout=60)
         self._tls: ssl.SSLObject | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        # What one read brings, and the record that the one before left unfinished.
+        self._buffer = memoryview(bytearray(2 * _READ))
         if options.ca:
             context = ssl.create_default_context(cafile=options.ca)
             self._tls = context.wrap_bio(
@@ -125,16 +127,17 @@ class Wire:
         """What has come, all of it."""
         if self._tls is None:
             return self.socket.recv(_READ)
-        incoming, read = self._incoming, self._tls.read
-        parts: list[bytes] = []
-        while not parts:
+        incoming, buffer, filled = self._incoming, self._buffer, 0
+        # Into one buffer: to read n bytes, Python allocates as many for each record.
+        read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
+        while not filled:
             incoming.write(self.socket.recv(_READ))
             try:
                 while True:
-                    parts.append(read(_READ))
+                    filled += read(_READ, buffer[filled:])
             except ssl.SSLWantReadError:
                 pass
-        return b"".join(parts)
+        return bytes(buffer[:filled])
 
     def head(self) -> tuple[dict[str, str], bytes]:
         """The headers of an answer, and what of its body came along."""

@@ -24,7 +24,7 @@ def _case(title: str, spec: Spec, *, has_peers: bool = True) -> Case:
 
 def _cases(quick: bool) -> Sequence[Case]:
     if quick:
-        return [_case("2,000 widgets of 2 KB", Spec(objects=2000))]
+        return [_case("10,000 widgets of 2 KB", Spec(objects=10_000))]
     count = 20_000
     return [
         _case("20,000 widgets of 2 KB", Spec(objects=count)),

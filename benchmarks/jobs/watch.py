@@ -17,9 +17,10 @@ def _case(title: str, spec: Spec) -> Case:
 
 def _cases(quick: bool) -> Sequence[Case]:
     events = 20_000 if quick else 100_000
+    pause = 0.1 if quick else 0.5
     cases = [
-        _case("widgets of 2 KB", Spec(events=events)),
-        _case("widgets of 2 KB, TLS", Spec(events=events, tls=True)),
+        _case("widgets of 2 KB", Spec(events=events, pause=pause)),
+        _case("widgets of 2 KB, TLS", Spec(events=events, pause=pause, tls=True)),
     ]
     if not quick:
         cases.append(_case("pods", Spec(kind="pods", events=events // 2)))
