@@ -36,7 +36,13 @@ def _parser() -> argparse.ArgumentParser:
     network.add_argument("--plain", action="store_true", help="only cases without TLS")
     network.add_argument("--tls", action="store_true", help="only cases with TLS")
     add("--json", type=Path, metavar="FILE", help="write the numbers there")
-    add("--read", type=Path, metavar="FILE", help="measure nothing, take the numbers from there")
+    add(
+        "--read",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        help="measure nothing, take the numbers from there; of several, the last has a job's",
+    )
     add("--plots", type=Path, metavar="DIR", help="draw what can be drawn there")
     add("--write", action="store_true", help="write docs/performance.md and its plots")
     add("--guard", action="store_true", help="status 1 where a hot path has become much slower")
@@ -88,6 +94,14 @@ def _measure(options: argparse.Namespace, jobs: Sequence[Job]) -> Results:
     return results
 
 
+def _read(paths: Sequence[Path]) -> Results:
+    """What several runs found."""
+    first, *others = map(Results.read, paths)
+    for other in others:
+        first.replace(other)
+    return first
+
+
 def _run(options: argparse.Namespace, job: Job) -> list[CaseResult]:
     def rounds(case: Case, entry: Entry) -> int:
         usual = 1 if options.quick else job.rounds
@@ -128,7 +142,7 @@ def main() -> int:
     if not jobs:
         print(f"no job is called {options.jobs}: see --list", file=sys.stderr)
         return 2
-    results = Results.read(options.read) if options.read else _measure(options, jobs)
+    results = _read(options.read) if options.read else _measure(options, jobs)
     print(as_text(results, jobs))
     if options.plots or options.write:
         folder = options.plots or DOCS

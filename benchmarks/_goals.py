@@ -188,4 +188,9 @@ def goals() -> tuple[Goal, ...]:
             "below 100 ms",
             _value(_Place("start_up", "*"), "import appsdk_operator", 0.1),
         ),
+        goal(
+            "import of all that an operator of watchers uses",
+            "below 100 ms",
+            _value(_Place("start_up", "*"), "import of watchers", 0.1),
+        ),
     )

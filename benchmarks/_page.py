@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from benchmarks._goals import goals
@@ -9,10 +10,12 @@ from benchmarks._job import Group, Job
 from benchmarks._meaning import losses, meaning
 from benchmarks._plots import CHARTS, file_name
 from benchmarks._replay import ROOT
-from benchmarks._report import rows_of, titles_of
-from benchmarks._results import CaseResult, Results
+from benchmarks._report import rows_of, shown_ratio, titles_of
+from benchmarks._results import CaseResult, Results, advantage
 
 __all__ = ["page"]
+
+_WIDTH = 98
 
 _INTRODUCTION = """\
 # Performance
@@ -31,6 +34,10 @@ says which part of the floor's speed somebody reaches: of a program that reads, 
 and does nothing else. `we are` says how many times better ours is; below 1 the peer is better.
 Everybody does a job as his own documentation shows it, with client-side rate limits off. Each
 round is a fresh process, and they take turns.
+
+What goes over the network comes from a server that plays back what was made beforehand. It speaks
+HTTP/1.1 and does not compress; with TLS each event is a record of its own, as API servers send
+them. A real API server is far slower.
 """
 
 _REPRODUCE = """\
@@ -73,7 +80,21 @@ def page(results: Results, jobs: Sequence[Job]) -> str:
     minutes = max(1, round(results.seconds / 60))
     text = f"about {minutes} minute{'s' if minutes > 1 else ''}"
     lines.append(_REPRODUCE.format(minutes=text))
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(map(_wrapped, lines)).rstrip() + "\n"
+
+
+def _wrapped(line: str) -> str:
+    """A long line of prose in several; tables and what has lines of its own stay as they are."""
+    if len(line) <= _WIDTH or line.startswith("|") or "\n" in line:
+        return line
+    indent = "  " if line.startswith("* ") else ""
+    return textwrap.fill(
+        line,
+        _WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -114,8 +135,20 @@ def _job(job: Job, cases: Sequence[CaseResult]) -> list[str]:
     for case in cases:
         if case.title:
             lines += [f"**{case.title[0].upper()}{case.title[1:]}**", ""]
-        lines += [*_case_table(job, case), ""]
+        lines += [*_case_table(job, case), "", *_server_speed(job, case)]
     return lines
+
+
+def _server_speed(job: Job, case: CaseResult) -> list[str]:
+    """How far the server is from holding anybody up."""
+    column = job.columns[0]
+    clients = [*case.of_group(Group.OURS), *case.of_group(Group.PEER)]
+    server = case.entry("floor drain")
+    ratios = [advantage(column, server, client) for client in clients]
+    known = [ratio for ratio in ratios if ratio is not None]
+    if not known:
+        return []
+    return [f"The server is {shown_ratio(min(known))} as fast as the fastest client.", ""]
 
 
 def _case_table(job: Job, case: CaseResult) -> list[str]:

@@ -36,28 +36,28 @@ CHARTS = (
         job="watch",
         column=0,
         case="widgets of 2 KB",
-        title="Watch events per second, widgets of 2 KB (more is better)",
+        title="Watch events per second, widgets of 2 KB (more is better; logarithmic)",
     ),
     Chart(
         name="list",
         job="list",
         column=0,
         case="20,000 widgets of 2 KB",
-        title="Objects listed per second, widgets of 2 KB (more is better)",
+        title="Objects listed per second, widgets of 2 KB (more is better; logarithmic)",
     ),
     Chart(
         name="memory",
         job="list",
         column=1,
         case="20,000 widgets of 2 KB",
-        title="Memory per object, widgets of 2 KB (less is better)",
+        title="Memory per object, widgets of 2 KB (less is better; logarithmic)",
     ),
     Chart(
         name="latency",
         job="latency",
         column=0,
         case="1,000 events/s",
-        title="Latency at 1,000 events/s, 99th percentile (less is better)",
+        title="Latency at 1,000 events/s, 99th percentile (less is better; logarithmic)",
     ),
 )
 

@@ -81,6 +81,13 @@ class Results:
         """The tables of a job."""
         return [case for case in self.cases if case.job == job]
 
+    def replace(self, newer: Results) -> None:
+        """Take over the jobs of another run, instead of the own ones."""
+        jobs = {case.job for case in newer.cases}
+        self.cases = [case for case in self.cases if case.job not in jobs] + newer.cases
+        self.seconds += newer.seconds
+        self.versions |= newer.versions
+
     def write(self, path: Path) -> None:
         """Write them as JSON."""
 
