@@ -39,6 +39,8 @@ class Variant:
     that the slow do not hold up the run; not named: all of them."""
     most_workers: int = 1_000_000
     """The most workers that it can have."""
+    most_objects: int = 1_000_000_000
+    """The most objects with which it ends in reasonable time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +105,13 @@ def entries_for(job: str, spec: Spec, **options: Any) -> list[Entry]:
                 continue
             if options.get("workers", 1) > variant.most_workers:
                 continue
+            if job != "list" and spec.objects > variant.most_objects:
+                continue
             own, given = spec, {**options, "variant": variant.name}
             share = variant.share.get(job, 1.0)
             if job == "list":
-                own = replace(spec, objects=max(1, int(spec.objects * share)))
+                objects = min(int(spec.objects * share), variant.most_objects)
+                own = replace(spec, objects=max(1, objects))
             else:
                 given["events"] = max(1, int(spec.events * share))
             entries.append(
