@@ -108,7 +108,7 @@ class Laps:
         self.left = count
         self.done = threading.Event()
         """Set at the last one."""
-        self._began = self._ended = 0.0
+        self._began = self._ended = (0.0, 0.0)
         self.count_one: Callable[[], None] = self._count_safely if is_shared else self._count
         """To be called for each."""
         self._lock = threading.Lock()
@@ -120,14 +120,15 @@ class Laps:
     def _count(self) -> None:
         left = self.left = self.left - 1
         if left == self.count - 1:
-            self._began = time.perf_counter()
+            self._began = time.perf_counter(), time.process_time()
         if not left:
-            self._ended = time.perf_counter()
+            self._ended = time.perf_counter(), time.process_time()
             self.done.set()
 
     def numbers(self, what: str = "events") -> dict[str, float]:
         """What the jobs ``watch`` (events) and ``reconcile`` (reconciles) tell."""
-        return {"seconds": self._ended - self._began, what: self.count}
+        (began, used_before), (ended, used) = self._began, self._ended
+        return {"seconds": ended - began, "cpu": used - used_before, what: self.count}
 
 
 class Latencies:

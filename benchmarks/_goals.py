@@ -19,7 +19,7 @@ from benchmarks._results import (
 
 __all__ = ["Goal", "Outcome", "goals"]
 
-_CLIENT_GO = "dynamic-informer*"
+_CLIENT_GO = "client-go *"
 _OFFICIAL = "kubernetes *"
 _KOPF = "kopf*"
 

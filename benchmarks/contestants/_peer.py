@@ -78,16 +78,17 @@ class Listing:
 
     def __init__(self) -> None:
         self._memory = Memory()
+        self._used_before = self._used = time.process_time()
         self._began = self._ended = time.perf_counter()
 
     def done(self) -> None:
         """Every object is in memory."""
-        self._ended = time.perf_counter()
+        self._ended, self._used = time.perf_counter(), time.process_time()
 
     def numbers(self, objects: int) -> dict[str, float]:
         """What was measured; to be called with everything still held."""
-        seconds = self._ended - self._began
-        return {"seconds": seconds, "objects": objects, **self._memory.numbers()}
+        timed = {"seconds": self._ended - self._began, "cpu": self._used - self._used_before}
+        return {**timed, "objects": objects, **self._memory.numbers()}
 
 
 @contextlib.contextmanager

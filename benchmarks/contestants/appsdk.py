@@ -132,13 +132,15 @@ def list_all(options: Options) -> dict[str, float]:
         controller.add_informer(informer, kind)
         controller.add_watcher(SimpleWatcher(add=add), kind)
         memory = Memory()
-        began = time.perf_counter()
-        stop.on_set(lambda: ends.append(time.perf_counter()))
-        ends: list[float] = []
+        ends: list[tuple[float, float]] = []
+        stop.on_set(lambda: ends.append((time.perf_counter(), time.process_time())))
+        began, used_before = time.perf_counter(), time.process_time()
         controller.run(stop)
         assert len(informer.store) == options.objects
         numbers = memory.numbers()
-    return {"seconds": ends[0] - began, "objects": options.objects, **numbers}
+    ended, used = ends[0]
+    timed = {"seconds": ended - began, "cpu": used - used_before}
+    return {**timed, "objects": options.objects, **numbers}
 
 
 def latency(options: Options) -> dict[str, float]:

@@ -75,6 +75,11 @@ JOB = Job(
             title="peak of memory",
             value=lambda numbers: (numbers["peak"] - numbers["rss_before"]) / _held(numbers),
         ),
+        Column(
+            title="CPU per object",
+            value=lambda numbers: numbers["cpu"] / numbers["objects"],
+            unit=Unit.SECONDS,
+        ),
     ),
     cases=_cases,
     rounds=3,

@@ -45,6 +45,11 @@ JOB = Job(
             unit=Unit.RATE,
             more_is_better=True,
         ),
+        Column(
+            title="CPU per event",
+            value=lambda numbers: numbers["cpu"] / numbers["events"],
+            unit=Unit.SECONDS,
+        ),
     ),
     cases=_cases,
 )
