@@ -120,10 +120,11 @@ _QUICK: Final[Mapping[str, Any]] = {"count": 100}
 def _cases(quick: bool) -> Sequence[Case]:
     (usual,) = one_case("benchmarks.jobs.cpu_bound", MEASURES, _QUICK, floor="no controller")(quick)
     command, problem = _free_threaded()
-    free = [
-        replace(entry, command=(command, *entry.command[1:]), absent=problem)
-        for entry in usual.entries
-    ]
+    free = (
+        [replace(usual.entries[0], label="free-threaded Python", absent=problem)]
+        if problem
+        else [replace(one, command=(command, *one.command[1:])) for one in usual.entries]
+    )
     return [
         replace(usual, title=f"Python {sys.version_info.major}.{sys.version_info.minor}"),
         replace(usual, title="free-threaded Python", entries=free),

@@ -4,7 +4,7 @@ An InformerController with one worker; objects come from memory, so that no netw
 part of it.
 
 * N watchers: each is called for each event; ``calls_per_second`` should not fall as N grows.
-* filtered 1000: a thousand watchers of which one wants to be called (``concerns`` says so).
+* 1,000, filtered: a thousand watchers of which one wants to be called (``concerns`` says so).
 """
 
 from __future__ import annotations
@@ -113,8 +113,9 @@ def watchers(*, watchers: int, calls: int = 300_000, is_filtered: bool = False) 
 
 
 MEASURES: dict[str, Measure] = {
-    **{f"{n} watchers": functools.partial(watchers, watchers=n) for n in (1, 10, 100, 1000)},
-    "filtered 1000": functools.partial(watchers, watchers=1000, is_filtered=True),
+    "1 watcher": functools.partial(watchers, watchers=1),
+    **{f"{n:,} watchers": functools.partial(watchers, watchers=n) for n in (10, 100, 1_000)},
+    "1,000, filtered": functools.partial(watchers, watchers=1000, is_filtered=True),
 }
 _QUICK: Final = {"calls": 5_000}
 
