@@ -37,14 +37,13 @@ class Subject:
         now = self.clock.monotonic()
         name = (key.source.kind, key.name)
         if event is not None:
-            self.seen.append((now, name, event.action, event.object.resource_version))
+            self.seen.append((name, event.action, event.object.resource_version))
             delay = next(self.delays, None)
             if delay is not None:
                 self.due[name] = now + delay
             else:
                 self.due.pop(name, None)
         elif name in self.due and self.due[name] <= now:
-            self.seen.append((now, name, "due"))
             del self.due[name]
         return self.due[name] - now if name in self.due else None
 
@@ -63,7 +62,7 @@ class Subject:
             events = [Event(RESYNC, thing(name, version)) for name in sorted(set(names))]
             self.sources[source].on_events(events)
         elif what == "step":
-            # A removed source leaves turns in which there is nothing to do.
+            # There are also turns for what is owed, and those that a removed source leaves.
             wanted = len(self.seen) + number
             while len(self.seen) < wanted and self.delivery.step():
                 pass
@@ -71,6 +70,8 @@ class Subject:
             self.clock.advance(float(number))
         elif what == "remove" and number == 3:
             self.delivery.remove(self.sources[source])
+            gone = self.sources[source].kind
+            self.due = {name: due for name, due in self.due.items() if name[0] != gone}
 
     def state(self):
         waiting = [source.initial_left for source in self.sources if not source.is_removed]
@@ -96,10 +97,13 @@ def test_the_line_is_as_good_as_a_place_for_each_object(history, delays, overflo
     by_object = Subject(10_000, delays, overflow)
     by_object.delivery._line_bound = 0
     assert in_line.delivery._line_bound
-    for number, step in enumerate([*history, ("step", 0, "", 300)]):
+    for number, step in enumerate([*history, ("step", 0, "", 300), ("advance", 0, "", 3)]):
         for subject in (in_line, by_object):
             subject.play(step, 10 * number + 1)
         assert in_line.state() == by_object.state()
+    for subject in (in_line, by_object):
+        subject.play(("step", 0, "", 300), 0)
+        assert not subject.due
 
 
 def test_what_waits_beyond_half_the_bound_waits_by_object_and_is_merged_at_the_bound():
