@@ -283,10 +283,9 @@ class WatchState:
     def events(self, events: Sequence[WatchEvent], now: float) -> list[Step]:
         """Events came; once :attr:`is_watching` is False the rest of the stream is not wanted."""
         steps: list[Step] = []
-        usual = self._usual(events)
+        usual = self._usual(events, steps)
         if usual:
             self.has_delivered = self._got_object = True
-            steps.append(Changes(list(events[:usual])))
         for event in events[usual:]:
             if event.type is not WatchEventType.ERROR:
                 self.has_delivered = True
@@ -298,9 +297,18 @@ class WatchState:
                 break
         return steps
 
-    def _usual(self, events: Sequence[WatchEvent]) -> int:
-        """Move on past the events that are just the next change each; returns how many they are."""
-        if self._phase is not _Phase.WATCH or not self._is_placed:
+    def _usual(self, events: Sequence[WatchEvent], steps: list[Step]) -> int:
+        """Take the first events as long as nothing about them is special; how many they are."""
+        if self._phase is _Phase.STREAM:
+            present: list[Object] = []
+            for event in events:
+                if event.object is None or event.type is WatchEventType.DELETED:
+                    break
+                present.append(event.object)
+            if present:
+                steps.append(Upsert(present))
+            return len(present)
+        if not self._is_placed:
             return 0
         before = self.resource_version
         count = 0
@@ -315,6 +323,8 @@ class WatchState:
             before = version
             count += 1
         self.resource_version = before
+        if count:
+            steps.append(Changes(list(events[:count])))
         return count
 
     def garbage(self, error: DecodeError, now: float) -> list[Step]:
