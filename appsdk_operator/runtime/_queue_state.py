@@ -144,16 +144,16 @@ class QueueState(Generic[K]):
             self._wake_due(now)
         ready = self._ready
         while ready:
-            item = heapq.heappop(ready)
-            if not _is_next_ready(*item):
+            negative_priority, ticket, entry = heapq.heappop(ready)
+            if not _is_next_ready(negative_priority, ticket, entry):
                 continue
-            entry = item[2]
+            key, priority = entry.key, entry.priority
             entry.place = _GONE
-            del self._entries[entry.key]
-            self._count(entry.priority, -1)
-            self.locked[entry.key] = now
+            del self._entries[key]
+            self._count(priority, -1)
+            self.locked[key] = now
             reasons = tuple(entry.reasons) if entry.reasons else ()
-            return QueueItem(entry.key, entry.priority, reasons, now - entry.since, entry.ticket)
+            return QueueItem(key, priority, reasons, now - entry.since, ticket)
         return None
 
     def done(self, key: K) -> float | None:

@@ -164,7 +164,8 @@ class WorkQueue(Generic[K]):
             if after > 0:
                 self._retries += 1
             self._state.add(key, now, priority=priority, delay=after, ticket=ticket, reason=reason)
-            self._pass_on(now)
+            if self._sleepers:
+                self._pass_on(now)
 
     def add_all(
         self, keys: Iterable[K], *, priority: int = 0, tickets: Iterable[int] | None = None
@@ -183,7 +184,8 @@ class WorkQueue(Generic[K]):
             add = self._state.add
             for key, ticket in pairs:
                 add(key, now, priority=priority, ticket=ticket)
-            self._pass_on(now)
+            if self._sleepers:
+                self._pass_on(now)
 
     def add_rate_limited(
         self, key: K, *, priority: int = 0, after: float | None = None, reason: Any = None
@@ -213,17 +215,13 @@ class WorkQueue(Generic[K]):
         Call :meth:`done` when the work is over, however it went.
         """
         with self._lock:
-            try:
-                while True:
-                    now = self._clock.monotonic()
-                    item = self._hand_out(now)
-                    if item is not None:
-                        return item
-                    if self._is_shut_down and (not self._is_draining or self._is_idle(now)):
-                        return None
-                    self._sleep(now)
-            finally:
-                self._pass_on(self._clock.monotonic())
+            now = self._clock.monotonic()
+            item = self._hand_out(now)
+            if item is None:
+                return self._wait_for_key(now)
+            if self._sleepers:
+                self._pass_on(now)
+            return item
 
     def try_get(self) -> QueueItem[K] | None:
         """The next key if one is ready, without waiting."""
@@ -255,7 +253,7 @@ class WorkQueue(Generic[K]):
                 self._became_idle.notify_all()
             if self._is_shut_down:
                 self._condition.notify_all()
-            else:
+            elif self._sleepers:
                 self._pass_on(now)
             is_over = self._is_shut_down and is_idle
         if is_over:
@@ -331,6 +329,20 @@ class WorkQueue(Generic[K]):
             for key, place, priority, due, reasons in entries
         ]
 
+    def _wait_for_key(self, now: float) -> QueueItem[K] | None:
+        try:
+            while True:
+                if self._is_shut_down and (not self._is_draining or self._is_idle(now)):
+                    return None
+                self._sleep(now)
+                now = self._clock.monotonic()
+                item = self._hand_out(now)
+                if item is not None:
+                    return item
+        finally:
+            if self._sleepers:
+                self._pass_on(self._clock.monotonic())
+
     def _hand_out(self, now: float) -> QueueItem[K] | None:
         item = self._state.pop(now)
         if item is not None:
@@ -361,8 +373,6 @@ class WorkQueue(Generic[K]):
         and the one who watched for the next due time is gone. Each wakes the next until none is
         ready.
         """
-        if not self._sleepers:
-            return
         state = self._state
         due = state.next_due()
         if (
