@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from appsdk_operator.resource import Lines
+
 __all__ = ["ChunkedLines", "LineDecoder", "PlainLines", "StreamFormatError"]
 
 MAX_LINE = 64 * 1024 * 1024
@@ -22,7 +24,7 @@ class LineDecoder(Protocol):
     ended: bool
     """Whether the end of the answer was seen."""
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> Lines:
         """The lines completed by ``data``, without their newlines."""
         ...
 
@@ -36,7 +38,7 @@ class PlainLines:
     """Lines of an answer without a transfer coding: it ends with the connection or its length.
 
     >>> lines = PlainLines()
-    >>> lines.feed(b'{"a":1}\\n{"b"'), lines.feed(b":2}\\n")
+    >>> list(lines.feed(b'{"a":1}\\n{"b"')), list(lines.feed(b":2}\\n"))
     ([b'{"a":1}'], [b'{"b":2}'])
     """
 
@@ -52,7 +54,7 @@ class PlainLines:
         """Whether half a line is held."""
         return bool(self._line)
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> Lines:
         """The lines completed by ``data``.
 
         Raises:
@@ -62,11 +64,11 @@ class PlainLines:
             data = data[: self._left]
             self._left -= len(data)
             self.ended = not self._left
-        lines: list[bytes] = []
+        lines: list[tuple[bytes, int, int]] = []
         self._split(data, lines)
-        return lines
+        return Lines(lines)
 
-    def _split(self, data: bytes, lines: list[bytes]) -> None:
+    def _split(self, data: bytes, places: list[tuple[bytes, int, int]]) -> None:
         first, *rest = data.split(b"\n")
         if first:
             self._line.append(first)
@@ -75,24 +77,24 @@ class PlainLines:
                 raise StreamFormatError(f"a line is longer than {MAX_LINE} bytes")
         if not rest:
             return
-        lines.append(b"".join(self._line))
-        lines.extend(rest[:-1])
+        whole = [b"".join(self._line), *rest[:-1]]
+        # An empty line between events is no event.
+        places += [(line, 0, len(line)) for line in whole if line]
         self._line = [rest[-1]] if rest[-1] else []
         self._line_size = len(rest[-1])
-        # An empty line between events is no event.
-        if b"" in lines:
-            lines[:] = filter(None, lines)
 
 
 class ChunkedLines(PlainLines):
     """Lines of an answer in the chunked transfer coding of RFC 9112.
 
     API servers write each event as one chunk, so the common chunk is one line, which is found
-    with two searches and cut out with one copy; any other division is taken the slower way.
+    with two searches and not copied; any other division is taken the slower way.
 
     >>> lines = ChunkedLines()
-    >>> lines.feed(b'8\\r\\n{"a":1}\\n\\r\\n8\\r\\n{"b"'), lines.feed(b":2}\\n\\r\\n0\\r\\n\\r\\n")
-    ([b'{"a":1}'], [b'{"b":2}'])
+    >>> list(lines.feed(b'8\\r\\n{"a":1}\\n\\r\\n8\\r\\n{"b"'))
+    [b'{"a":1}']
+    >>> list(lines.feed(b":2}\\n\\r\\n0\\r\\n\\r\\n"))
+    [b'{"b":2}']
     >>> lines.ended
     True
     """
@@ -109,7 +111,7 @@ class ChunkedLines(PlainLines):
         """Whether half a chunk or half a line is held."""
         return bool(self._held or self._line)
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> Lines:
         """The lines completed by ``data``.
 
         Raises:
@@ -120,10 +122,10 @@ class ChunkedLines(PlainLines):
             held.append(data)
             self._missing -= len(data)
             if self._missing > 0:
-                return []
+                return Lines([])
             data = b"".join(held)
             self._held = []
-        lines: list[bytes] = []
+        lines: list[tuple[bytes, int, int]] = []
         find = data.find
         total = len(data)
         position = 0
@@ -150,11 +152,11 @@ class ChunkedLines(PlainLines):
                 break
             newline = find(b"\n", start, end)
             if newline == end - 1 > start and not self._line:
-                lines.append(data[start:newline])
+                lines.append((data, start, newline))
             else:
                 self._split(data[start:end], lines)
             position = end + 2
-        return lines
+        return Lines(lines)
 
     def _hold(self, rest: bytes, missing: int) -> None:
         self._held = [rest]

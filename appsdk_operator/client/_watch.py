@@ -23,7 +23,13 @@ from appsdk_operator.client._transport_errors import (
     TransportError,
     WatchSilent,
 )
-from appsdk_operator.resource import Kind, WatchEvent, WatchEventType, decode_watch_event
+from appsdk_operator.resource import (
+    Kind,
+    Lines,
+    WatchEvent,
+    WatchEventType,
+    decode_watch_event,
+)
 from appsdk_operator.runtime import StopSignal
 
 if TYPE_CHECKING:
@@ -32,16 +38,18 @@ if TYPE_CHECKING:
 __all__ = ["WatchStream", "silence_limit_of"]
 
 # A read takes what is there, at most so much: small while little comes, because Python allocates
-# the full size, and larger while more comes. The largest is half a millisecond's work, by which the
-# first event of a read may come later than it could.
+# the full size, and larger while more comes. The largest is a quarter of a millisecond's work, by
+# which the first event of a read may come later than it could; beyond it, malloc gives memory back
+# to the system and asks for it again with each read.
 _READ = 32768
-_LARGEST_READ = 262144
+_LARGEST_READ = 131072
 _MARGIN = 5.0
+_NONE = Lines([])
 
 
 @final
 class WatchStream:
-    """An open watch. Iterating it gives lists of lines: all that one read of the socket completed.
+    """An open watch. Iterating it gives lines: all that one read of the socket completed at once.
 
     Each line is the JSON of one event, without its newline, for
     :func:`appsdk_operator.resource.decode_watch_event`; :meth:`events` decodes them for you. The
@@ -118,10 +126,10 @@ class WatchStream:
     ) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[list[bytes]]:
+    def __iter__(self) -> Iterator[Lines]:
         return self
 
-    def __next__(self) -> list[bytes]:
+    def __next__(self) -> Lines:
         try:
             with self._using:
                 lines = self._lines()
@@ -152,8 +160,8 @@ class WatchStream:
                     raise error_from_status(event.status or {}, request=self._request)
                 yield event
 
-    def _lines(self) -> list[bytes]:
-        """The next lines, an empty list at the end."""
+    def _lines(self) -> Lines:
+        """The next lines, none at the end."""
         decoder = self._decoder
         while not (decoder.ended or self._closing):
             try:
@@ -164,7 +172,7 @@ class WatchStream:
                 self.truncated = decoder.pending
                 # By the property: the type checker takes the attribute for what it was above.
                 if self.closed:
-                    return []
+                    return _NONE
                 raise self._failure(error) from error
             self._read_size = _next_size(self._read_size, len(data))
             if lines:
@@ -173,7 +181,7 @@ class WatchStream:
                 self._check_end()
                 break
         self.truncated = decoder.pending
-        return []
+        return _NONE
 
     def _check_end(self) -> None:
         """The connection has ended: that is right only where nothing else marks the end."""

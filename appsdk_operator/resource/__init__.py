@@ -36,6 +36,7 @@ from appsdk_operator.resource._foreign import as_object as as_object
 from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
+from appsdk_operator.resource._lines import Lines as Lines
 from appsdk_operator.resource._mutable import MutableObject as MutableObject
 from appsdk_operator.resource._object import Object as Object
 from appsdk_operator.resource._object import ObjectKey as ObjectKey
@@ -69,6 +70,7 @@ __all__ = [
     "IntoObject",
     "Kind",
     "LabelSelector",
+    "Lines",
     "ListPage",
     "MetadataOnlyError",
     "MutableObject",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource._lines import Lines
 from appsdk_operator.resource._object import Object, object_of
 
 __all__ = [
@@ -148,11 +149,12 @@ def decode_watch_events(kind: Kind, lines: Sequence[bytes]) -> DecodedLines:
     wrong: list[_codec.WrongKindError] = []
     append, decode_header, make = events.append, _codec.decode_header, object_of
     known, kind_name, api_version = _BY_FIRST_LETTER, kind.kind, kind.api_version
-    for line in lines:
-        usual = known.get(line[9]) if len(line) > 9 else None
+    for data, begin, end in _places(lines):
+        usual = known.get(data[begin + 9]) if end > begin + 9 else None
         try:
-            if usual is not None and line.startswith(usual[0]) and line.endswith(b"}"):
-                raw = line[usual[1] : -1]
+            # 125: a closing brace, the event's own.
+            if usual is not None and data.startswith(usual[0], begin) and data[end - 1] == 125:
+                raw = data[begin + usual[1] : end - 1]
                 header = decode_header(raw)
                 if header.kind != kind_name or header.api_version != api_version:
                     _codec.check_header(kind, header)
@@ -164,12 +166,16 @@ def decode_watch_events(kind: Kind, lines: Sequence[bytes]) -> DecodedLines:
         except _codec.DECODE_ERRORS:
             pass  # perhaps more follows the object: the slower way decides
         try:
-            append(_decode_other(kind, line))
+            append(_decode_other(kind, data[begin:end]))
         except _codec.WrongKindError as error:
             wrong.append(error)
         except _codec.DecodeError as error:
             return DecodedLines(events, wrong, error)
     return DecodedLines(events, wrong, None)
+
+
+def _places(lines: Sequence[bytes]) -> Iterable[tuple[bytes, int, int]]:
+    return lines.places if isinstance(lines, Lines) else [(one, 0, len(one)) for one in lines]
 
 
 def decode_watch_event(kind: Kind, line: bytes) -> WatchEvent:

@@ -83,8 +83,8 @@ class Dispatcher:
             for other in self._entries.items(entry.kind):
                 entry.check_beside(other)
             # An event is handled with the entries before or after this block, so together with
-            # the objects in the stores the new one misses none. Until the first event nobody
-            # has missed anything.
+            # the objects in the stores, which know it before, the new one misses none. Until the
+            # first event nobody has missed anything.
             if self._has_begun:
                 for source, store in present():
                     entry.told.setdefault(source, {})
@@ -201,19 +201,26 @@ class Dispatcher:
             return
         if self._views and (kind := self._views.get(key.source)) is not None:
             event = _viewed_as(event, kind)
-        with self._lock:
-            self._has_begun = True
-            entries = self._entries.items(key.source.kind)
-            calls = list(self._owed[key]) if self._owed and key in self._owed else ()
-            for call in calls:
-                call.learn(event)
+        if not self._has_begun:
+            with self._lock:
+                self._has_begun = True
+        # In this order and without the lock, see add(): who finds the new entry finds what it is
+        # owed, and who does not comes before it, with an object that is in the stores.
+        entries = self._entries.items(key.source.kind)
+        calls: Sequence[OwedCall] = ()
+        if self._owed:
+            with self._lock:
+                calls = list(self._owed.get(key, ()))
+                for call in calls:
+                    call.learn(event)
         for entry in entries:
             if entry.is_removed or (entry.selective is not None and entry.ignores(event)):
                 continue
             if not calls:
                 # Nearly always: nobody is owed anything for this object.
                 if not entry.told or entry.is_due(key, event, None):
-                    self._call(key, entry, entry.first_request(event))
+                    is_enough = entry.role is Role.WATCHER
+                    self._call(key, entry, event if is_enough else entry.request_of(event))
                 continue
             own = [call for call in calls if call.entry is entry]
             first = next((call for call in own if call.is_first), None)
@@ -285,7 +292,7 @@ class Dispatcher:
         # A deletion of an earlier object of that name may be owed beside.
         own = [call for call in own if call.latest.uid == event.object.uid]
         if not own:
-            self._call(key, entry, entry.first_request(event))
+            self._call(key, entry, entry.request_of(event))
         for call in own:
             # What was asked for is brought forward; what failed waits for its time.
             if call.due is None or call.why is Why.REQUEUE:

@@ -70,10 +70,6 @@ class Entry:
         """Whether objects of one name are all the same to it."""
         return False
 
-    def first_request(self, event: Event) -> Event | ReconcileRequest:
-        """What to :meth:`call` it with for an event."""
-        return self.request_of(event)
-
     def request_of(self, told: Event | ReconcileRequest) -> ReconcileRequest:
         """What it was, or is to be, called with, as a request."""
         if isinstance(told, ReconcileRequest):
@@ -81,7 +77,10 @@ class Entry:
         return ReconcileRequest(action=told.action, object=told.object, old=told.old)
 
     def call(self, told: Event | ReconcileRequest) -> Outcome:
-        """Make a call, and wait for it where it is ``async def``."""
+        """Make a call, and wait for it where it is ``async def``.
+
+        To a watcher the event says enough, and most calls are made once.
+        """
         raise NotImplementedError
 
     def is_due(self, key: DeliveryKey, event: Event, first: OwedCall | None) -> bool:
@@ -149,10 +148,6 @@ class WatcherEntry(Entry):
     def __init__(self, watcher: ResourceWatcher, kind: str) -> None:
         super().__init__(watcher, kind, watcher if isinstance(watcher, SelectiveWatcher) else None)
         self.watcher = watcher
-
-    def first_request(self, event: Event) -> Event | ReconcileRequest:
-        """The event itself: a watcher needs no more, and most calls are made once."""
-        return event
 
     def call(self, told: Event | ReconcileRequest) -> Outcome:
         """Call the method for the action."""

@@ -1,0 +1,50 @@
+"""Lines that are cut out of what was read when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, final, overload
+
+__all__ = ["Lines"]
+
+
+@final
+class Lines(Sequence[bytes]):
+    """Lines by their places in what was read, so that their bytes need not be copied twice.
+
+    It keeps alive what was read.
+
+    >>> lines = Lines([(b"one two", 0, 3), (b"one two", 4, 7)])
+    >>> list(lines), lines[-1], len(lines), lines == [b"one", b"two"]
+    ([b'one', b'two'], b'two', 2, True)
+    """
+
+    __slots__ = ("places",)
+
+    def __init__(self, places: list[tuple[bytes, int, int]]) -> None:
+        self.places = places
+        """What was read, and begin and end of a line in it."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (data[start:end] for data, start, end in self.places)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> Lines: ...
+    def __getitem__(self, index: int | slice) -> bytes | Lines:
+        if isinstance(index, slice):
+            return Lines(self.places[index])
+        data, start, end = self.places[index]
+        return data[start:end]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__: Any = None
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} lines>"
