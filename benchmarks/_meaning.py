@@ -22,6 +22,8 @@ _LIMITS = (128, 256, 512, 1024, 4096)
 _MIB = 1 << 20
 # Nobody runs a process to the last byte of its limit.
 _ROOM = 0.9
+# Nearer to each other than that, nobody is ahead.
+_TIE = 1.01
 
 
 def _job(name: str) -> Job | None:
@@ -131,7 +133,7 @@ def _losses_of(job: Job, case: CaseResult, column: Column) -> Iterator[str]:
         behind = [
             f"`{ours.label}` {_shown(ours, column)} ({shown_ratio(ratio)})"
             for ours in case.of_group(Group.OURS)
-            if (ratio := advantage(column, peer, ours)) is not None and ratio > 1
+            if (ratio := advantage(column, peer, ours)) is not None and ratio > _TIE
         ]
         if behind:
             title = f"{job.title}, {case.title}" if case.title else job.title

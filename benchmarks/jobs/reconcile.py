@@ -15,7 +15,11 @@ def _case(events: int, workers: int, call_ms: float) -> Case:
     spec = Spec(objects=0, events=events, added=True, call_ms=call_ms)
     what = f"a call of {call_ms:g} ms" if call_ms else "nothing done"
     who = f"{workers} workers" if workers > 1 else "1 worker"
-    return Case(title=f"{who}, {what}", entries=entries_for("reconcile", spec, workers=workers))
+    return Case(
+        title=f"{who}, {what}",
+        entries=entries_for("reconcile", spec, workers=workers),
+        ours="appsdk controller",
+    )
 
 
 def _cases(quick: bool) -> Sequence[Case]:
