@@ -21,6 +21,8 @@ from benchmarks._replay import Spec
 
 __all__ = ["Contestant", "Variant", "all_contestants", "entries_for"]
 
+_LEAST_LISTED = 5000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
@@ -110,8 +112,10 @@ def entries_for(job: str, spec: Spec, **options: Any) -> list[Entry]:
             own, given = spec, {**options, "variant": variant.name}
             share = variant.share.get(job, 1.0)
             if job == "list":
-                objects = min(int(spec.objects * share), variant.most_objects)
-                own = replace(spec, objects=max(1, objects))
+                # With too few, what a client needs once would be counted as its objects' share.
+                least = min(spec.objects // 4, _LEAST_LISTED)
+                objects = min(max(least, int(spec.objects * share)), variant.most_objects)
+                own = replace(spec, objects=objects)
             else:
                 given["events"] = max(1, int(spec.events * share))
             entries.append(
