@@ -108,7 +108,9 @@ def one_case(
     measures: Mapping[str, Measure],
     quick_options: Mapping[str, Any],
     *,
+    title: str = "",
     floor: str = "",
+    ours: str = "",
     peers: Mapping[str, str] | None = None,
     in_quick: Collection[str] | None = None,
 ) -> Callable[[bool], Sequence[Case]]:
@@ -118,7 +120,9 @@ def one_case(
         module: the job's own.
         measures: by label.
         quick_options: how much of everything in the quick form.
+        title: what tells the case from others of the job.
         floor: the label of the one that is as little as one can do.
+        ours: the label of the one that peers are compared with; default: the first of ours.
         peers: labels of those that are somebody else's, with the distribution that they need.
         in_quick: labels of those that take part in the quick form; default: all.
     """
@@ -142,7 +146,7 @@ def one_case(
             for label in measures
             if not quick or in_quick is None or label in in_quick
         ]
-        return [Case(entries=entries, floor=floor)]
+        return [Case(title=title, entries=entries, floor=floor, ours=ours)]
 
     return cases
 
