@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 __all__ = ["FrozenDict", "FrozenList", "ReadOnlyError", "freeze", "thaw"]
@@ -20,12 +21,51 @@ def refuse(*_: object, **__: object) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict whose changing methods raise :class:`ReadOnlyError`."""
+    """A dict whose changing methods raise :class:`ReadOnlyError`.
+
+    What it contains is frozen when somebody looks at it: of a large object most people read little.
+    """
 
     __slots__ = ()
 
     __setitem__ = __delitem__ = __ior__ = refuse
     clear = pop = popitem = setdefault = update = refuse
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        if type(value) is dict or type(value) is list:
+            value = freeze(value)
+            # So that it is one object however often it is asked for.
+            super().__setitem__(key, value)
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, ``default`` when absent."""
+        if key not in self:
+            return default
+        return self[key]
+
+    def __iter__(self) -> Iterator[str]:
+        # A way of its own, or dict() and ** would take the contents as they are.
+        return super().__iter__()
+
+    def values(self) -> Any:
+        """The values."""
+        _freeze_children(self)
+        return super().values()
+
+    def items(self) -> Any:
+        """The items."""
+        _freeze_children(self)
+        return super().items()
+
+    def __or__(self, other: Any) -> Any:
+        _freeze_children(self)
+        return super().__or__(other)
+
+    def __ror__(self, other: Any) -> Any:
+        _freeze_children(self)
+        return super().__ror__(other)
 
     def copy(self) -> dict[str, Any]:
         """A changeable deep copy, of plain dicts and lists."""
@@ -42,13 +82,35 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list whose changing methods raise :class:`ReadOnlyError`."""
+    """A list whose changing methods raise :class:`ReadOnlyError`; as :class:`FrozenDict`."""
 
     __slots__ = ()
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse
     append = clear = extend = insert = pop = remove = refuse
     reverse = sort = refuse
+
+    def __getitem__(self, index: Any) -> Any:
+        _freeze_children(self)
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Iterator[Any]:
+        _freeze_children(self)
+        return super().__iter__()
+
+    def __reversed__(self) -> Iterator[Any]:
+        _freeze_children(self)
+        return super().__reversed__()
+
+    def __add__(self, other: Any) -> Any:
+        _freeze_children(self)
+        return super().__add__(other)
+
+    def __mul__(self, count: Any) -> Any:
+        _freeze_children(self)
+        return super().__mul__(count)
+
+    __rmul__ = __mul__
 
     def copy(self) -> list[Any]:
         """A changeable deep copy, of plain dicts and lists."""
@@ -65,19 +127,31 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any) -> Any:
-    """The same JSON value in frozen containers."""
+    """The same JSON value in frozen containers, which keep the caller's own inside."""
     kind = type(value)
     if kind is dict:
-        return FrozenDict({key: freeze(item) for key, item in value.items()})
+        return FrozenDict(value)
     if kind is list:
-        return FrozenList([freeze(item) for item in value])
+        return FrozenList(value)
     return value
+
+
+def _freeze_children(value: FrozenDict | FrozenList) -> None:
+    """Freeze the containers in a frozen one; twice, or in two threads at once, is harmless."""
+    if isinstance(value, FrozenDict):
+        for key, item in dict.items(value):
+            if type(item) is dict or type(item) is list:
+                dict.__setitem__(value, key, freeze(item))
+    else:
+        for index, item in enumerate(list.__iter__(value)):
+            if type(item) is dict or type(item) is list:
+                list.__setitem__(value, index, freeze(item))
 
 
 def thaw(value: Any) -> Any:
     """The same JSON value in plain dicts and lists."""
     if isinstance(value, dict):
-        return {key: thaw(item) for key, item in value.items()}
+        return {key: thaw(item) for key, item in dict.items(value)}
     if isinstance(value, list):
-        return [thaw(item) for item in value]
+        return [thaw(item) for item in list.__iter__(value)]
     return value

@@ -6,7 +6,7 @@ import datetime as dt
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar, final
 
 import msgspec
 
@@ -76,22 +76,23 @@ class _WithRest(msgspec.Struct, gc=False):
     metadata: _Rest
 
 
-class _Spec(msgspec.Struct, gc=False):
-    spec: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Status(msgspec.Struct, gc=False):
-    status: msgspec.Raw = msgspec.Raw(b"null")
-
-
 _decode_type = msgspec.json.Decoder(_TypeMeta).decode
 _decode_rest = msgspec.json.Decoder(_WithRest).decode
-_decode_spec = msgspec.json.Decoder(_Spec).decode
-_decode_status = msgspec.json.Decoder(_Status).decode
 _decode_map = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-# Decoders of typed views are made once for each type; types live as long as the program.
-_view_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+# Decoders of an object's part are made once for each type; types live as long as the program.
+_part_decoders: dict[tuple[str, Any], Callable[[bytes], Any]] = {}
+
+
+def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
+    """What decodes one field of an object as ``view``, None: as JSON; the rest is passed over."""
+    decode = _part_decoders.get((field, view))
+    if decode is None:
+        # Null is what an absent field is to the API server.
+        kind = Any if view is None else Optional[view]  # noqa: UP045 - of a type known at run time
+        part = msgspec.defstruct("Part", [(field, kind, None)], gc=False)
+        decode = _part_decoders[field, view] = msgspec.json.Decoder(part).decode
+    return decode
 
 
 @final
@@ -213,12 +214,12 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
             DecodeError: the spec does not fit the kind's type; the text names the JSON path.
             MetadataOnlyError: only the object's metadata is here.
         """
-        return self._view("spec", self._decoded(_decode_spec).spec, self.kind.spec)
+        return self._view("spec", self.kind.spec)
 
     @property
     def status(self) -> Any:
         """The status, as :attr:`spec`."""
-        return self._view("status", self._decoded(_decode_status).status, self.kind.status)
+        return self._view("status", self.kind.status)
 
     def _decoded(self, decoder: Callable[[bytes], _T]) -> _T:
         """What ``decoder`` reads in the bytes; only the header was checked on arrival."""
@@ -230,23 +231,24 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
     def _rest(self) -> _Rest:
         return self._decoded(_decode_rest).metadata
 
-    def _view(self, field: str, raw: msgspec.Raw, view: Any) -> Any:
-        # A Raw is equal to no bytes but its own copy.
-        json = bytes(raw)
-        if json == b"null":
-            self._check_whole(field)
-        if view is None:
-            return freeze(_codec.decode(json))
-        if json == b"null":
-            return None
-        decoder = _view_decoders.get(view)
-        if decoder is None:
-            decoder = _view_decoders[view] = msgspec.json.Decoder(view)
+    def _view(self, field: str, view: Any) -> Any:
         try:
-            value = decoder.decode(json)
+            value = getattr(_part_decoder(field, view)(self.raw), field)
+        except _codec.DECODE_ERRORS:
+            value = self._view_with_reason(field, view)
+        if value is None:
+            self._check_whole(field)
+        return freeze(value)
+
+    def _view_with_reason(self, field: str, view: Any) -> Any:
+        """The slower way, which can tell what does not fit."""
+        raw = bytes(self._decoded(_decode_map).get(field, b"null"))
+        if view is None or raw == b"null":
+            return _codec.decode(raw)
+        try:
+            return msgspec.json.decode(raw, type=view)
         except _codec.DECODE_ERRORS as error:
             raise view_error(self.kind, self.key, field, view, error) from error
-        return freeze(value) if isinstance(value, (dict, list)) else value
 
     def __getitem__(self, key: str) -> Any:
         """A top-level field as read-only JSON, for example ``obj["data"]``.
