@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import inspect
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +62,8 @@ class Contestant:
     """Its version; default: that of the distribution."""
     absent: str = ""
     """Why it cannot be run here; default: that the distribution is missing, if so."""
+    text: str = ""
+    """How it does its jobs, for the page; default: the docstring of its module."""
 
 
 @functools.cache
@@ -76,7 +79,8 @@ def _of_python() -> Iterator[Contestant]:
         if module.name.startswith("_"):
             continue
         path = f"{contestants.__name__}.{module.name}"
-        contestant: Contestant = importlib.import_module(path).CONTESTANT
+        source = importlib.import_module(path)
+        contestant: Contestant = source.CONTESTANT
         absent, version = contestant.absent, contestant.version
         if contestant.requires:
             try:
@@ -84,7 +88,13 @@ def _of_python() -> Iterator[Contestant]:
             except importlib.metadata.PackageNotFoundError:
                 absent = f"{contestant.requires} is not installed"
         command = contestant.command or (sys.executable, "-m", path)
-        yield replace(contestant, command=command, version=version, absent=absent)
+        yield replace(
+            contestant,
+            command=command,
+            version=version,
+            absent=absent,
+            text=contestant.text or inspect.cleandoc(source.__doc__ or ""),
+        )
 
 
 def _of_others() -> Sequence[Contestant]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from benchmarks._contestants import all_contestants
 from benchmarks._goals import goals
 from benchmarks._job import Group, Job
 from benchmarks._meaning import losses, meaning
@@ -58,7 +59,7 @@ $ make bench ARGS="--contestants appsdk* --plain"
 $ make bench ARGS=--quick
 ```
 
-Who takes part and how is in `benchmarks/contestants/` and `benchmarks/peers/`, what they do in
+Those who take part are in `benchmarks/contestants/` and `benchmarks/peers/`, what they do is in
 `benchmarks/jobs/`.
 """
 
@@ -77,6 +78,7 @@ def page(results: Results, jobs: Sequence[Job]) -> str:
         cases = results.cases_of(job.name)
         if cases:
             lines += _job(job, cases)
+    lines += ["## Who takes part\n", *_contestants()]
     minutes = max(1, round(results.seconds / 60))
     text = f"about {minutes} minute{'s' if minutes > 1 else ''}"
     lines.append(_REPRODUCE.format(minutes=text))
@@ -112,6 +114,14 @@ def _goal_table(results: Results) -> Iterator[str]:
         else:
             verdict = "reached" if outcome.is_reached else "**missed**"
             yield f"| {goal.what} | {goal.wanted} | {outcome.measured} | {verdict} |"
+
+
+def _contestants() -> Iterator[str]:
+    """What the modules of the contestants say of them."""
+    for one in all_contestants():
+        # Their docstrings mark code as reStructuredText does.
+        yield f"### {one.name}\n"
+        yield one.text.replace("``", "`") + "\n"
 
 
 def _losses(results: Results, jobs: Sequence[Job]) -> list[str]:

@@ -44,6 +44,7 @@ def contestants() -> Sequence[Contestant]:
             command=_command("dynamic-informer"),
             version=_version("k8s.io/client-go"),
             absent=absent,
+            text=_comment("dynamic-informer"),
         ),
         Contestant(
             name="controller-runtime",
@@ -55,6 +56,7 @@ def contestants() -> Sequence[Contestant]:
             command=_command("controller-runtime"),
             version=_version("sigs.k8s.io/controller-runtime"),
             absent=absent,
+            text=_comment("controller-runtime"),
         ),
     )
 
@@ -120,6 +122,13 @@ def _version(module: str) -> str:
     text = (SOURCE / "go.mod").read_text()
     found = re.search(rf"^\s+{re.escape(module)} v(\S+)", text, re.MULTILINE)
     return ", ".join(filter(None, (found[1] if found else "", _toolchain())))
+
+
+def _comment(name: str) -> str:
+    """What a program says of itself, at the top of its source."""
+    lines = (SOURCE / name / "main.go").read_text().split("package main")[0].splitlines()
+    text = "\n".join(line.removeprefix("//").strip() for line in lines)
+    return text.removeprefix("A contestant: ").strip()
 
 
 def main() -> None:

@@ -52,8 +52,9 @@ JOB = Job(
         "From the first request until every object is in memory and, where the client has "
         "callbacks, each was told of. Memory is what the process needs more than before the "
         "request (RSS): once all is there and garbage is collected, and at the peak. Slow clients "
-        "list fewer objects, but at least 5,000; all values are per object. The floors ask for "
-        "pages of 500 and keep the spec alone. `floor drain` keeps nothing."
+        "list fewer objects, but at least 5,000, with the exception of `kopf index`; all values "
+        "are per object. The floors ask for pages of 500 and keep the spec alone. `floor drain` "
+        "keeps nothing."
     ),
     columns=(
         Column(
