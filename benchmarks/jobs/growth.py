@@ -34,10 +34,10 @@ _BESIDE: Final = (
     "lightkube",
     "kubernetes informer",
     "kopf event",
-    "kr8s raw",
+    "kr8s",
 )
 """One form of each contestant is enough."""
-_SLOW: Final = ("kubernetes informer", "kopf event", "kr8s raw")
+_SLOW: Final = ("kubernetes informer", "kopf event", "kr8s")
 """Those who need a minute, or gigabytes, for 100,000 objects."""
 _MOST_OF_SLOW: Final = 10_000
 

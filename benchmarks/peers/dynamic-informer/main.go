@@ -65,14 +65,14 @@ func watch(options measure.Options) map[string]float64 {
 		UpdateFunc: func(_, _ any) { counter.Add() },
 	})
 	contestant.start()
-	return map[string]float64{"seconds": counter.Between(), "events": float64(options.Events)}
+	return counter.Result("events")
 }
 
 func list(options measure.Options) map[string]float64 {
 	contestant := build(options)
 	counter := measure.NewCounter(options.Objects)
 	contestant.handle(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { counter.Add() }})
-	return measure.List(counter, options.Objects, contestant.start, contestant.factory)
+	return measure.List(counter, contestant.start, contestant.factory)
 }
 
 func latency(options measure.Options) map[string]float64 {
@@ -110,10 +110,10 @@ func reconcile(options measure.Options) map[string]float64 {
 			}
 		})
 	}
-	seconds := counter.Between()
+	result := counter.Result("reconciles")
 	queue.ShutDown()
 	workers.Wait()
-	return map[string]float64{"seconds": seconds, "reconciles": float64(options.Events)}
+	return result
 }
 
 // next reconciles one object: it is read from the cache, and from the server if that is asked for.

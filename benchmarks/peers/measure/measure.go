@@ -85,6 +85,18 @@ func Fail(err error) {
 	os.Exit(1)
 }
 
+// moment is a time, and how much CPU time the process had used until then.
+type moment struct {
+	time time.Time
+	cpu  time.Duration
+}
+
+func now() moment {
+	var usage unix.Rusage
+	Must(unix.Getrusage(unix.RUSAGE_SELF, &usage))
+	return moment{time.Now(), time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
+}
+
 // Counter notes when the first and the last of a number of callbacks came.
 type Counter struct {
 	// Done is closed by the last one.
@@ -92,7 +104,7 @@ type Counter struct {
 
 	lock        sync.Mutex
 	want, seen  int
-	first, last time.Time
+	first, last moment
 }
 
 // NewCounter waits for so many callbacks.
@@ -106,24 +118,26 @@ func (c *Counter) Add() {
 	defer c.lock.Unlock()
 	c.seen++
 	if c.seen == 1 {
-		c.first = time.Now()
+		c.first = now()
 	}
 	if c.seen == c.want {
-		c.last = time.Now()
+		c.last = now()
 		close(c.Done)
 	}
 }
 
-// Between waits for the last callback, and tells the seconds since the first one.
-func (c *Counter) Between() float64 {
+// Result waits for the last callback, and tells the time since the first one.
+func (c *Counter) Result(what string) map[string]float64 {
 	<-c.Done
-	return c.last.Sub(c.first).Seconds()
+	return c.since(c.first, what)
 }
 
-// Since waits for the last callback, and tells the seconds from a moment until then.
-func (c *Counter) Since(began time.Time) float64 {
-	<-c.Done
-	return c.last.Sub(began).Seconds()
+func (c *Counter) since(began moment, what string) map[string]float64 {
+	return map[string]float64{
+		"seconds": c.last.time.Sub(began.time).Seconds(),
+		"cpu":     (c.last.cpu - began.cpu).Seconds(),
+		what:      float64(c.want),
+	}
 }
 
 // Lateness collects how old events are when their callback is made: their resource version is the
@@ -167,25 +181,22 @@ func (l *Lateness) Result() map[string]float64 {
 
 // List measures a list: begin starts it, and the counter tells when the last object's callback was
 // made. What is given to keep stays in memory until the memory was read.
-func List(counter *Counter, objects int, begin func(), keep any) map[string]float64 {
+func List(counter *Counter, begin func(), keep any) map[string]float64 {
 	before := status("VmRSS")
-	began := time.Now()
+	began := now()
 	begin()
-	seconds := counter.Since(began)
+	<-counter.Done
+	result := counter.since(began, "objects")
 	time.Sleep(settle)
-	after, peak := status("VmRSS"), status("VmHWM")
+	result["rss_before"] = before
+	result["rss_after"] = status("VmRSS")
+	result["peak"] = status("VmHWM")
 	runtime.GC()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	runtime.KeepAlive(keep)
-	return map[string]float64{
-		"seconds":    seconds,
-		"objects":    float64(objects),
-		"rss_before": before,
-		"rss_after":  after,
-		"peak":       peak,
-		"heap":       float64(memory.HeapAlloc),
-	}
+	result["heap"] = float64(memory.HeapAlloc)
+	return result
 }
 
 // status reads a line of /proc/self/status, in bytes.
