@@ -15,6 +15,8 @@ import heapq
 from collections.abc import Hashable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar, final
 
+import msgspec
+
 __all__ = ["QueueItem", "QueueState"]
 
 K = TypeVar("K", bound=Hashable)
@@ -39,19 +41,20 @@ class QueueItem(NamedTuple, Generic[K]):
     """Its position in line."""
 
 
-class _Entry(Generic[K]):
-    __slots__ = ("key", "place", "priority", "ready_at", "reasons", "since", "ticket")
+class _Entry(msgspec.Struct, gc=False, eq=False, weakref=False):
+    """A queued key. The cyclic collector does not walk it, of which there may be a great many; a
+    reason that leads back here keeps its queue until the key is handed out or the queue shut down.
+    """
 
-    def __init__(self, key: K, priority: int) -> None:
-        self.key = key
-        self.place = _GONE
-        self.priority = priority
-        self.ticket = 0
-        self.ready_at = 0.0
-        self.since = 0.0
-        self.reasons: list[Any] | None = None
+    key: Any
+    priority: int
+    place: int = _GONE
+    ticket: int = 0
+    ready_at: float = 0.0
+    since: float = 0.0
+    reasons: list[Any] | None = None
 
-    def __lt__(self, other: _Entry[K]) -> bool:
+    def __lt__(self, other: _Entry) -> bool:
         return id(self) < id(other)
 
 
@@ -62,11 +65,11 @@ class QueueState(Generic[K]):
     def __init__(self, *, max_reasons: int = 8) -> None:
         self._max_reasons = max_reasons
         self._next_ticket = 1
-        self._entries: dict[K, _Entry[K]] = {}
+        self._entries: dict[K, _Entry] = {}
         # Heaps may hold stale items: an item counts only while its entry is in that place with
         # that position.
-        self._ready: list[tuple[int, int, _Entry[K]]] = []
-        self._waiting: list[tuple[float, int, _Entry[K]]] = []
+        self._ready: list[tuple[int, int, _Entry]] = []
+        self._waiting: list[tuple[float, int, _Entry]] = []
         self.locked: dict[K, float] = {}
         """Since when each key that was handed out is worked on."""
         self.depth: dict[int, int] = {}
@@ -215,7 +218,7 @@ class QueueState(Generic[K]):
             due = entry.ready_at if entry.place == _WAITING else 0.0
             yield entry.key, names[entry.place], entry.priority, due, tuple(entry.reasons or ())
 
-    def _put_ready(self, entry: _Entry[K], now: float, ticket: int | None) -> None:
+    def _put_ready(self, entry: _Entry, now: float, ticket: int | None) -> None:
         entry.ticket = ticket if ticket is not None else self._ticket()
         entry.since = now
         self.adds += 1
@@ -225,14 +228,14 @@ class QueueState(Generic[K]):
         else:
             self._push_ready(entry)
 
-    def _push_ready(self, entry: _Entry[K]) -> None:
+    def _push_ready(self, entry: _Entry) -> None:
         entry.place = _READY
         if len(self._ready) > 2 * len(self._entries) + _SLACK:
             self._ready = [item for item in self._ready if _is_next_ready(*item)]
             heapq.heapify(self._ready)
         heapq.heappush(self._ready, (-entry.priority, entry.ticket, entry))
 
-    def _put_waiting(self, entry: _Entry[K], ready_at: float) -> None:
+    def _put_waiting(self, entry: _Entry, ready_at: float) -> None:
         entry.place = _WAITING
         entry.ready_at = ready_at
         self.waiting_count += 1
@@ -241,7 +244,7 @@ class QueueState(Generic[K]):
             heapq.heapify(self._waiting)
         heapq.heappush(self._waiting, (ready_at, self._ticket(), entry))
 
-    def _merge_ready(self, entry: _Entry[K], priority: int, ticket: int | None) -> None:
+    def _merge_ready(self, entry: _Entry, priority: int, ticket: int | None) -> None:
         if priority > entry.priority:
             self._count(entry.priority, -1)
             entry.priority = priority
@@ -272,7 +275,7 @@ class QueueState(Generic[K]):
         else:
             self.depth.pop(priority, None)
 
-    def _add_reason(self, entry: _Entry[K], reason: Any) -> None:
+    def _add_reason(self, entry: _Entry, reason: Any) -> None:
         reasons = entry.reasons
         if reasons is None:
             reasons = entry.reasons = []
@@ -282,9 +285,9 @@ class QueueState(Generic[K]):
         reasons.append(reason)
 
 
-def _is_next_ready(negative_priority: int, ticket: int, entry: _Entry[Any]) -> bool:
+def _is_next_ready(negative_priority: int, ticket: int, entry: _Entry) -> bool:
     return entry.place == _READY and entry.ticket == ticket and entry.priority == -negative_priority
 
 
-def _is_next_waiting(ready_at: float, _: int, entry: _Entry[Any]) -> bool:
+def _is_next_waiting(ready_at: float, _: int, entry: _Entry) -> bool:
     return entry.place == _WAITING and entry.ready_at == ready_at
