@@ -42,26 +42,26 @@ _WATCHER = "appsdk watcher-untouched"
 _CPU_PER_EVENT, _CPU_PER_OBJECT, _MEMORY, _RATE = 1, 4, 1, 0
 
 BOUNDS = (
-    Bound(job="watch", case="widgets of 2 KB", label=_WATCHER, usual=0.36, column=_CPU_PER_EVENT),
+    Bound(job="watch", case="widgets of 2 KB", label=_WATCHER, usual=0.38, column=_CPU_PER_EVENT),
     Bound(
         job="watch",
         case="widgets of 2 KB",
         label="appsdk watcher-typed",
-        usual=0.22,
+        usual=0.24,
         column=_CPU_PER_EVENT,
     ),
     Bound(
         job="watch",
         case="widgets of 2 KB, TLS",
         label=_WATCHER,
-        usual=0.4,
+        usual=0.41,
         column=_CPU_PER_EVENT,
     ),
     Bound(
         job="list",
         case="10,000 widgets of 2 KB",
         label=_WATCHER,
-        usual=0.27,
+        usual=0.3,
         column=_CPU_PER_OBJECT,
     ),
     Bound(job="list", case="10,000 widgets of 2 KB", label=_WATCHER, usual=0.52, column=_MEMORY),

@@ -8,7 +8,7 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.client._request import Request
-from appsdk_operator.client._watch import WatchStream, silence_limit_of
+from appsdk_operator.client._watch import WatchStream, _next_size, silence_limit_of
 from appsdk_operator.resource import DecodeError, WatchEventType
 from appsdk_operator.runtime import StopSignal
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, event, failure
@@ -30,6 +30,15 @@ def streaming(server, *parts, then=None):
 def reset(sock):
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     return False
+
+
+def test_reads_are_small_until_more_waits_than_they_take_and_never_larger_than_a_megabyte():
+    sizes = [32768]
+    for got in (10, 32768, 40_000, 131_072, 262_144, 524_288, 1 << 20, 200_000, 5000):
+        sizes.append(_next_size(sizes[-1], got))
+    assert sizes == [
+        32768, 32768, 65536, 131_072, 262_144, 524_288, 1 << 20, 1 << 20, 1 << 20, 32768,
+    ]  # fmt: skip
 
 
 def test_a_watch_asks_for_what_it_was_told(serve, connect):

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from appsdk_operator.resource import (
     DecodeError,
     Kind,
+    Lines,
     WatchEventType,
     WrongKindError,
     decode_list,
     decode_watch_event,
+    decode_watch_events,
 )
 from appsdk_operator.resource._wire import _decode_other
 
@@ -182,6 +184,31 @@ def test_what_cannot_be_read_is_not_shown_for_it_may_be_a_secret() -> None:
     with pytest.raises(DecodeError) as caught:
         decode_watch_event(POD, line)
     assert "aHVudGVyMg" not in str(caught.value)
+
+
+def test_of_many_lines_the_good_ones_are_told_and_what_is_wrong_with_the_others() -> None:
+    good = [compact({"type": "ADDED", "object": pod(name)}) for name in ("a", "b", "c")]
+    other = compact({"type": "ADDED", "object": {**pod("x"), "kind": "ConfigMap"}})
+    read = b"#".join([good[0], other, good[1], b'{"type":', good[2]])
+    places, begin = [], 0
+    for line in read.split(b"#"):
+        places.append((read, begin, begin + len(line)))
+        begin += len(line) + 1
+    for lines in (Lines(places), read.split(b"#")):
+        events, wrong, garbage = decode_watch_events(POD, lines)
+        assert [event.object and event.object.name for event in events] == ["a", "b"]
+        assert ["got v1 ConfigMap" in str(error) for error in wrong] == [True]
+        assert "not a watch event" in str(garbage)
+        # What follows the garbage is not looked at: nobody knows where it begins.
+
+
+def test_lines_are_cut_out_where_they_are_asked_for() -> None:
+    lines = Lines([(b"one two", 0, 3), (b"one two", 4, 7), (b"six", 0, 3)])
+    assert lines == [b"one", b"two", b"six"]
+    assert lines[1:] == [b"two", b"six"]
+    assert lines != [b"one"]
+    assert lines != 5
+    assert (lines[-1], len(lines), repr(lines), bool(Lines([]))) == (b"six", 3, "<3 lines>", False)
 
 
 @pytest.mark.parametrize("spaces", [b"", b" "])

@@ -112,6 +112,37 @@ def test_tickets_decide_the_order_whatever_the_order_of_the_adds(queue: WorkQueu
     assert ready(queue) == ["a", "b", "c", "end"]
 
 
+def test_the_next_ticket_is_that_of_the_key_that_comes_next(queue: WorkQueue[str]) -> None:
+    assert queue.next_ticket() is None
+    first, second = queue.tickets(2)
+    queue.add("b", ticket=second)
+    assert queue.next_ticket() == second
+    queue.add("a", ticket=first)
+    assert queue.next_ticket() == first
+
+
+def test_tickets_are_after_the_keys_whose_time_came_before(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    queue.add("waited", after=1.0)
+    clock.advance(1.0)
+    (ticket,) = queue.tickets(1)
+    queue.add("new", ticket=ticket)
+    assert ready(queue) == ["waited", "new"]
+
+
+def test_a_queue_knows_which_keys_it_holds_beside_one(queue: WorkQueue[str]) -> None:
+    assert queue.holds_others("own", ["a", "b"]) is None
+    queue.add("own")
+    assert queue.holds_others("own", ["a", "b"]) is None
+    queue.add("a", after=5.0)
+    assert queue.holds_others("own", ["a", "b"]) == [True, False]
+    queue.add("b")
+    for _ in range(2):
+        assert queue.get() is not None  # what is worked on is held, too
+    assert queue.holds_others("own", ["a", "b", "c"]) == [True, True, False]
+
+
 def test_of_two_tickets_of_a_key_the_earlier_counts(queue: WorkQueue[str]) -> None:
     first, second, third = queue.tickets(3)
     queue.add("a", ticket=third)
