@@ -54,7 +54,7 @@ _EXACT_BOUND = 1000
 _LINE = "line"
 _LONGEST_TURN = 0.01
 """Seconds after which the line has its next turn, so that the queue's metrics tell of them."""
-_RESYNC = ResourceAction.RESYNC
+_CREATE, _RESYNC = ResourceAction.CREATE, ResourceAction.RESYNC
 _ACTIONS = tuple(action for action in ResourceAction if action is not ResourceAction.GENERIC)
 
 
@@ -275,7 +275,8 @@ class Delivery:
                 return
             for action, count in counts.items():
                 source.counts[action] += count
-            source.initial_left += sum(map(_is_initial, events))
+            if _CREATE in counts:
+                source.initial_left += sum(map(_is_initial, events))
             has_room = self._line.count + len(events) <= self._line_bound
             if has_room and not by_object and _RESYNC not in counts:
                 ready = self._put_in_line(source, events, tickets)
@@ -520,26 +521,29 @@ class Delivery:
         """Handle one event of the run after another, while the time is before ``until``."""
         line, source, handle = self._line, run.source, self._handle
         monotonic = self._clock.monotonic
-        for event in run.events:
-            run.handled += 1
-            line.taken += 1
-            if self._blocked:
-                self._notify()
-            obj = event.object
-            key = _new_tuple(DeliveryKey, (source, obj.namespace, obj.name))
-            delay: float | None = None
-            try:
-                if not source.is_removed:
-                    delay = handle(key, event)
-            except Exception:
-                _log.exception("handling %s failed outside of the user's code", key)
-            finally:
-                if event.is_initial:
-                    self._initial_handled(source)
-                if delay is not None:
-                    self._queue.add(key, after=delay)
-            if self._is_stopped or monotonic() >= until:
-                return
+        before = line.taken
+        try:
+            for event in run.events:
+                line.taken += 1
+                if self._blocked:
+                    self._notify()
+                obj = event.object
+                key = _new_tuple(DeliveryKey, (source, obj.namespace, obj.name))
+                delay: float | None = None
+                try:
+                    if not source.is_removed:
+                        delay = handle(key, event)
+                except Exception:
+                    _log.exception("handling %s failed outside of the user's code", key)
+                finally:
+                    if event.is_initial:
+                        self._initial_handled(source)
+                    if delay is not None:
+                        self._queue.add(key, after=delay)
+                if self._is_stopped or monotonic() >= until:
+                    return
+        finally:
+            run.handled = line.taken - before
 
     def _initial_handled(self, source: EventSource) -> None:
         with self._lock:

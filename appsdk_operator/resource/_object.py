@@ -369,15 +369,13 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
 _codec.raw_by_type[Object] = operator.attrgetter("raw")
 
 
-def object_of(
-    kind: Kind, raw: bytes, m: _codec.Metadata, intern: Callable[[str], str] = sys.intern
-) -> Object:
+def object_of(kind: Kind, raw: bytes, m: _codec.Metadata) -> Object:
     """An object of its text and what was decoded of it."""
     return Object(
         kind,
         raw,
         # A cluster has few namespaces and many objects: one string for each namespace.
-        intern(m.namespace) if m.namespace else "",
+        sys.intern(m.namespace) if m.namespace else "",
         m.name or "",
         m.uid or "",
         m.resource_version or "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import msgspec
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._lines import Lines
-from appsdk_operator.resource._object import Object, object_of
+from appsdk_operator.resource._object import Object
 
 __all__ = [
     "DecodedLines",
@@ -147,7 +148,7 @@ def decode_watch_events(kind: Kind, lines: Sequence[bytes]) -> DecodedLines:
     """
     events: list[WatchEvent] = []
     wrong: list[_codec.WrongKindError] = []
-    append, decode_header, make = events.append, _codec.decode_header, object_of
+    append, decode_header, intern = events.append, _codec.decode_header, sys.intern
     known, kind_name, api_version = _BY_FIRST_LETTER, kind.kind, kind.api_version
     for data, begin, end in _places(lines):
         usual = known.get(data[begin + 9]) if end > begin + 9 else None
@@ -158,7 +159,18 @@ def decode_watch_events(kind: Kind, lines: Sequence[bytes]) -> DecodedLines:
                 header = decode_header(raw)
                 if header.kind != kind_name or header.api_version != api_version:
                     _codec.check_header(kind, header)
-                append(WatchEvent(usual[2], make(kind, raw, header.metadata)))
+                m = header.metadata
+                obj = Object(  # as object_of makes it, without a call
+                    kind,
+                    raw,
+                    intern(m.namespace) if m.namespace else "",
+                    m.name or "",
+                    m.uid or "",
+                    m.resource_version or "",
+                    m.generation or 0,
+                    m.deletion_timestamp,
+                )
+                append(WatchEvent(usual[2], obj))
                 continue
         except _codec.WrongKindError as error:
             wrong.append(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import get_ident
 from typing import final
 
 from msgspec import structs
@@ -167,9 +168,9 @@ class Dispatcher:
         Returns:
             Seconds until the next call for this key is due, None when none is owed.
         """
-        if self._has_stopped():
+        if self._is_stopped:
             return None
-        if key.source.kind in self._shared_kinds:
+        if self._shared_kinds and key.source.kind in self._shared_kinds:
             with self._turns.alone((key.source.kind, key.namespace, key.name)):
                 # The wait for the others may have lasted until after the stop.
                 return None if self._has_stopped() else self._handle(key, event)
@@ -322,7 +323,7 @@ class Dispatcher:
         monotonic, running = self._clock.monotonic, self._metrics.running
         failure: Exception | None = None
         outcome: Outcome = None
-        thread = threading.get_ident()
+        thread = get_ident()
         running[thread] = key.source.kind
         started = monotonic()
         try:
