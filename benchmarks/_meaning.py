@@ -129,18 +129,18 @@ def losses(results: Results, jobs: Sequence[Job]) -> Iterator[str]:
 
 
 def _losses_of(job: Job, case: CaseResult, column: Column) -> Iterator[str]:
-    for peer in case.of_group(Group.PEER):
-        behind = [
-            f"`{ours.label}` {_shown(ours, column)} ({shown_ratio(ratio)})"
-            for ours in case.of_group(Group.OURS)
+    """One line for each entry of ours that somebody is ahead of."""
+    title = f"{job.title}, {case.title}" if case.title else job.title
+    for ours in case.of_group(Group.OURS):
+        ahead = [
+            (ratio, f"`{peer.label}` {_shown(peer, column)} ({shown_ratio(ratio)})")
+            for peer in case.of_group(Group.PEER)
             if (ratio := advantage(column, peer, ours)) is not None and ratio > _TIE
         ]
-        if behind:
-            title = f"{job.title}, {case.title}" if case.title else job.title
-            yield (
-                f"* {title}, {column.title}: `{peer.label}` {_shown(peer, column)}, "
-                f"against {', '.join(behind)}"
-            )
+        if ahead:
+            names = ", ".join(text for _, text in sorted(ahead, reverse=True))
+            own = f"`{ours.label}` {_shown(ours, column)}"
+            yield f"* {title}, {column.title}: {own}; ahead: {names}"
 
 
 def _shown(entry: EntryResult, column: Column) -> str:
