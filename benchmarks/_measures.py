@@ -13,13 +13,16 @@ import json
 import resource
 import statistics
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from appsdk_operator import Kind, Object, StopSignal
 from appsdk_operator.runtime import ThreadGroup
 from benchmarks._contestant import resident_memory
 from benchmarks._job import Case, Column, Group, Unit, python_entry
+
+if TYPE_CHECKING:
+    from appsdk_operator.cache import Event, EventSource
 
 Figures: TypeAlias = dict[str, float]
 """What a measurement found, by name; the unit is in the name or its usual one, seconds or bytes."""
@@ -39,6 +42,26 @@ def widget(number: int, version: int = 1) -> Object:
         f'"spec":{{"size":{number}}}}}'
     )
     return Object.from_json(WIDGET, raw.encode())
+
+
+@final
+class Feed:
+    """An informer that hands over events from memory, a batch at a time."""
+
+    def __init__(self, batches: Iterable[Sequence[Event]]) -> None:
+        self.batches = batches
+        self.source: EventSource | None = None
+
+    def add_event_handler(self, handler: EventSource, /) -> None:
+        """Remember whom to tell."""
+        self.source = handler
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Tell it."""
+        assert self.source is not None
+        for events in self.batches:
+            self.source.on_events(events)
+        stop.wait()
 
 
 def resident() -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, final
 
@@ -27,11 +27,11 @@ from appsdk_operator import (
     ResourceAction,
     StopSignal,
 )
-from appsdk_operator.cache import EventSource
 from appsdk_operator.runtime import system_clock
 from benchmarks._job import Job, Unit
 from benchmarks._measures import (
     WIDGET,
+    Feed,
     Figures,
     Measure,
     column,
@@ -46,27 +46,10 @@ from benchmarks._measures import (
 _BATCH = 100
 
 
-@final
-class Feed:
-    """An informer that shows each object once, a hundred at a time."""
-
-    def __init__(self, objects: Sequence[Object]) -> None:
-        self.objects = objects
-        self.source: EventSource | None = None
-
-    def add_event_handler(self, handler: EventSource, /) -> None:
-        """Remember whom to tell."""
-        self.source = handler
-
-    def run(self, stop: StopSignal, /) -> None:
-        """Tell it."""
-        assert self.source is not None
-        for first in range(0, len(self.objects), _BATCH):
-            events = [
-                Event(ResourceAction.CREATE, obj) for obj in self.objects[first : first + _BATCH]
-            ]
-            self.source.on_events(events)
-        stop.wait()
+def _shown(objects: Sequence[Object]) -> Iterator[list[Event]]:
+    """Each object once, a hundred at a time."""
+    for first in range(0, len(objects), _BATCH):
+        yield [Event(ResourceAction.CREATE, obj) for obj in objects[first : first + _BATCH]]
 
 
 @final
@@ -127,7 +110,7 @@ def retries(
         error_handler=None if reports else lambda *_: None,
         metrics=Metrics(),
     )
-    controller.add_informer(Feed(objects), WIDGET)
+    controller.add_informer(Feed(_shown(objects)), WIDGET)
     controller.add_watcher(watcher, WIDGET)
 
     def observe(_: StopSignal) -> Figures:
@@ -155,7 +138,7 @@ def events(*, count: int = 100_000, **_: float) -> Figures:
     objects = [widget(number) for number in range(count)]
     watcher = FailsOnce(count, None)
     controller = InformerController(metrics=Metrics())
-    controller.add_informer(Feed(objects), WIDGET)
+    controller.add_informer(Feed(_shown(objects)), WIDGET)
     controller.add_watcher(watcher, WIDGET)
 
     def observe(_: StopSignal) -> Figures:

@@ -10,15 +10,14 @@ part of it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Final, final
+from typing import Final
 
 from appsdk_operator import Event, InformerController, Metrics, Object, ResourceAction, StopSignal
-from appsdk_operator.cache import EventSource
 from appsdk_operator.runtime import system_clock
 from benchmarks._job import Job, Unit
 from benchmarks._measures import (
     WIDGET,
+    Feed,
     Figures,
     Measure,
     column,
@@ -31,26 +30,6 @@ from benchmarks._measures import (
 
 _BATCH = 100
 _OBJECTS = 100
-
-
-@final
-class Feed:
-    """An informer that changes its objects again and again, a hundred events at a time."""
-
-    def __init__(self, events: Sequence[Event]) -> None:
-        self.events = events
-        self.source: EventSource | None = None
-
-    def add_event_handler(self, handler: EventSource, /) -> None:
-        """Remember whom to tell."""
-        self.source = handler
-
-    def run(self, stop: StopSignal, /) -> None:
-        """Tell it."""
-        assert self.source is not None
-        for first in range(0, len(self.events), _BATCH):
-            self.source.on_events(self.events[first : first + _BATCH])
-        stop.wait()
 
 
 class Counts:
@@ -89,9 +68,10 @@ def watchers(*, watchers: int, calls: int = 300_000, is_filtered: bool = False) 
         Event(ResourceAction.UPDATE, new, old)
         for old, new in zip(objects + newer[:-_OBJECTS], newer, strict=True)
     ][:count]
+    batches = [events[first : first + _BATCH] for first in range(0, count, _BATCH)]
     before = resident()
     controller = InformerController(metrics=Metrics(), max_pending=count + 1)
-    controller.add_informer(Feed(events), WIDGET)
+    controller.add_informer(Feed(batches), WIDGET)
     everyone = [Uninterested() if is_filtered else Counts() for _ in range(watchers - 1)]
     everyone.append(Counts())
     for watcher in everyone:
