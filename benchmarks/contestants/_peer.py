@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks import _contestant
 from benchmarks._contestant import Laps, Latencies, Memory, Options, Run
 
-__all__ = ["Listing", "Sink", "kubeconfig", "main", "sink"]
+__all__ = ["Listing", "Sink", "asynchronous", "kubeconfig", "main", "sink"]
 
 
 class Sink(Protocol):
@@ -114,6 +115,18 @@ def kubeconfig(options: Options) -> Iterator[None]:
         path.write_text(json.dumps(document))
         os.environ["KUBECONFIG"] = str(path)
         yield
+
+
+def asynchronous(
+    events: Callable[[str, Options], Coroutine[Any, Any, dict[str, float]]],
+    list_all: Callable[[Options], Coroutine[Any, Any, dict[str, float]]],
+) -> Mapping[str, Run]:
+    """The jobs of a client for asyncio: those of its events, and its list."""
+    return {
+        "watch": lambda options: asyncio.run(events("watch", options)),
+        "list": lambda options: asyncio.run(list_all(options)),
+        "latency": lambda options: asyncio.run(events("latency", options)),
+    }
 
 
 def main(jobs: Mapping[str, Run]) -> None:

@@ -10,14 +10,11 @@ has no informer, no reconciler and no work queue.
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
-
 from benchmarks._contestant import Options
 from benchmarks._contestants import Contestant, Variant
 from benchmarks._job import Group
 from benchmarks._objects import KINDS
-from benchmarks.contestants._peer import Listing, main, sink
+from benchmarks.contestants._peer import Listing, asynchronous, main, sink
 
 CONTESTANT = Contestant(
     name="kr8s",
@@ -58,21 +55,5 @@ async def _list(options: Options) -> dict[str, float]:
     return listing.numbers(len(items))
 
 
-def events(job: str, options: Options) -> dict[str, float]:
-    """The MODIFIED events of a watch."""
-    return asyncio.run(_events(job, options))
-
-
-def list_all(options: Options) -> dict[str, float]:
-    """Every object."""
-    return asyncio.run(_list(options))
-
-
 if __name__ == "__main__":
-    main(
-        {
-            "watch": partial(events, "watch"),
-            "list": list_all,
-            "latency": partial(events, "latency"),
-        }
-    )
+    main(asynchronous(_events, _list))

@@ -7,16 +7,14 @@ work queue. Lists are in one piece, as is its default.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from benchmarks._contestant import Options
 from benchmarks._contestants import Contestant, Variant
 from benchmarks._job import Group
 from benchmarks._objects import KINDS
-from benchmarks.contestants._peer import Listing, main, sink
+from benchmarks.contestants._peer import Listing, asynchronous, main, sink
 
 CONTESTANT = Contestant(
     name="kubernetes-asyncio",
@@ -73,21 +71,5 @@ async def _list(options: Options) -> dict[str, float]:
         return listing.numbers(len(items))
 
 
-def events(job: str, options: Options) -> dict[str, float]:
-    """The MODIFIED events that follow a list."""
-    return asyncio.run(_events(job, options))
-
-
-def list_all(options: Options) -> dict[str, float]:
-    """Every object."""
-    return asyncio.run(_list(options))
-
-
 if __name__ == "__main__":
-    main(
-        {
-            "watch": partial(events, "watch"),
-            "list": list_all,
-            "latency": partial(events, "latency"),
-        }
-    )
+    main(asynchronous(_events, _list))
