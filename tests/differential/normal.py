@@ -25,7 +25,7 @@ _VERSION_IN_TEXT = re.compile(
 )
 _OWN_VERSION = re.compile(r'resourceVersion(?:=|\W{1,5}")(\d+)')
 _SECOND_IN_TEXT = re.compile(r"(<v[^>]*> \()(\d+)(\))")
-_AGE = re.compile(r"(\d+(ms|s|m|h|d|y))+( ago)?|<unknown>|<invalid>")
+_AGE = re.compile(r"(\d+(ms|s|m|h|d|y))+( ago)?")
 _AGE_COLUMNS = {"Age", "Last Seen", "First Seen"}
 _FILLER = re.compile(r"x{40,}")
 
@@ -180,8 +180,9 @@ def _in_order(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_ages(table: dict[str, Any]) -> dict[str, Any]:
-    at = {i for i, c in enumerate(table["columnDefinitions"] or ()) if c["name"] in _AGE_COLUMNS}
-    if not table["columnDefinitions"]:
+    columns = table["columnDefinitions"] or ()
+    at = {i for i, c in enumerate(columns) if c["name"] in _AGE_COLUMNS or c["type"] == "date"}
+    if not columns:
         # The tables of a watch have their columns in the first event only.
         at = set(range(99))
     rows = [
