@@ -159,6 +159,19 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert run(code).strip() == ""
 
 
+def test_requests_are_counted_without_loading_what_only_a_scrape_needs() -> None:
+    code = (
+        "import sys\n"
+        "from appsdk_operator import Client, ClientConfig, TransportError, kinds\n"
+        "with Client(ClientConfig(server='http://127.0.0.1:1', max_retries=0)) as client:\n"
+        "    try:\n"
+        "        client.get(kinds.core.v1.Node, 'a')\n"
+        "    except TransportError:\n"
+        "        print('prometheus_client' in sys.modules)"
+    )
+    assert run(code).strip() == "False"
+
+
 def test_using_names_loads_nothing_that_only_some_programs_need() -> None:
     heavy = ("kubernetes", "prometheus_client", "aiohttp", "tenacity", "asyncio", "yaml", "ssl")
     code = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from appsdk_operator.client._errors import ApiError, ClientError
 from appsdk_operator.client._request import Request
-from appsdk_operator.runtime import Clock, Metrics
+from appsdk_operator.runtime import Clock, Family, Metrics
 
 __all__ = ["RequestMetrics"]
 
@@ -25,6 +25,47 @@ _BYTES = (
     4194304.0,
     16777216.0,
 )
+_BY_VERB = ("verb", "host")
+_REQUESTS = Family(
+    "rest_client_requests_total",
+    "counter",
+    "Number of HTTP requests, partitioned by status code, method, and host.",
+    ("code", "method", "host"),
+)
+_RETRIES = Family(
+    "rest_client_request_retries_total",
+    "counter",
+    "Number of request retries, partitioned by status code, verb, and host.",
+    ("code", "verb", "host"),
+)
+_DURATION = Family(
+    "rest_client_request_duration_seconds",
+    "histogram",
+    "Request latency in seconds. Broken down by verb, and host.",
+    _BY_VERB,
+    _SECONDS,
+)
+_REQUEST_SIZE = Family(
+    "rest_client_request_size_bytes",
+    "histogram",
+    "Request size in bytes. Broken down by verb and host.",
+    _BY_VERB,
+    _BYTES,
+)
+_RESPONSE_SIZE = Family(
+    "rest_client_response_size_bytes",
+    "histogram",
+    "Response size in bytes. Broken down by verb and host.",
+    _BY_VERB,
+    _BYTES,
+)
+_LIMITED = Family(
+    "rest_client_rate_limiter_duration_seconds",
+    "histogram",
+    "Client side rate limiter latency in seconds. Broken down by verb, and host.",
+    _BY_VERB,
+    _SECONDS,
+)
 
 
 class Observation:
@@ -40,8 +81,6 @@ class RequestMetrics:
         self._metrics = metrics
         self._host = host
         self._detailed = detailed
-        # Children by their labels: looking one up in prometheus-client takes a lock and a sort.
-        self._counters: dict[tuple[str, str], object] = {}
 
     @contextlib.contextmanager
     def timed(self, request: Request, clock: Clock) -> Iterator[Observation]:
@@ -51,68 +90,24 @@ class RequestMetrics:
         try:
             yield observation
         finally:
-            self._count(observation.code, request.method)
-            if self._detailed:
-                self._observe(
-                    "rest_client_request_duration_seconds",
-                    "Request latency in seconds. Broken down by verb, and host.",
-                    request,
-                    clock.monotonic() - started,
-                    _SECONDS,
-                )
-                self._observe(
-                    "rest_client_request_size_bytes",
-                    "Request size in bytes. Broken down by verb and host.",
-                    request,
-                    float(len(request.body or b"")),
-                    _BYTES,
-                )
+            self._metrics.count(_REQUESTS, (observation.code, request.method, self._host))
+            self._observe(_DURATION, request, clock.monotonic() - started)
+            self._observe(_REQUEST_SIZE, request, float(len(request.body or b"")))
 
     def received(self, request: Request, size: int) -> None:
         """Record the size of an answer."""
-        if self._detailed:
-            self._observe(
-                "rest_client_response_size_bytes",
-                "Response size in bytes. Broken down by verb and host.",
-                request,
-                float(size),
-                _BYTES,
-            )
+        self._observe(_RESPONSE_SIZE, request, float(size))
 
     def limited(self, request: Request, seconds: float) -> None:
         """Record how long a request waits for the client's own limit."""
-        if self._detailed:
-            self._observe(
-                "rest_client_rate_limiter_duration_seconds",
-                "Client side rate limiter latency in seconds. Broken down by verb, and host.",
-                request,
-                seconds,
-                _SECONDS,
-            )
+        self._observe(_LIMITED, request, seconds)
 
     def retried(self, request: Request, error: ClientError) -> None:
         """Count one more try."""
         if self._detailed:
             code = str(error.status) if isinstance(error, ApiError) else "<error>"
-            self._metrics.counter(
-                "rest_client_request_retries_total",
-                "Number of request retries, partitioned by status code, verb, and host.",
-                ["code", "verb", "host"],
-            ).labels(code, request.method, self._host).inc()
+            self._metrics.count(_RETRIES, (code, request.method, self._host))
 
-    def _count(self, code: str, method: str) -> None:
-        child = self._counters.get((code, method))
-        if child is None:
-            child = self._counters[code, method] = self._metrics.counter(
-                "rest_client_requests_total",
-                "Number of HTTP requests, partitioned by status code, method, and host.",
-                ["code", "method", "host"],
-            ).labels(code, method, self._host)
-        child.inc()  # type: ignore[attr-defined]
-
-    def _observe(
-        self, name: str, text: str, request: Request, value: float, buckets: tuple[float, ...]
-    ) -> None:
-        self._metrics.histogram(name, text, ["verb", "host"], buckets=buckets).labels(
-            request.method, self._host
-        ).observe(value)
+    def _observe(self, family: Family, request: Request, value: float) -> None:
+        if self._detailed:
+            self._metrics.observe(family, (request.method, self._host), value)

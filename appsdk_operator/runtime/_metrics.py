@@ -25,7 +25,7 @@ __all__ = ["Family", "LocalHistogram", "Metrics", "Sample", "default_metrics"]
 _M = TypeVar("_M")
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Family:
     """A metric family: its name, type, help text and label names."""
 
@@ -33,6 +33,8 @@ class Family:
     type: Literal["counter", "gauge", "histogram"]
     text: str
     labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    """The upper bounds of a histogram that is observed by :meth:`Metrics.observe`."""
 
 
 @attrs.frozen
@@ -104,7 +106,8 @@ class Metrics:
         self._lock = threading.Lock()
         self._families: dict[str, tuple[tuple[str, ...], Any]] = {}
         self._sources: dict[int, Source] = {}
-        self._retired: dict[tuple[Family, tuple[str, ...]], float | LocalHistogram] = {}
+        # What no source tells: counted here, or by a source that has ended.
+        self._totals: dict[tuple[Family, tuple[str, ...]], float | LocalHistogram] = {}
         self._next_id = 0
         self._is_registered = False
         if registry is not None:
@@ -129,6 +132,27 @@ class Metrics:
             key = self._next_id
             self._sources[key] = _weak(source, lambda: self._sources.pop(key, None))
         return lambda: self._retire(key)
+
+    def count(self, family: Family, labels: tuple[str, ...], times: float = 1) -> None:
+        """Count what no part keeps the number of.
+
+        >>> metrics = Metrics()
+        >>> metrics.count(Family("demo_total", "counter", "How often.", ("who",)), ("me",))
+        >>> metrics.value("demo_total", who="me")
+        1.0
+        """
+        key = family, labels
+        with self._lock:
+            self._totals[key] = self._totals.get(key, 0.0) + times  # type: ignore[operator]
+
+    def observe(self, family: Family, labels: tuple[str, ...], value: float) -> None:
+        """Count ``value`` into a histogram with the family's buckets."""
+        key = family, labels
+        with self._lock:
+            histogram = self._totals.get(key)
+            if not isinstance(histogram, LocalHistogram):
+                histogram = self._totals[key] = LocalHistogram(family.buckets)
+            histogram.observe(value)
 
     def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
         """The prometheus-client counter ``name``, the same for all who ask.
@@ -188,7 +212,7 @@ class Metrics:
             "histogram": HistogramMetricFamily,
         }
         families: dict[str, Any] = {}
-        for (family, labels), value in self._totals().items():
+        for (family, labels), value in self._all_totals().items():
             made = families.get(family.name)
             if made is None:
                 made = families[family.name] = makers[family.type](
@@ -200,10 +224,13 @@ class Metrics:
                 made.add_metric(labels, value)
         yield from families.values()
 
-    def _totals(self) -> dict[tuple[Family, tuple[str, ...]], float | LocalHistogram]:
+    def _all_totals(self) -> dict[tuple[Family, tuple[str, ...]], float | LocalHistogram]:
         with self._lock:
             sources = list(self._sources.values())
-            totals = dict(self._retired)
+            totals = {
+                key: value.copy() if isinstance(value, LocalHistogram) else value
+                for key, value in self._totals.items()
+            }
         # Outside the lock: a source takes its owner's lock, and an owner may hold that while it
         # adds a source.
         for source in sources:
@@ -218,7 +245,7 @@ class Metrics:
         # In one step, or a scrape in between would see a counter fall.
         with self._lock:
             if self._sources.pop(key, None) is not None:
-                _add(self._retired, samples)
+                _add(self._totals, samples)
 
     def _get_registry(self) -> CollectorRegistry:
         if self._registry is None:

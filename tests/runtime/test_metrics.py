@@ -121,6 +121,41 @@ def test_what_a_retired_part_counted_stays_and_its_gauges_go() -> None:
     assert len(metrics._sources) == 1
 
 
+def test_what_no_part_keeps_is_counted_at_once_and_added_to_what_parts_tell() -> None:
+    metrics = Metrics()
+    sizes = Family("demo_sizes", "histogram", "Sizes.", ("kind",), (1.0, 10.0))
+    part = Part(metrics)
+    part.events = 3
+    metrics.count(EVENTS, ("a",))
+    metrics.count(EVENTS, ("a",), 2)
+    metrics.observe(sizes, ("a",), 5.0)
+    before = metrics.render()
+    metrics.observe(sizes, ("a",), 50.0)
+    assert metrics.value("demo_events_total", kind="a") == 6
+    assert metrics.value("demo_sizes_bucket", kind="a", le="10.0") == 1
+    assert metrics.value("demo_sizes_count", kind="a") == 2
+    assert metrics.value("demo_sizes_sum", kind="a") == 55
+    assert 'demo_sizes_count{kind="a"} 1.0' in before
+
+
+def test_many_threads_count_without_losing_one() -> None:
+    metrics = Metrics()
+    sizes = Family("demo_sizes", "histogram", "Sizes.", (), (1.0,))
+
+    def count() -> None:
+        for _ in range(1000):
+            metrics.count(EVENTS, ("a",))
+            metrics.observe(sizes, (), 0.5)
+
+    threads = [threading.Thread(target=count) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert metrics.value("demo_events_total", kind="a") == 8000
+    assert metrics.value("demo_sizes_count") == 8000
+
+
 def test_a_scrape_while_a_part_retires_sees_no_counter_fall() -> None:
     metrics = Metrics()
     scraped: list[float | None] = []

@@ -227,7 +227,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def metrics_agree(self) -> None:
         model = self.model
-        totals = {(f.name, labels[2:]): v for (f, labels), v in self.metrics._totals().items()}
+        totals = {(f.name, labels[2:]): v for (f, labels), v in self.metrics._all_totals().items()}
         assert totals["workqueue_adds_total", ()] == model.adds
         assert totals["workqueue_retries_total", ()] == model.retries
         for name, times in [("queue", model.queue_times), ("work", model.work_times)]:
