@@ -48,7 +48,6 @@ _MERGED = Family(
 )
 _action_of = operator.attrgetter("action")
 _is_initial = operator.attrgetter("is_initial")
-_new_tuple = tuple.__new__
 _EXACT_BOUND = 1000
 """A smaller bound is kept to the event, so that each has its place by object from the start."""
 _LINE = "line"
@@ -116,6 +115,10 @@ class EventSource:
     def has_synced(self) -> bool:
         """Whether every object that was there at the start has been handled."""
         return self.is_initial_ended and not self.initial_left
+
+    def key_of(self, obj: Object) -> DeliveryKey:
+        """What stands for an object of this source."""
+        return DeliveryKey(self, obj.namespace, obj.name)
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped, removed, or after ``timeout`` s."""
@@ -187,6 +190,7 @@ class Delivery:
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
         worker_context: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+        handle_event: Callable[[EventSource, Event], float | None] | None = None,
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
@@ -200,6 +204,8 @@ class Delivery:
             max_pending: how many events may wait before ``overflow`` applies; default 10,000.
             overflow: what happens then; default: coalesce.
             worker_context: entered by each worker for as long as it works.
+            handle_event: the same as ``handle`` for one that seldom needs the key of an event;
+                called instead of it where the key is not known yet.
             clock: what it waits on.
             metrics: where it publishes; default: nowhere.
             rng: the source of jitter, for repeatable tests.
@@ -210,6 +216,7 @@ class Delivery:
             raise ValueError(f"max_pending={max_pending}: use at least 1")
         self._name = name
         self._handle = handle
+        self._handle_event = handle_event or self._handle_by_key
         self._workers = workers
         self._max_pending = max_pending
         self._overflow = overflow
@@ -289,7 +296,7 @@ class Delivery:
         self, source: EventSource, events: Sequence[Event], tickets: range
     ) -> list[tuple[DeliveryKey, int]]:
         """Let events wait in the line, but for objects that wait already; who became ready."""
-        keys = (DeliveryKey(source, e.object.namespace, e.object.name) for e in events)
+        keys = (source.key_of(event.object) for event in events)
         held = self._queue.holds_others(self._line_key, keys)
         ready: list[tuple[DeliveryKey, int]] = []
         runs: list[tuple[int, Sequence[Event]]] = []
@@ -320,7 +327,7 @@ class Delivery:
                     in_line = self._line.objects_of(source)
                 if (obj.namespace, obj.name) in in_line:
                     continue  # what waits is as new
-            key = DeliveryKey(source, obj.namespace, obj.name)
+            key = source.key_of(event.object)
             if self._pending.put(key, ticket, event, beside=self._line.count):
                 ready.append((key, ticket))
         return ready
@@ -519,35 +526,43 @@ class Delivery:
 
     def _handle_run(self, run: Run, until: float) -> None:
         """Handle one event of the run after another, while the time is before ``until``."""
-        line, source, handle = self._line, run.source, self._handle
+        line, source, handle = self._line, run.source, self._handle_event
         monotonic = self._clock.monotonic
-        before = line.taken
+        before = taken = line.taken
+        initial = 0
         try:
             for event in run.events:
-                line.taken += 1
+                if initial and not event.is_initial:
+                    self._initial_handled(source, initial)
+                    initial = 0
+                taken += 1
+                line.taken = taken
                 if self._blocked:
                     self._notify()
-                obj = event.object
-                key = _new_tuple(DeliveryKey, (source, obj.namespace, obj.name))
                 delay: float | None = None
                 try:
                     if not source.is_removed:
-                        delay = handle(key, event)
+                        delay = handle(source, event)
                 except Exception:
-                    _log.exception("handling %s failed outside of the user's code", key)
+                    _log.exception("handling %r failed outside of the user's code", event)
                 finally:
                     if event.is_initial:
-                        self._initial_handled(source)
+                        initial += 1
                     if delay is not None:
-                        self._queue.add(key, after=delay)
+                        self._queue.add(source.key_of(event.object), after=delay)
                 if self._is_stopped or monotonic() >= until:
                     return
         finally:
-            run.handled = line.taken - before
+            run.handled = taken - before
+            if initial:
+                self._initial_handled(source, initial)
 
-    def _initial_handled(self, source: EventSource) -> None:
+    def _handle_by_key(self, source: EventSource, event: Event) -> float | None:
+        return self._handle(source.key_of(event.object), event)
+
+    def _initial_handled(self, source: EventSource, count: int = 1) -> None:
         with self._lock:
-            source.initial_left -= 1
+            source.initial_left -= count
             if self._sync_waiters and not source.initial_left:
                 self._condition.notify_all()
 

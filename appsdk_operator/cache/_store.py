@@ -260,21 +260,27 @@ class Store:
     # Writing, by one thread.
 
     @contextlib.contextmanager
-    def writing(self, objects: Sequence[Object]) -> Iterator[None]:
+    def writing(self, objects: Iterable[Object]) -> Iterator[None]:
         """Hold the write lock, what the indexes say of ``objects`` computed before it is taken.
 
         Within, objects other than these must not be written. Each writing method does this by
         itself; a block around several of them does it once for all.
+
+        Args:
+            objects: what is to be written; not looked at where there is no index.
         """
         if self._values is not None:
             yield
             return
+        written: Sequence[Object] | None = None
         while True:
             indexes = self._indexes
+            if indexes and written is None:
+                written = list(objects)
             values = {
                 (name, id(obj)): index.values_of(obj)
                 for name, index in indexes.items()
-                for obj in objects
+                for obj in written or ()
             }
             with self._write_lock:
                 # An index that was added meanwhile wants these objects too.
@@ -293,22 +299,36 @@ class Store:
     def upsert(self, objects: Sequence[Object], *, is_initial: bool) -> Events:
         """Objects that a list named; returns what changed."""
         events: Events = []
+        append = events.append
         with self.writing(objects), self._lock:
+            spaces = self._namespaces
+            has_more_to_keep = self._seen is not None or self._indexes
             for obj in objects:
-                if self._seen is not None:
-                    self._seen.setdefault(obj.namespace, set()).add(obj.name)
-                old = self.get(obj.name, obj.namespace)
-                if old is None:
-                    self._put(obj)
-                    events.append(Event(_CREATE, obj, None, is_initial))
-                elif old.uid != obj.uid:
-                    self._put(obj, old)
-                    events.append(Event(_DELETE, old, None, False, True))
-                    events.append(Event(_CREATE, obj, None, is_initial))
-                elif old.resource_version != obj.resource_version or not obj.resource_version:
-                    self._put(obj, old)
-                    events.append(Event(_UPDATE, obj, old))
+                space = spaces.get(obj.namespace)
+                if space is None or has_more_to_keep or obj.name in space:
+                    self._listed(obj, events, is_initial=is_initial)
+                else:
+                    # Nearly always, so without a call: an object that is not here yet.
+                    space[obj.name] = obj
+                    self._count += 1
+                    self._bytes += len(obj.raw)
+                    append(Event(_CREATE, obj, None, is_initial))
         return events
+
+    def _listed(self, obj: Object, events: Events, *, is_initial: bool) -> None:
+        if self._seen is not None:
+            self._seen.setdefault(obj.namespace, set()).add(obj.name)
+        old = self.get(obj.name, obj.namespace)
+        if old is None:
+            self._put(obj)
+            events.append(Event(_CREATE, obj, None, is_initial))
+        elif old.uid != obj.uid:
+            self._put(obj, old)
+            events.append(Event(_DELETE, old, None, False, True))
+            events.append(Event(_CREATE, obj, None, is_initial))
+        elif old.resource_version != obj.resource_version or not obj.resource_version:
+            self._put(obj, old)
+            events.append(Event(_UPDATE, obj, old))
 
     def finish_list(self) -> Events:
         """The list is complete: objects that it did not name are gone; returns their deletions."""
@@ -328,7 +348,8 @@ class Store:
     def change(self, changes: Sequence[WatchEvent]) -> Events:
         """Changes that a watch brought; returns what they mean, nothing for what is not new."""
         events: Events = []
-        objects = [change.object for change in changes if change.object is not None]
+        append = events.append
+        objects = (change.object for change in changes if change.object is not None)
         with self.writing(objects), self._lock:
             spaces = self._namespaces
             has_more_to_keep = self._seen is not None or self._indexes
@@ -348,7 +369,7 @@ class Store:
                     if new > before if len(new) == len(before) else len(new) > len(before):
                         space[obj.name] = obj
                         self._bytes += len(obj.raw) - len(old.raw)
-                        events.append(Event(_UPDATE, obj, old))
+                        append(Event(_UPDATE, obj, old))
                     else:
                         self._changed(obj, old, events)
         return events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -98,15 +98,13 @@ def transformed(step: Step, transform: Transform, on_error: Callable[[Exception]
     return step
 
 
-def objects_of(steps: Sequence[Step]) -> list[Object]:
+def objects_of(steps: Sequence[Step]) -> Iterator[Object]:
     """All objects that ``steps`` bring."""
-    found: list[Object] = []
     for step in steps:
         if isinstance(step, Upsert):
-            found += step.objects
+            yield from step.objects
         elif isinstance(step, Changes):
-            found += [event.object for event in step.events if event.object is not None]
-    return found
+            yield from (event.object for event in step.events if event.object is not None)
 
 
 def _identity(obj: Object) -> tuple[str, str, str, str]:

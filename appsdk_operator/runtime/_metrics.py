@@ -59,7 +59,10 @@ class LocalHistogram:
 
     def observe(self, value: float, times: int = 1) -> None:
         """Count ``value`` into the first bucket whose upper bound is not below it."""
-        self.counts[bisect_left(self.bounds, value)] += times
+        bounds = self.bounds
+        # Most of what is observed is fast or small.
+        place = bisect_left(bounds, value) if bounds and value > bounds[0] else 0
+        self.counts[place] += times
         self.total += value * times
 
     def plus(self, other: LocalHistogram) -> LocalHistogram:
@@ -227,10 +230,10 @@ class Metrics:
     def _all_totals(self) -> dict[tuple[Family, tuple[str, ...]], float | LocalHistogram]:
         with self._lock:
             sources = list(self._sources.values())
-            totals = {
-                key: value.copy() if isinstance(value, LocalHistogram) else value
-                for key, value in self._totals.items()
-            }
+            totals = dict(self._totals)
+            for key, value in self._totals.items():
+                if isinstance(value, LocalHistogram):
+                    totals[key] = value.copy()  # it goes on counting
         # Outside the lock: a source takes its owner's lock, and an owner may hold that while it
         # adds a source.
         for source in sources:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from threading import get_ident
 from typing import final
 
@@ -56,6 +58,10 @@ class Dispatcher:
         self._dequeue_policy = dequeue_policy
         self._metrics = metrics
         self._clock = clock
+        # Each looked up once: that costs as much as the rest of a call that does nothing.
+        self._monotonic = clock.monotonic
+        self._metrics_lock = metrics.lock
+        self._running = metrics.running
         self._lock = threading.Lock()
         self._entries: ListMap[str, Entry] = ListMap()
         self._owed: dict[DeliveryKey, list[OwedCall]] = {}
@@ -168,23 +174,43 @@ class Dispatcher:
         Returns:
             Seconds until the next call for this key is due, None when none is owed.
         """
+        if event is not None:
+            return self.handle_event(key.source, event)
         if self._is_stopped:
             return None
-        if self._shared_kinds and key.source.kind in self._shared_kinds:
-            with self._turns.alone((key.source.kind, key.namespace, key.name)):
-                # The wait for the others may have lasted until after the stop.
-                return None if self._has_stopped() else self._handle(key, event)
-        return self._handle(key, event)
+        with self._alone(key):
+            # The wait for the others may have lasted until after the stop.
+            return None if self._has_stopped() else self._settle(key)
+
+    def handle_event(self, source: EventSource, event: Event) -> float | None:
+        """:meth:`handle` without the event's key, which is mostly not needed."""
+        if self._is_stopped:
+            return None
+        if self._shared_kinds and source.kind in self._shared_kinds:
+            with self._alone(source.key_of(event.object)):
+                return None if self._has_stopped() else self._handle_event(source, event)
+        return self._handle_event(source, event)
 
     def share(self, kind: str) -> None:
         """Several sources of ``kind`` may show the same object: still nothing overlaps for it."""
         self._shared_kinds |= {kind}
 
-    def _handle(self, key: DeliveryKey, event: Event | None) -> float | None:
-        if event is not None:
-            self._deliver(key, event)
-        # To hash a key costs as much as a lock.
-        if not self._owed or key not in self._owed:
+    def _alone(self, key: DeliveryKey) -> AbstractContextManager[None]:
+        """Wait until no other source of a shared kind shows the same object."""
+        if key.source.kind not in self._shared_kinds:
+            return contextlib.nullcontext()
+        return self._turns.alone((key.source.kind, key.namespace, key.name))
+
+    def _handle_event(self, source: EventSource, event: Event) -> float | None:
+        if event.is_unfollowed:
+            self._forget_object(source.key_of(event.object))
+        else:
+            self._deliver(source, event)
+        return self._settle(source.key_of(event.object)) if self._owed else None
+
+    def _settle(self, key: DeliveryKey) -> float | None:
+        """Make the calls that are due; seconds until the next one is."""
+        if key not in self._owed:
             return None
         self._pay_due(key)
         with self._lock:
@@ -196,43 +222,48 @@ class Dispatcher:
         kind = self._views.get(source)
         return obj if kind is None else obj.viewed_as(kind)
 
-    def _deliver(self, key: DeliveryKey, event: Event) -> None:
-        if event.is_unfollowed:
-            self._forget_object(key)
-            return
-        if self._views and (kind := self._views.get(key.source)) is not None:
+    def _deliver(self, source: EventSource, event: Event) -> None:
+        if self._views and (kind := self._views.get(source)) is not None:
             event = _viewed_as(event, kind)
         if not self._has_begun:
             with self._lock:
                 self._has_begun = True
         # In this order and without the lock, see add(): who finds the new entry finds what it is
         # owed, and who does not comes before it, with an object that is in the stores.
-        entries = self._entries.items(key.source.kind)
-        calls: Sequence[OwedCall] = ()
-        if self._owed:
-            with self._lock:
-                calls = list(self._owed.get(key, ()))
-                for call in calls:
-                    call.learn(event)
+        entries = self._entries.items(source.kind)
+        calls = self._owed_beside(source.key_of(event.object), event) if self._owed else ()
         for entry in entries:
             if entry.is_removed or (entry.selective is not None and entry.ignores(event)):
                 continue
-            if not calls:
+            if calls:
+                self._deliver_beside(source.key_of(event.object), event, entry, calls)
+            elif not entry.told or entry.is_due(source.key_of(event.object), event, None):
                 # Nearly always: nobody is owed anything for this object.
-                if not entry.told or entry.is_due(key, event, None):
-                    is_enough = entry.role is Role.WATCHER
-                    self._call(key, entry, event if is_enough else entry.request_of(event))
-                continue
-            own = [call for call in calls if call.entry is entry]
-            first = next((call for call in own if call.is_first), None)
-            if not entry.is_due(key, event, first):
-                continue
-            if any(_is_deletion_before(call, event.object) for call in own):
-                self._hold(key, event, entry, first)
-            elif event.action is _RESYNC:
-                self._resync(key, event, entry, own)
-            else:
-                self._tell(key, event, entry, own)
+                told = event if entry.is_told_events else entry.request_of(event)
+                self._call(source, entry, told)
+
+    def _owed_beside(self, key: DeliveryKey, event: Event) -> Sequence[OwedCall]:
+        """What is owed for the object, each call with what the event tells."""
+        with self._lock:
+            calls = list(self._owed.get(key, ()))
+            for call in calls:
+                call.learn(event)
+        return calls
+
+    def _deliver_beside(
+        self, key: DeliveryKey, event: Event, entry: Entry, calls: Sequence[OwedCall]
+    ) -> None:
+        """Tell of an event, or not yet, where calls are owed for the object."""
+        own = [call for call in calls if call.entry is entry]
+        first = next((call for call in own if call.is_first), None)
+        if not entry.is_due(key, event, first):
+            return
+        if any(_is_deletion_before(call, event.object) for call in own):
+            self._hold(key, event, entry, first)
+        elif event.action is _RESYNC:
+            self._resync(key, event, entry, own)
+        else:
+            self._tell(key, event, entry, own)
 
     def _forget_object(self, key: DeliveryKey) -> None:
         """Drop what is owed for an object that is no longer followed: nobody deleted it."""
@@ -257,7 +288,7 @@ class Dispatcher:
             if event.action is _DELETE:
                 return
             request = structs.replace(request, action=_CREATE, old=None)
-        self._call(key, entry, request)
+        self._call(key.source, entry, request)
 
     def _hold(self, key: DeliveryKey, event: Event, entry: Entry, first: OwedCall | None) -> None:
         """Let an object wait until the deletion of the one before it, of that name, is settled.
@@ -293,12 +324,12 @@ class Dispatcher:
         # A deletion of an earlier object of that name may be owed beside.
         own = [call for call in own if call.latest.uid == event.object.uid]
         if not own:
-            self._call(key, entry, entry.request_of(event))
+            self._call(key.source, entry, entry.request_of(event))
         for call in own:
             # What was asked for is brought forward; what failed waits for its time.
             if call.due is None or call.why is Why.REQUEUE:
                 self._settle_owed(key, call)
-                self._call(key, entry, structs.replace(call.request(), attempt=0))
+                self._call(key.source, entry, structs.replace(call.request(), attempt=0))
 
     def _pay_due(self, key: DeliveryKey) -> None:
         """Make the calls that are due."""
@@ -317,14 +348,14 @@ class Dispatcher:
                     call.entry.was_told(key, call.latest)
                 elif call.why is Why.RETRY:
                     self._metrics.retry_made(key.source.kind, call.action, now - call.due)
-                self._call(key, call.entry, call.request())
+                self._call(key.source, call.entry, call.request())
 
-    def _call(self, key: DeliveryKey, entry: Entry, told: Event | ReconcileRequest) -> None:
-        monotonic, running = self._clock.monotonic, self._metrics.running
+    def _call(self, source: EventSource, entry: Entry, told: Event | ReconcileRequest) -> None:
+        monotonic, running = self._monotonic, self._running
         failure: Exception | None = None
         outcome: Outcome = None
         thread = get_ident()
-        running[thread] = key.source.kind
+        running[thread] = source.kind
         started = monotonic()
         try:
             outcome = entry.call(told)
@@ -339,19 +370,25 @@ class Dispatcher:
         finally:
             seconds = monotonic() - started
             running.pop(thread, None)
-            with self._metrics.lock:
+            with self._metrics_lock:
                 numbers = entry.numbers[told.action]
                 numbers.duration.observe(seconds)
                 if failure is not None:
                     numbers.errors += 1
         if failure is not None:
             try:
-                self._failed(key, entry, entry.request_of(told), failure)
+                self._failed(source.key_of(told.object), entry, entry.request_of(told), failure)
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
         elif outcome is not None and outcome.requeue_after:
-            self._metrics.requeued(key.source.kind, told.action)
-            self._owe_again(key, entry, entry.request_of(told), Why.REQUEUE, outcome.requeue_after)
+            self._metrics.requeued(source.kind, told.action)
+            self._owe_again(
+                source.key_of(told.object),
+                entry,
+                entry.request_of(told),
+                Why.REQUEUE,
+                outcome.requeue_after,
+            )
 
     def _failed(
         self, key: DeliveryKey, entry: Entry, request: ReconcileRequest, error: Exception

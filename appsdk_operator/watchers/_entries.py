@@ -48,6 +48,8 @@ class Entry:
     __slots__ = ("is_removed", "kind", "numbers", "selective", "target", "told")
 
     role: ClassVar[Role]
+    is_told_events: ClassVar[bool] = False
+    """Whether an event says enough for :meth:`call`, so that most calls need no request."""
 
     def __init__(
         self,
@@ -77,10 +79,7 @@ class Entry:
         return ReconcileRequest(action=told.action, object=told.object, old=told.old)
 
     def call(self, told: Event | ReconcileRequest) -> Outcome:
-        """Make a call, and wait for it where it is ``async def``.
-
-        To a watcher the event says enough, and most calls are made once.
-        """
+        """Make a call, and wait for it where it is ``async def``."""
         raise NotImplementedError
 
     def is_due(self, key: DeliveryKey, event: Event, first: OwedCall | None) -> bool:
@@ -144,6 +143,7 @@ class WatcherEntry(Entry):
     __slots__ = ("watcher",)
 
     role = Role.WATCHER
+    is_told_events = True
 
     def __init__(self, watcher: ResourceWatcher, kind: str) -> None:
         super().__init__(watcher, kind, watcher if isinstance(watcher, SelectiveWatcher) else None)

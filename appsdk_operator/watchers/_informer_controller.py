@@ -136,6 +136,7 @@ class InformerController:
         self._delivery = Delivery(
             name,
             self._dispatcher.handle,
+            handle_event=self._dispatcher.handle_event,
             workers=workers,
             max_pending=max_pending,
             overflow=overflow,

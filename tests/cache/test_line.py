@@ -141,6 +141,48 @@ def test_a_handler_that_raises_to_the_top_loses_nothing_that_waits():
     delivery.stop()
 
 
+def test_the_source_has_synced_as_soon_as_the_last_initial_event_was_handled():
+    seen = []
+
+    def handle(key, event):
+        seen.append((key.name, source.has_synced))
+
+    delivery = Delivery("d", handle, clock=ManualClock())
+    source = delivery.source("k")
+    source.on_events(
+        [
+            Event(CREATE, thing("a", 1), None, True),
+            Event(CREATE, thing("b", 1), None, True),
+            Event(UPDATE, thing("a", 2), thing("a", 1)),
+        ]
+    )
+    source.on_initial_list_end()
+    item = delivery._queue.try_get()
+    delivery._turn(item.key, item.ticket)
+    assert seen == [("a", False), ("b", False), ("a", True)]
+    delivery.stop()
+
+
+def test_a_handler_of_events_gets_those_in_line_and_the_other_one_what_became_due():
+    clock, seen = ManualClock(), []
+
+    def handle(key, event):
+        seen.append((key.name, event))
+
+    def handle_event(source, event):
+        seen.append((source.kind, event.object.name))
+        return 1.0 if event.object.name == "b" else None
+
+    delivery = Delivery("d", handle, handle_event=handle_event, clock=clock)
+    delivery.source("k").on_events([Event(CREATE, thing(name, 1)) for name in "abc"])
+    while delivery.step():
+        pass
+    clock.advance(1.0)
+    assert delivery.step()
+    assert seen == [("k", "a"), ("k", "b"), ("k", "c"), ("b", None)]
+    delivery.stop()
+
+
 def test_a_turn_ends_when_it_takes_long_so_that_the_queue_knows_how_long_each_event_takes():
     clock, seen = ManualClock(), []
 
