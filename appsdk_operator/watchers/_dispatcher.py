@@ -204,25 +204,7 @@ class Dispatcher:
     def _handle_event(self, source: EventSource, event: Event) -> float | None:
         if event.is_unfollowed:
             self._forget_object(source.key_of(event.object))
-        else:
-            self._deliver(source, event)
-        return self._settle(source.key_of(event.object)) if self._owed else None
-
-    def _settle(self, key: DeliveryKey) -> float | None:
-        """Make the calls that are due; seconds until the next one is."""
-        if key not in self._owed:
             return None
-        self._pay_due(key)
-        with self._lock:
-            owed = self._owed.get(key, [])
-            dues = [c.due for c in owed if c.due is not None and not _is_held(c, owed)]
-        return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
-
-    def _viewed(self, source: EventSource, obj: Object) -> Object:
-        kind = self._views.get(source)
-        return obj if kind is None else obj.viewed_as(kind)
-
-    def _deliver(self, source: EventSource, event: Event) -> None:
         if self._views and (kind := self._views.get(source)) is not None:
             event = _viewed_as(event, kind)
         if not self._has_begun:
@@ -241,6 +223,21 @@ class Dispatcher:
                 # Nearly always: nobody is owed anything for this object.
                 told = event if entry.is_told_events else entry.request_of(event)
                 self._call(source, entry, told)
+        return self._settle(source.key_of(event.object)) if self._owed else None
+
+    def _settle(self, key: DeliveryKey) -> float | None:
+        """Make the calls that are due; seconds until the next one is."""
+        if key not in self._owed:
+            return None
+        self._pay_due(key)
+        with self._lock:
+            owed = self._owed.get(key, [])
+            dues = [c.due for c in owed if c.due is not None and not _is_held(c, owed)]
+        return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
+
+    def _viewed(self, source: EventSource, obj: Object) -> Object:
+        kind = self._views.get(source)
+        return obj if kind is None else obj.viewed_as(kind)
 
     def _owed_beside(self, key: DeliveryKey, event: Event) -> Sequence[OwedCall]:
         """What is owed for the object, each call with what the event tells."""
