@@ -42,30 +42,30 @@ _WATCHER = "appsdk watcher-untouched"
 _CPU_PER_EVENT, _CPU_PER_OBJECT, _MEMORY, _RATE = 1, 4, 1, 0
 
 BOUNDS = (
-    Bound(job="watch", case="widgets of 2 KB", label=_WATCHER, usual=0.38, column=_CPU_PER_EVENT),
+    Bound(job="watch", case="widgets of 2 KB", label=_WATCHER, usual=0.43, column=_CPU_PER_EVENT),
     Bound(
         job="watch",
         case="widgets of 2 KB",
         label="appsdk watcher-typed",
-        usual=0.24,
+        usual=0.25,
         column=_CPU_PER_EVENT,
     ),
     Bound(
         job="watch",
         case="widgets of 2 KB, TLS",
         label=_WATCHER,
-        usual=0.41,
+        usual=0.46,
         column=_CPU_PER_EVENT,
     ),
     Bound(
         job="list",
         case="10,000 widgets of 2 KB",
         label=_WATCHER,
-        usual=0.3,
+        usual=0.39,
         column=_CPU_PER_OBJECT,
     ),
-    Bound(job="list", case="10,000 widgets of 2 KB", label=_WATCHER, usual=0.52, column=_MEMORY),
-    Bound(job="no_op", case="", label="backlog", usual=0.6, floor="queue", column=_RATE),
+    Bound(job="list", case="10,000 widgets of 2 KB", label=_WATCHER, usual=0.58, column=_MEMORY),
+    Bound(job="no_op", case="", label="backlog", usual=0.62, floor="queue", column=_RATE),
 )
 
 
