@@ -327,7 +327,7 @@ class Delivery:
                     in_line = self._line.objects_of(source)
                 if (obj.namespace, obj.name) in in_line:
                     continue  # what waits is as new
-            key = source.key_of(event.object)
+            key = source.key_of(obj)
             if self._pending.put(key, ticket, event, beside=self._line.count):
                 ready.append((key, ticket))
         return ready
@@ -544,7 +544,8 @@ class Delivery:
                     if not source.is_removed:
                         delay = handle(source, event)
                 except Exception:
-                    _log.exception("handling %r failed outside of the user's code", event)
+                    key = source.key_of(event.object)
+                    _log.exception("handling %s failed outside of the user's code", key)
                 finally:
                     if event.is_initial:
                         initial += 1

@@ -306,7 +306,9 @@ class Store:
             for obj in objects:
                 space = spaces.get(obj.namespace)
                 if space is None or has_more_to_keep or obj.name in space:
-                    self._listed(obj, events, is_initial=is_initial)
+                    self._note_seen(obj)
+                    old = self.get(obj.name, obj.namespace)
+                    self._take(obj, old, events, is_initial=is_initial)
                 else:
                     # Nearly always, so without a call: an object that is not here yet.
                     space[obj.name] = obj
@@ -314,21 +316,6 @@ class Store:
                     self._bytes += len(obj.raw)
                     append(Event(_CREATE, obj, None, is_initial))
         return events
-
-    def _listed(self, obj: Object, events: Events, *, is_initial: bool) -> None:
-        if self._seen is not None:
-            self._seen.setdefault(obj.namespace, set()).add(obj.name)
-        old = self.get(obj.name, obj.namespace)
-        if old is None:
-            self._put(obj)
-            events.append(Event(_CREATE, obj, None, is_initial))
-        elif old.uid != obj.uid:
-            self._put(obj, old)
-            events.append(Event(_DELETE, old, None, False, True))
-            events.append(Event(_CREATE, obj, None, is_initial))
-        elif old.resource_version != obj.resource_version or not obj.resource_version:
-            self._put(obj, old)
-            events.append(Event(_UPDATE, obj, old))
 
     def finish_list(self) -> Events:
         """The list is complete: objects that it did not name are gone; returns their deletions."""
@@ -375,17 +362,25 @@ class Store:
         return events
 
     def _changed(self, obj: Object, old: Object | None, events: Events) -> None:
+        self._note_seen(obj)
+        if old is None or not is_older_version(obj.resource_version, old.resource_version):
+            self._take(obj, old, events)
+
+    def _note_seen(self, obj: Object) -> None:
         if self._seen is not None:
             self._seen.setdefault(obj.namespace, set()).add(obj.name)
+
+    def _take(
+        self, obj: Object, old: Object | None, events: Events, *, is_initial: bool = False
+    ) -> None:
+        """Keep ``obj`` in the place of ``old``, and tell what that means."""
         if old is None:
             self._put(obj)
-            events.append(Event(_CREATE, obj))
-        elif is_older_version(obj.resource_version, old.resource_version):
-            return
+            events.append(Event(_CREATE, obj, None, is_initial))
         elif old.uid != obj.uid:
             self._put(obj, old)
             events.append(Event(_DELETE, old, None, False, True))
-            events.append(Event(_CREATE, obj))
+            events.append(Event(_CREATE, obj, None, is_initial))
         elif old.resource_version != obj.resource_version or not obj.resource_version:
             self._put(obj, old)
             events.append(Event(_UPDATE, obj, old))

@@ -58,7 +58,7 @@ class Dispatcher:
         self._dequeue_policy = dequeue_policy
         self._metrics = metrics
         self._clock = clock
-        # Each looked up once: that costs as much as the rest of a call that does nothing.
+        # Looked up once, because each call needs all three.
         self._monotonic = clock.monotonic
         self._metrics_lock = metrics.lock
         self._running = metrics.running
@@ -97,7 +97,7 @@ class Dispatcher:
                     entry.told.setdefault(source, {})
                     for found in store.list():
                         obj = self._viewed(source, found)
-                        key = DeliveryKey(source, obj.namespace, obj.name)
+                        key = source.key_of(obj)
                         self._owe_first_call(entry, key, obj, store)
                         keys.append(key)
             self._entries.add_item(entry.kind, entry)
@@ -186,7 +186,7 @@ class Dispatcher:
         """:meth:`handle` without the event's key, which is mostly not needed."""
         if self._is_stopped:
             return None
-        if self._shared_kinds and source.kind in self._shared_kinds:
+        if self._shared_kinds:
             with self._alone(source.key_of(event.object)):
                 return None if self._has_stopped() else self._handle_event(source, event)
         return self._handle_event(source, event)
