@@ -158,7 +158,7 @@ class ModelServer:
         data = self._copy(name)
         metadata = data["metadata"]
         if not metadata.get("finalizers"):
-            self._remove(name, data)
+            self._remove(name)
         elif "deletionTimestamp" not in metadata:
             metadata["deletionTimestamp"] = "2024-01-01T00:00:00Z"
             metadata["generation"] += 1
@@ -288,12 +288,13 @@ class ModelServer:
                     reason="Invalid",
                 )
             if not finalizers:
-                return self._remove(name, data)
+                self._remove(name)
+                return self._frozen(data)
         return self._store("MODIFIED", name, data)
 
-    def _remove(self, name: str, data: dict[str, Any]) -> Object:
-        del self._objects[name]
-        return self._record("DELETED", data)
+    def _remove(self, name: str) -> None:
+        # Watches are told the last state that was stored, not what the write asked for.
+        self._record("DELETED", self._objects.pop(name))
 
     def _store(self, event: str, name: str, data: dict[str, Any]) -> Object:
         self._objects[name] = data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.client import ApiError, JsonPatch, MergePatch
@@ -159,6 +159,13 @@ def watched(client: Any, since: str) -> Any:
 
 @settings(max_examples=60, deadline=None)
 @given(history=st.lists(steps, max_size=25))
+@example(
+    history=[
+        ("create", "a", ["example.com/x"]),
+        ("delete", "a", None),
+        ("finalizers", "a", []),
+    ]
+)
 def test_both_give_the_same_answers_lists_and_events(history: list[Any]) -> None:
     model, real = Model(), Real()
     with real.server:
