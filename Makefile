@@ -7,7 +7,10 @@ READY := $(VENV)/.ready
 WORKERS ?= 4
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: bench demo test check format soak clean coverage test-lowest fidelity control-plane
+# How often `make hunt` tries the property tests.
+ROUNDS ?= 20
+
+.PHONY: bench demo test check format soak clean coverage test-lowest fidelity control-plane hunt
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -53,6 +56,12 @@ bench: .venv-bench/.ready
 # A few minutes of random writes and faults, then convergence and memory are checked.
 soak: $(READY)
 	$(BIN)/python benchmarks/soak.py $(ARGS)
+
+# The property tests with other examples than those that `make test` tries each time.
+hunt: $(READY)
+	for round in $$(seq $(ROUNDS)); do \
+	  $(BIN)/python $(PYTEST) -q -m hypothesis --hypothesis-profile=default $(ARGS) || exit; \
+	done
 
 # The tests on the oldest versions of the dependencies that pyproject.toml allows.
 test-lowest:

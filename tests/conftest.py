@@ -11,7 +11,13 @@ import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# The same examples in each run, so that one that fails says something of what was changed.
+# `make hunt` looks for others.
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import attrs
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -419,6 +420,7 @@ class InformerMachine(RuleBasedStateMachine):
         assert {(o.name, o.uid, o.resource_version) for o in final.values()} == expected
 
 
+@pytest.mark.hypothesis
 def test_whatever_goes_wrong_the_copy_converges_and_every_history_is_legal():
     run_state_machine_as_test(
         InformerMachine,
@@ -426,7 +428,6 @@ def test_whatever_goes_wrong_the_copy_converges_and_every_history_is_legal():
             max_examples=EXAMPLES,
             stateful_step_count=40,
             deadline=None,
-            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -308,6 +308,7 @@ def told_by(events: list[Event], deleted: set[str] | None) -> dict[Any, tuple[st
     return present
 
 
+@pytest.mark.hypothesis
 def test_whatever_namespaces_come_and_go_handlers_are_told_what_happened_and_no_more():
     run_state_machine_as_test(
         NamespaceChanges,
@@ -315,7 +316,6 @@ def test_whatever_namespaces_come_and_go_handlers_are_told_what_happened_and_no_
             max_examples=EXAMPLES,
             stateful_step_count=40,
             deadline=None,
-            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -116,7 +116,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None)
 @given(steps=steps, bound=st.integers(1, 5))
 def test_what_is_seen_through_merging_is_legal_and_ends_in_the_same_state(steps, bound):
     store, seen, initial = Store(THING), [], 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -346,6 +347,7 @@ class ReadYourWrites(RuleBasedStateMachine):
         self.what_was_seen_is_not_laid_over()
 
 
+@pytest.mark.hypothesis
 def test_reads_are_never_older_than_own_writes_and_converge():
     run_state_machine_as_test(
         ReadYourWrites,
@@ -353,7 +355,6 @@ def test_reads_are_never_older_than_own_writes_and_converge():
             max_examples=EXAMPLES,
             stateful_step_count=30,
             deadline=None,
-            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )

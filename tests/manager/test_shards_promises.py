@@ -85,7 +85,7 @@ def one_joins(made: ShardsWorld, options: LeaderElection) -> None:
     assert len(made.given) - before <= share, "more moved than had to"
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(seed=seeds, number=replicas, count=counts, times=some_times)
 def test_whatever_happens_a_shard_has_one_holder_and_then_all_are_shared_fairly(
     seed: int, number: int, count: int, times: dict[str, float]
@@ -98,7 +98,7 @@ def test_whatever_happens_a_shard_has_one_holder_and_then_all_are_shared_fairly(
         assert made.writes
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None)
 @given(seed=seeds, number=replicas, count=counts, times=some_times)
 def test_clocks_that_run_apart_make_no_two_writers_of_a_shard_within_the_margin(
     seed: int, number: int, count: int, times: dict[str, float]
@@ -109,7 +109,7 @@ def test_clocks_that_run_apart_make_no_two_writers_of_a_shard_within_the_margin(
         made.run(CALM)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(seed=seeds, number=replicas, count=counts, times=some_times)
 def test_shards_of_a_replica_that_died_are_held_again_within_a_lease_and_three_looks(
     seed: int, number: int, count: int, times: dict[str, float]
@@ -126,7 +126,7 @@ def test_shards_of_a_replica_that_died_are_held_again_within_a_lease_and_three_l
         stays(made, 10 * options.retry_period)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None)
 @given(seed=seeds, number=replicas, count=counts, times=some_times)
 def test_without_faults_shards_move_for_who_joins_and_leaves_and_else_never(
     seed: int, number: int, count: int, times: dict[str, float]
@@ -145,7 +145,7 @@ def test_without_faults_shards_move_for_who_joins_and_leaves_and_else_never(
         assert sum(made.shares()) == count, "who leaves lets nobody wait for a lease to end"
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None)
 @given(seed=seeds, count=st.integers(1, 3), times=some_times)
 def test_replicas_beyond_the_number_of_shards_stand_by(
     seed: int, count: int, times: dict[str, float]
@@ -161,7 +161,7 @@ def test_replicas_beyond_the_number_of_shards_stand_by(
         assert sorted(made.shares()) == [0] + [1] * count
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None)
 @given(seed=seeds, shard=st.integers(0, 5), times=some_times)
 def test_a_reconcile_that_never_ends_keeps_its_own_shard_and_no_other(
     seed: int, shard: int, times: dict[str, float]

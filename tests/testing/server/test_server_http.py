@@ -264,7 +264,6 @@ def nearly_http(draw: st.DrawFn) -> bytes:
 BOUNDED = settings(
     max_examples=150,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
