@@ -18,6 +18,8 @@ import pytest
 # `make hunt` looks for others.
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
+# Each of several processes starts a control plane of its own, all at once, on a few cores.
+os.environ.setdefault("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "60s")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
