@@ -22,10 +22,10 @@ from appsdk_operator.cache._cache_options import NamespaceOptions as NamespaceOp
 from appsdk_operator.cache._cache_registration import CacheRegistration as CacheRegistration
 from appsdk_operator.cache._cached_client import CachedClient as CachedClient
 from appsdk_operator.cache._delivery import Delivery as Delivery
-from appsdk_operator.cache._delivery import DeliveryKey as DeliveryKey
-from appsdk_operator.cache._delivery import EventSource as EventSource
 from appsdk_operator.cache._delivery import Handle as Handle
-from appsdk_operator.cache._delivery import Overflow as Overflow
+from appsdk_operator.cache._event_source import DeliveryKey as DeliveryKey
+from appsdk_operator.cache._event_source import EventSource as EventSource
+from appsdk_operator.cache._event_source import Overflow as Overflow
 from appsdk_operator.cache._events import BatchHandler as BatchHandler
 from appsdk_operator.cache._events import Event as Event
 from appsdk_operator.cache._events import EventHandler as EventHandler

@@ -17,7 +17,7 @@ from appsdk_operator.cache._cache_options import (
 )
 from appsdk_operator.cache._cache_reads import CacheReads
 from appsdk_operator.cache._cache_registration import CacheRegistration
-from appsdk_operator.cache._delivery import Overflow
+from appsdk_operator.cache._event_source import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
 from appsdk_operator.cache._handover import Followed
 from appsdk_operator.cache._health import Health

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import final
 
-from appsdk_operator.cache._delivery import Delivery, Overflow
+from appsdk_operator.cache._delivery import Delivery
+from appsdk_operator.cache._event_source import Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._options import check_overflow

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from appsdk_operator.cache import _options
-from appsdk_operator.cache._delivery import EventSource, Overflow
+from appsdk_operator.cache._event_source import EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
 from appsdk_operator.cache._health import Contact, Health, health_of
 from appsdk_operator.cache._informer_metrics import InformerMetrics

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 from appsdk_operator.cache._events import Event
 
 if TYPE_CHECKING:
-    from appsdk_operator.cache._delivery import EventSource
+    from appsdk_operator.cache._event_source import EventSource
 
 __all__ = ["EventLine", "Run"]
 

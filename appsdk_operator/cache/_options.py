@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from appsdk_operator.cache._delivery import Overflow
+from appsdk_operator.cache._event_source import Overflow
 from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import system_clock

@@ -8,7 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, final
 
-from appsdk_operator.cache._delivery import Delivery, DeliveryKey, EventSource, Overflow
+from appsdk_operator.cache._delivery import Delivery
+from appsdk_operator.cache._event_source import DeliveryKey, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Outcome, ResourceAction
 from appsdk_operator.cache._options import join_all
 from appsdk_operator.client import ClientError
