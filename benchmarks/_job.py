@@ -43,7 +43,8 @@ class Column:
     value: Callable[[Numbers], float | None]
     """From the numbers to the value; None where a contestant has none. A missing key is none."""
     unit: Unit = Unit.NUMBER
-    more_is_better: bool = False
+    more_is_better: bool | None = False
+    """None where neither is: the value is told for itself."""
 
     def of(self, numbers: Numbers) -> float | None:
         """The value in one round."""

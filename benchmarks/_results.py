@@ -128,9 +128,9 @@ def summary_of(entry: EntryResult | None, column: Column) -> Summary | None:
 def advantage(
     column: Column, first: EntryResult | None, second: EntryResult | None
 ) -> float | None:
-    """How many times better the first one is, by the medians; None where one has no value."""
+    """How many times better the first one is, by the medians; None where nobody can tell."""
     one, other = summary_of(first, column), summary_of(second, column)
-    if one is None or other is None:
+    if one is None or other is None or column.more_is_better is None:
         return None
     better, worse = (one, other) if column.more_is_better else (other, one)
     return better.median / worse.median if worse.median > 0 else None

@@ -4,14 +4,16 @@ Each follows a namespace of its own on the embedded API server, which runs in an
 sends a bookmark a minute as servers do; one object is in each namespace.
 
 * ours: an InformerController with as many informers.
-* ours, TLS: the same over TLS: what connections cost.
 * cache: one Cache that follows as many namespaces.
 * kubernetes: the official client's Watch in as many threads, each with the object it saw.
+
+Once more over TLS: what connections cost.
 """
 
 from __future__ import annotations
 
 import functools
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -117,7 +119,7 @@ def cache(*, count: int = 200, seconds: float = 10.0) -> Figures:
             return _observed(subject.run, lambda: subject.has_synced, count, seconds)
 
 
-def official(*, count: int = 200, seconds: float = 10.0) -> Figures:
+def official(*, count: int = 200, seconds: float = 10.0, tls: bool = False) -> Figures:
     """The official client's Watch, a thread each."""
     import kubernetes
 
@@ -137,23 +139,33 @@ def official(*, count: int = 200, seconds: float = 10.0) -> Figures:
             threading.Thread(target=follow, args=(name,), daemon=True).start()
         stop.wait()
 
-    with serving() as server:
+    with serving(tls=tls) as server, tempfile.NamedTemporaryFile("w") as authority:
         _fill(server, count)
         configuration = kubernetes.client.Configuration(host=server.url)
         configuration.connection_pool_maxsize = count
+        if server.ca is not None:
+            authority.write(server.ca)
+            authority.flush()
+            configuration.ssl_ca_cert = authority.name
         api = kubernetes.client.CustomObjectsApi(kubernetes.client.ApiClient(configuration))
         figures = _observed(run, lambda: len(seen) >= count, count, seconds)
         del figures["seconds_to_stop"]
         return figures
 
 
-MEASURES: dict[str, Measure] = {
-    "ours": ours,
+_PLAIN_MEASURES: dict[str, Measure] = {"ours": ours, "cache": cache, "kubernetes": official}
+_TLS_MEASURES: dict[str, Measure] = {
     "ours, TLS": functools.partial(ours, tls=True),
-    "cache": cache,
-    "kubernetes": official,
+    "kubernetes, TLS": functools.partial(official, tls=True),
 }
+MEASURES = _PLAIN_MEASURES | _TLS_MEASURES
+_PEERS: Final = {"kubernetes": "kubernetes", "kubernetes, TLS": "kubernetes"}
 _QUICK: Final = {"count": 10, "seconds": 0.2}
+
+_plain = one_case(
+    "benchmarks.jobs.informers", _PLAIN_MEASURES, _QUICK, peers=_PEERS, in_quick=["ours"]
+)
+_tls = one_case("benchmarks.jobs.informers", _TLS_MEASURES, _QUICK, title="TLS", peers=_PEERS)
 
 JOB = Job(
     name="informers",
@@ -173,13 +185,7 @@ JOB = Job(
         column("share of a core while idle", "idle_share_of_a_core"),
         column("to stop", "seconds_to_stop", Unit.SECONDS),
     ),
-    cases=one_case(
-        "benchmarks.jobs.informers",
-        MEASURES,
-        _QUICK,
-        peers={"kubernetes": "kubernetes"},
-        in_quick=["ours"],
-    ),
+    cases=lambda quick: [*_plain(quick), *([] if quick else _tls(quick))],
     rounds=3,
 )
 

@@ -20,7 +20,7 @@ from typing import Final
 from appsdk_operator import Client, Metrics, MutableObject
 from appsdk_operator.runtime import system_clock
 from benchmarks._embedded import serving
-from benchmarks._job import Job, Unit
+from benchmarks._job import Column, Job, Unit
 from benchmarks._measures import WIDGET, Figures, Measure, column, one_case, run
 
 _IMPORTS: Final = {
@@ -151,7 +151,11 @@ JOB = Job(
         column("seconds", "seconds", Unit.SECONDS),
         column("shortest", "shortest", Unit.SECONDS),
         column("modules", "modules"),
-        column("share of the package's own modules", "share_of_the_package"),
+        Column(
+            title="share of the package's own modules",
+            value=lambda numbers: numbers["share_of_the_package"],
+            more_is_better=None,
+        ),
     ),
     cases=lambda quick: [*_imports(quick), *_events(quick)],
     rounds=1,

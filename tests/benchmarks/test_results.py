@@ -86,6 +86,8 @@ def test_an_advantage_is_of_what_is_better() -> None:
     assert advantage(RATE, first, second) == 2.0
     assert advantage(TIME, first, second) == 4.0
     assert advantage(TIME, first, EntryResult("none", Group.PEER)) is None
+    neither = Column(title="t", value=lambda numbers: numbers["t"], more_is_better=None)
+    assert advantage(neither, first, second) is None
 
 
 def test_the_text_has_medians_spread_ratios_and_who_is_absent(results: Results) -> None:
