@@ -125,7 +125,7 @@ class CacheRegistration:
         if place is None:
             return
         if events:
-            informer.tell(place, list(events))
+            informer.tell(place, events)
         self._places = {i: p for i, p in self._places.items() if i is not informer}
         place.remove()
 
@@ -144,7 +144,7 @@ class CacheRegistration:
         }
         informer, place = next(iter(places.items()))
         if events:
-            informer.tell(place, list(events))
+            informer.tell(place, events)
         if tells_end:
             informer.tell(place, None)
         left = [self._places[informer] for informer in old if informer in self._places]

@@ -50,6 +50,7 @@ _is_initial = operator.attrgetter("is_initial")
 _EXACT_BOUND = 1000
 """A smaller bound is kept to the event, so that each has its place by object from the start."""
 _LINE = "line"
+_RESYNC_KEY = "resync "
 _LONGEST_TURN = 0.01
 """Seconds after which the line has its next turn, so that the queue's metrics tell of them."""
 _CREATE, _RESYNC = ResourceAction.CREATE, ResourceAction.RESYNC
@@ -124,6 +125,8 @@ class Delivery:
         self._clock = clock
         self._metrics = metrics
         self._threads = ThreadGroup(name)
+        # Before the queue, whose metrics count it from the moment in which it is made.
+        self._line = EventLine()
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(
             name, clock=clock, metrics=metrics, beside=lambda: max(0, self._line.count - 1)
         )
@@ -135,7 +138,6 @@ class Delivery:
             bound, on_dropped=self._on_dropped
         )
         # One worker takes events as they come, without a place for each object: as many as this.
-        self._line = EventLine()
         self._line_bound = bound // 2 if workers == 1 and bound >= _EXACT_BOUND else 0
         self._line_key = DeliveryKey(EventSource(self, "", {}), "", _LINE)
         self._is_line_queued = False
@@ -175,11 +177,13 @@ class Delivery:
 
         Those that come one at a time are better put ``by_object`` at once.
         """
-        tickets = self._queue.tickets(len(events))
+        events = tuple(events)  # ours from now on: the caller may use its list again
         counts = Counter(map(_action_of, events))
+        # One block: no worker may look at what waits in one place and not yet in the other.
         with self._lock:
             if self._is_stopped or source.is_removed:
                 return
+            tickets = self._queue.tickets(len(events))
             for action, count in counts.items():
                 source.counts[action] += count
             if _CREATE in counts:
@@ -189,8 +193,8 @@ class Delivery:
                 ready = self._put_in_line(source, events, tickets)
             else:
                 ready = self._put_by_object(source, zip(tickets, events, strict=True))
-        if ready:
-            self._queue.add_all([key for key, _ in ready], tickets=[ticket for _, ticket in ready])
+            if ready:
+                self._queue.add_all([key for key, _ in ready], tickets=[t for _, t in ready])
 
     def _put_in_line(
         self, source: EventSource, events: Sequence[Event], tickets: range
@@ -270,8 +274,8 @@ class Delivery:
         """
         with self._condition:
             self._resync_number += 1
-            # No object has an empty name; several informers may share a source.
-            key = DeliveryKey(source, f"resync {self._resync_number}", "")
+            # No namespace has a space in its name; several informers may share a source.
+            key = DeliveryKey(source, f"{_RESYNC_KEY}{self._resync_number}", "")
             self._resyncs[key] = (seconds, replay)
         self._queue.add(key, after=self._jittered(seconds))
         return lambda: self._end_resync(key)
@@ -295,6 +299,9 @@ class Delivery:
         """Drop what waits and let the workers end after what they do now; twice is harmless."""
         with self._condition:
             self._is_stopped = True
+            self._line.clear()
+            self._pending.clear()
+            self._resyncs.clear()
             self._condition.notify_all()
         self._queue.shut_down()
         self._retire()
@@ -376,7 +383,7 @@ class Delivery:
         if key is self._line_key:
             self._line_turn(limit)
             return
-        if not key.name:
+        if not key.name and key.namespace.startswith(_RESYNC_KEY):
             self._resync(key)
             return
         with self._lock:
@@ -403,29 +410,33 @@ class Delivery:
 
     def _line_turn(self, limit: int | None) -> None:
         """Handle the events that wait in line, up to the first object that waits by itself."""
-        began = self._clock.monotonic()
-        before = self._queue.next_ticket()
         with self._lock:
-            runs = self._line.take(before, limit)
+            began = self._clock.monotonic()
+            runs = self._line.take(self._queue.next_ticket(), limit)
         until = began + _LONGEST_TURN
         try:
             for run in runs:
-                self._handle_run(run, until)
-                if run.handled < len(run.events):
+                if self._is_stopped or not self._handle_run(run, until):
                     break
         finally:
             pieces = sum(run.handled for run in runs)
             waited = sum((began - run.arrived) * run.handled for run in runs) / (pieces or 1)
             with self._lock:
-                self._line.put_back(runs)
+                if self._is_stopped:
+                    self._line.clear()
+                else:
+                    self._line.put_back(runs)
                 following = self._line.next_ticket
                 self._is_line_queued = following is not None
             if following is not None:
                 self._queue.add(self._line_key, ticket=following)
             self._queue.done(self._line_key, pieces=pieces, waited=waited)
 
-    def _handle_run(self, run: Run, until: float) -> None:
-        """Handle one event of the run after another, while the time is before ``until``."""
+    def _handle_run(self, run: Run, until: float) -> bool:
+        """Handle one event of the run after another; whether there is time for more.
+
+        There is not when the time is ``until``, or after a stop.
+        """
         line, source, handle = self._line, run.source, self._handle_event
         monotonic = self._clock.monotonic
         before = taken = line.taken
@@ -452,7 +463,8 @@ class Delivery:
                     if delay is not None:
                         self._queue.add(source.key_of(event.object), after=delay)
                 if self._is_stopped or monotonic() >= until:
-                    return
+                    return False
+            return True
         finally:
             run.handled = taken - before
             if initial:

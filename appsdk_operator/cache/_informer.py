@@ -473,8 +473,9 @@ class Informer:
         if self._has_synced and not had_synced:
             self.on_synced()
 
-    def _hand_over(self, events: list[Event]) -> None:
-        if events:
+    def _hand_over(self, changes: list[Event]) -> None:
+        if changes:
+            events = tuple(changes)  # one for all handlers, who cannot spoil it for each other
             for registration in self._registrations:
                 self.tell(registration, events)
 
@@ -489,7 +490,7 @@ class Informer:
                 self.tell(registration, None)
             self._condition.notify_all()
 
-    def tell(self, registration: Registration, events: list[Event] | None) -> None:
+    def tell(self, registration: Registration, events: Sequence[Event] | None) -> None:
         """For the cache, with :attr:`lock` held: hand over events, or with None the list's end."""
         try:
             if events is None:

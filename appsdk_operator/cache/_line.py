@@ -55,7 +55,8 @@ class EventLine:
     @property
     def count(self) -> int:
         """How many events wait."""
-        return self._arrived - self.taken
+        # What the worker does when the line is cleared may be counted a moment later.
+        return max(0, self._arrived - self.taken)
 
     @property
     def next_ticket(self) -> int | None:
@@ -93,6 +94,11 @@ class EventLine:
         """Let what was taken and not handled wait again, in front."""
         left = [run.split(run.handled) for run in runs if run.handled < len(run.events)]
         self._runs.extendleft(reversed(left))
+
+    def clear(self) -> None:
+        """Forget what waits, and what was taken and is not handled."""
+        self._runs.clear()
+        self._arrived = self.taken
 
     def drop(self, source: EventSource) -> list[Event]:
         """Forget the events of ``source`` that were not taken; these are they."""

@@ -91,6 +91,11 @@ class PendingEvents(Generic[K]):
         waiting = self._by_key.get(key)
         return waiting[0][0] if waiting else None
 
+    def clear(self) -> None:
+        """Forget everything; nobody is told of it."""
+        self._by_key.clear()
+        self.count = 0
+
     def drop(self, matches: Callable[[K], bool]) -> None:
         """Forget the events of the keys that match."""
         for key in [key for key in self._by_key if matches(key)]:
@@ -105,6 +110,7 @@ class PendingEvents(Generic[K]):
             return False
         both = merged(before, event)
         self.merged_count += 1
+        self._on_dropped(key, event)
         if both is None:
             waiting.pop()
             self.count -= 1

@@ -68,14 +68,20 @@ def test_beyond_the_bound_events_of_one_object_are_merged():
     pending.put(ADD, UPDATE_2, UPDATE_3)
     assert (pending.events.count, pending.events.merged_count) == (1, 2)
     assert pending.take_all() == ["add a@3 initial"]
-    assert pending.dropped == []
+    assert pending.dropped == ["update a@1->2", "update a@2->3"]
+
+
+def test_an_initial_event_that_became_part_of_another_one_is_told_as_dropped():
+    pending = Pending(1)
+    pending.put(ADD, ADD)
+    assert pending.take_all() == pending.dropped == ["add a@1 initial"]
 
 
 def test_what_came_and_went_is_dropped_once_and_told_as_dropped():
     pending = Pending(1)
     pending.put(ADD, UPDATE_2, GONE)
     assert pending.events.count == 0
-    assert pending.dropped == ["add a@2 initial"]
+    assert pending.dropped == ["update a@1->2", "delete a@3 unknown", "add a@2 initial"]
     assert pending.events.next_ticket(ONE.key) is None
 
 
@@ -95,6 +101,13 @@ def test_the_merged_event_keeps_its_place_in_line():
     pending = Pending(1)
     pending.put(UPDATE_2, UPDATE_3)
     assert pending.events.next_ticket(ONE.key) == 1
+
+
+def test_what_is_cleared_is_told_to_nobody():
+    pending = Pending(100)
+    pending.put(ADD, UPDATE_2)
+    pending.events.clear()
+    assert (pending.events.count, pending.take_all(), pending.dropped) == (0, [], [])
 
 
 def test_dropping_a_source_drops_its_events_only():

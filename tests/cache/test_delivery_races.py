@@ -1,0 +1,278 @@
+"""What comes in between: a stop or a removal in the middle of a turn, and events in the middle of
+the worker's look at what waits."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from appsdk_operator.cache import Delivery, Event, Informer, Overflow, ResourceAction
+from appsdk_operator.resource import ListPage, Object
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from tests.cache.conftest import PATIENCE, THING, thing, told
+
+CREATE, UPDATE, *_ = ResourceAction
+
+
+def add(name, version=1, *, initial=False):
+    return Event(CREATE, thing(name, version), None, initial)
+
+
+def update(name, version):
+    return Event(UPDATE, thing(name, version), thing(name, version - 1))
+
+
+def adds(count, *, initial=False):
+    return [add(f"n{number}", number, initial=initial) for number in range(1, count + 1)]
+
+
+def steps(delivery):
+    while delivery.step():
+        pass
+
+
+def put_in_thread(source, events):
+    thread = threading.Thread(target=source.on_events, args=(events,))
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("batch", [1, 50], ids=["one event a read", "all in one read"])
+@pytest.mark.parametrize("end", ["stop", "remove"])
+def test_no_event_is_handled_after_the_one_that_ends_it(batch, end):
+    handled, ended = [], threading.Event()
+
+    def handle(key, event):
+        handled.append(key.name)
+        if end == "stop":
+            delivery.stop()
+        else:
+            delivery.remove(source)
+            ended.set()
+
+    delivery = Delivery("d", handle)
+    source = delivery.source("k")
+    events = adds(50, initial=True)
+    for start in range(0, 50, batch):
+        source.on_events(events[start : start + batch])
+    source.on_initial_list_end()
+    delivery.start()
+    if end == "remove":
+        assert ended.wait(PATIENCE)
+        assert delivery.wait_idle(PATIENCE)
+        delivery.stop()
+    assert delivery.join(PATIENCE) == []
+    assert handled == ["n1"]
+    assert delivery.pending == 0
+    if end == "stop":
+        assert not source.has_synced
+
+
+def test_a_handler_that_removes_itself_is_not_called_for_what_came_event_by_event():
+    fed, calls = threading.Event(), []
+
+    class Stream:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def __iter__(self):
+            for number in range(2, 40):
+                obj = thing(f"n{number}", number)
+                yield [b'{"type":"ADDED","object":%s}' % obj.raw]
+            fed.set()
+            stop.wait()
+
+    class Client:
+        def list_page(self, kind, **_):
+            return ListPage([], "1", "", None)
+
+        def watch(self, kind, **_):
+            return Stream()
+
+    class Handler:
+        def on_add(self, obj: Object, *, is_initial):
+            assert fed.wait(PATIENCE)
+            calls.append(obj.name)
+            if len(calls) == 2:
+                registration.remove()
+
+        def on_update(self, old, new):
+            raise AssertionError
+
+        def on_delete(self, obj, *, is_final_state_unknown):
+            raise AssertionError
+
+    stop = StopSignal()
+    informer = Informer(THING, Client(), stream_first_sync=False, metrics=Metrics())
+    registration = informer.add_event_handler(Handler())
+    thread = threading.Thread(target=informer.run, args=(stop,))
+    thread.start()
+    assert registration.own_delivery.join(PATIENCE) == []
+    stop.set()
+    thread.join(PATIENCE)
+    assert calls == ["n2", "n3"]
+
+
+def test_a_turn_of_many_small_reads_ends_in_time_as_well():
+    clock = ManualClock()
+    delivery = Delivery("d", lambda key, event: clock.advance(0.004), clock=clock)
+    source = delivery.source("k")
+    for event in adds(9):
+        source.on_events([event])
+    item = delivery._queue.try_get()
+    delivery._turn(item.key, item.ticket)
+    assert delivery.pending == 6
+
+
+def waits_by_object(handled):
+    """A delivery with one worker, where the events of x wait by object: x is owed a call."""
+
+    def handle(key, event):
+        if event is not None:
+            handled.append(f"{key.name}@{event.object.resource_version}")
+        return 1000.0 if key.name == "x" else None
+
+    delivery = Delivery("d", handle, overflow=Overflow.BLOCK)
+    source = delivery.source("k")
+    source.on_events([update("x", 2)])
+    delivery.step()
+    return delivery, source
+
+
+def test_a_worker_that_looks_while_events_are_put_sees_all_of_them_or_none():
+    handled, threads = [], []
+    delivery, source = waits_by_object(handled)
+    add_all = delivery._queue.add_all
+
+    def slow(*args, **options):
+        threads.append(threading.Thread(target=steps, args=(delivery,)))
+        threads[-1].start()
+        add_all(*args, **options)
+
+    source.on_events([update("z", 3)])
+    delivery._queue.add_all = slow
+    source.on_events([update("a", 4), update("x", 5), update("b", 6)])
+    for thread in threads:
+        thread.join(PATIENCE)
+    steps(delivery)
+    assert handled == ["x@2", "z@3", "a@4", "x@5", "b@6"]
+    delivery.stop()
+
+
+def test_what_is_put_while_a_worker_looks_waits_for_its_next_turn():
+    handled, threads, metrics, clock = [], [], Metrics(), ManualClock()
+    delivery = Delivery("d", lambda key, _: handled.append(key.name), metrics=metrics, clock=clock)
+    source = delivery.source("k")
+    next_ticket = delivery._queue.next_ticket
+
+    def slow():
+        clock.advance(1.0)
+        threads.append(put_in_thread(source, adds(20)))
+        return next_ticket()
+
+    source.on_events([add("first")])
+    delivery._queue.next_ticket = slow
+    item = delivery._queue.try_get()
+    delivery._turn(item.key, item.ticket)
+    for thread in threads:
+        thread.join(PATIENCE)
+    delivery._queue.next_ticket = next_ticket
+    steps(delivery)
+    assert handled == ["first", *(f"n{number}" for number in range(1, 21))]
+    labels = {"name": "d", "controller": "d"}
+    assert metrics.value("workqueue_queue_duration_seconds_sum", **labels) >= 0
+    delivery.stop()
+
+
+@pytest.mark.stress
+def test_with_one_worker_the_order_is_global_while_some_events_wait_by_object():
+    versions = []
+
+    def handle(key, event):
+        if event is not None:
+            versions.append(int(event.object.resource_version))
+        return 1000.0 if key.name == "x" else None
+
+    delivery = Delivery("d", handle, overflow=Overflow.BLOCK)
+    source = delivery.source("k")
+    delivery.start()
+    source.on_events([update("x", 1)])
+    version = 1
+    for _ in range(300):
+        events = []
+        for number in range(40):
+            version += 1
+            events.append(update("x" if number == 20 else f"o{number}", version))
+        source.on_events(events)
+    assert delivery.wait_idle(60)
+    delivery.stop()
+    assert delivery.join(PATIENCE) == []
+    assert versions == list(range(1, version + 1))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_events_are_the_deliverys_own_once_they_are_put(workers):
+    handled = []
+    delivery = Delivery("d", lambda key, event: handled.append(told(event)), workers=workers)
+    source = delivery.source("k")
+    buffer = [add("a", initial=True), add("b", initial=True)]
+    source.on_events(buffer)
+    buffer.clear()
+    source.on_initial_list_end()
+    steps(delivery)
+    assert handled == ["add a@1 initial", "add b@1 initial"]
+    assert source.has_synced
+    delivery.stop()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_object_without_a_name_is_no_resync(workers):
+    handled = []
+    delivery = Delivery("d", lambda key, event: handled.append(key.name), workers=workers)
+    source = delivery.source("k")
+    nameless = Object.from_json(THING, b'{"metadata":{}}')
+    source.on_events([Event(CREATE, nameless, None, True)])
+    source.on_initial_list_end()
+    steps(delivery)
+    assert handled == [""]
+    assert source.has_synced
+    delivery.stop()
+
+
+def test_a_foreign_informer_that_says_an_add_twice_has_synced_all_the_same():
+    delivery = Delivery("d", lambda key, event: None, max_pending=1)
+    source = delivery.source("k")
+    for _ in range(2):
+        source.on_add(thing("a"), is_initial=True)
+    source.on_initial_list_end()
+    steps(delivery)
+    assert source.has_synced
+    delivery.stop()
+
+
+def test_it_can_be_scraped_from_the_moment_in_which_it_is_made():
+    metrics = Metrics()
+    add_source = metrics.add_source
+
+    def scraped_at_once(source):
+        end = add_source(source)
+        metrics.render()
+        return end
+
+    metrics.add_source = scraped_at_once  # type: ignore[method-assign]
+    Delivery("d", lambda key, event: None, metrics=metrics).stop()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_waits_at_the_stop_is_let_go(workers):
+    delivery = Delivery("d", lambda key, event: None, workers=workers)
+    source = delivery.source("k")
+    source.on_events(adds(5, initial=True))
+    source.on_initial_list_end()
+    delivery.stop()
+    assert delivery.pending == 0
+    assert not source.has_synced
