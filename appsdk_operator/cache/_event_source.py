@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from appsdk_operator.cache._events import Event, ResourceAction
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import StopSignal
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class EventSource:
         self.initial_left = 0
         self.is_initial_ended = False
         self.is_removed = False
+        self.view: Kind | None = None
+        """For informers that others share, who may read their objects with other types: what those
+        of this source are shown as. None: as they come."""
 
     @property
     def has_synced(self) -> bool:

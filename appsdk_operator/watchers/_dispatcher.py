@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
 from typing import final
@@ -52,6 +52,7 @@ class Dispatcher:
         dequeue_policy: RetryDequeuePolicy | None,
         metrics: ControllerMetrics,
         clock: Clock,
+        workers: int = 1,
     ) -> None:
         self._name = name
         self._failures = failures
@@ -66,11 +67,8 @@ class Dispatcher:
         self._entries: ListMap[str, Entry] = ListMap()
         self._owed: dict[DeliveryKey, list[OwedCall]] = {}
         self._has_begun = False
-        # For sources that others share, who may read their objects with other types.
-        self._views: Mapping[EventSource, Kind] = {}
-        # For kinds with several sources only: their keys differ although the object is the same.
-        self._shared_kinds: frozenset[str] = frozenset()
-        self._turns = Turns()
+        # The queue lets one worker in for each key, but several sources may show the same object.
+        self._turns = Turns() if workers > 1 else None
         self._is_stopped = False
 
     def add(
@@ -96,7 +94,7 @@ class Dispatcher:
                 for source, store in present():
                     entry.told.setdefault(source, {})
                     for found in store.list():
-                        obj = self._viewed(source, found)
+                        obj = found if source.view is None else found.viewed_as(source.view)
                         key = source.key_of(obj)
                         self._owe_first_call(entry, key, obj, store)
                         keys.append(key)
@@ -121,15 +119,9 @@ class Dispatcher:
         """The kinds that have watchers or reconcilers."""
         return self._entries.keys()
 
-    def view(self, source: EventSource, kind: Kind) -> None:
-        """Show the objects of ``source``, which others share, with the types of ``kind``."""
-        with self._lock:
-            self._views = {**self._views, source: kind}
-
     def forget(self, source: EventSource) -> None:
         """Drop what is owed for the objects of ``source``."""
         with self._lock:
-            self._views = {each: kind for each, kind in self._views.items() if each is not source}
             for key in [key for key in self._owed if key.source is source]:
                 del self._owed[key]
             for _, _, entry in self._entries.all_items():
@@ -186,18 +178,14 @@ class Dispatcher:
         """:meth:`handle` without the event's key, which is mostly not needed."""
         if self._is_stopped:
             return None
-        if self._shared_kinds:
-            with self._alone(source.key_of(event.object)):
-                return None if self._has_stopped() else self._handle_event(source, event)
-        return self._handle_event(source, event)
-
-    def share(self, kind: str) -> None:
-        """Several sources of ``kind`` may show the same object: still nothing overlaps for it."""
-        self._shared_kinds |= {kind}
+        if self._turns is None:
+            return self._handle_event(source, event)
+        with self._alone(source.key_of(event.object)):
+            return None if self._has_stopped() else self._handle_event(source, event)
 
     def _alone(self, key: DeliveryKey) -> AbstractContextManager[None]:
-        """Wait until no other source of a shared kind shows the same object."""
-        if key.source.kind not in self._shared_kinds:
+        """Wait until no other worker handles the same object, whichever source showed it."""
+        if self._turns is None:
             return contextlib.nullcontext()
         return self._turns.alone((key.source.kind, key.namespace, key.name))
 
@@ -205,8 +193,8 @@ class Dispatcher:
         if event.is_unfollowed:
             self._forget_object(source.key_of(event.object))
             return None
-        if self._views and (kind := self._views.get(source)) is not None:
-            event = _viewed_as(event, kind)
+        if source.view is not None:
+            event = _viewed_as(event, source.view)
         if not self._has_begun:
             with self._lock:
                 self._has_begun = True
@@ -234,10 +222,6 @@ class Dispatcher:
             owed = self._owed.get(key, [])
             dues = [c.due for c in owed if c.due is not None and not _is_held(c, owed)]
         return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
-
-    def _viewed(self, source: EventSource, obj: Object) -> Object:
-        kind = self._views.get(source)
-        return obj if kind is None else obj.viewed_as(kind)
 
     def _owed_beside(self, key: DeliveryKey, event: Event) -> Sequence[OwedCall]:
         """What is owed for the object, each call with what the event tells."""

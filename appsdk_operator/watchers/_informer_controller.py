@@ -132,6 +132,7 @@ class InformerController:
             dequeue_policy=retry_dequeue_policy,
             metrics=self._metrics,
             clock=clock,
+            workers=workers,
         )
         self._delivery = Delivery(
             name,

@@ -14,7 +14,8 @@ __all__ = ["Turns"]
 class Turns:
     """Lets one thread at a time in for each name; the same thread may enter again.
 
-    For objects that several sources show: their queue keys differ although the object is the same.
+    For objects that several sources show, at the same time or one after the other: their queue keys
+    differ although the object is the same.
     """
 
     def __init__(self) -> None:

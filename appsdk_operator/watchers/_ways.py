@@ -77,6 +77,7 @@ class Ways:
             ValueError: they were added before.
         """
         source = self._delivery.source(str(kind))
+        source.view = kind
         shared = SharedInformers(cache, kind, source)
         with self._lock:
             if self._shared(cache, kind) is not None:
@@ -86,7 +87,6 @@ class Ways:
                     "to the kind"
                 )
             self._join(shared)
-        self._dispatcher.view(source, kind)
         try:
             shared.begin(resync)
         except BaseException:
@@ -162,8 +162,6 @@ class Ways:
         return next((one for one in shared if one.cache is cache and one.kind == str(kind)), None)
 
     def _join(self, informed: Informed) -> None:
-        if informed.kind in self.kinds():
-            self._dispatcher.share(informed.kind)
         self._metrics.add_kind(informed.kind)
         self._all = (*self._all, informed)
 

@@ -392,9 +392,10 @@ def test_many_workers_never_run_two_calls_for_one_object_retries_included(make_r
         assert set(seen[name]) == set(range(1, 60))
 
 
-def test_nothing_overlaps_for_an_object_that_two_informers_show(make_rig, widget):
+@pytest.mark.parametrize("when", ["before", "during the call", "in the place of the first"])
+def test_nothing_overlaps_for_an_object_that_two_informers_show(make_rig, widget, when):
     rig = make_rig(clock=system_clock, workers=3)
-    second = rig.add_informer()
+    second = rig.add_informer() if when == "before" else None
     is_in, go_on, others_done = threading.Event(), threading.Event(), threading.Event()
 
     def during(call):
@@ -408,6 +409,9 @@ def test_nothing_overlaps_for_an_object_that_two_informers_show(make_rig, widget
     rig.start()
     rig.informer.add(widget("x", 1))
     assert is_in.wait(10)
+    if when == "in the place of the first":
+        rig.controller.remove_informer(rig.informer)
+    second = second or rig.add_informer()
     second.add(widget("x", 2), widget("y"))
     assert others_done.wait(10), "other objects go on"
     assert rig.calls == ["w CREATE 1 of x", "w CREATE 1 of y"]

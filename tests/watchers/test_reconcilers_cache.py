@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from appsdk_operator.cache import Cache, CacheOptions, Informer
-from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.client import BadRequest, Client, ClientConfig
 from appsdk_operator.controllers import Controller, KindSource, Result, for_object
-from appsdk_operator.resource import Kind, MutableObject, kinds
+from appsdk_operator.resource import Kind, ListPage, MutableObject, Object, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer
 from appsdk_operator.watchers import (
@@ -388,3 +388,40 @@ def test_nothing_overlaps_for_an_object_that_an_informer_and_a_cache_show(world)
     assert controller.wait_idle(20)
     assert world.told.count("CREATE a") == 2, "each shows it"
     assert not overlaps
+
+
+def test_an_event_that_is_begun_when_the_cache_goes_is_shown_with_the_types_of_its_kind():
+    class Typed(msgspec.Struct, frozen=True):
+        size: int = 0
+
+    plain = Kind(group="example.com", version="v1", kind="Widget")
+    typed = Kind(group="example.com", version="v1", kind="Widget", spec=Typed)
+    widget = Object.from_dict(
+        plain, {"metadata": {"name": "w", "uid": "u", "resourceVersion": "1"}, "spec": {"size": 1}}
+    )
+
+    class OneWidget:
+        def list_page(self, *_, **__):
+            return ListPage([widget], "1", "", None)
+
+        def watch(self, *_, **__):
+            raise BadRequest("streams of lists are not known", status=400)
+
+    clock, seen = ManualClock(), []
+    cache = Cache(OneWidget(), clock=clock, metrics=Metrics())
+    controller = InformerController(clock=clock, metrics=Metrics())
+    controller.add_watcher(SimpleWatcher(add=lambda obj: seen.append(obj.spec)), str(typed))
+    controller.add_cache(cache, typed)
+    handle = controller._delivery._handle_event
+
+    def begun(source, event):
+        controller.remove_cache(cache, typed)
+        return handle(source, event)
+
+    controller._delivery._handle_event = begun
+    for _ in range(2):
+        cache.informers(typed)[0].step(StopSignal())
+    while controller.process_next():
+        pass
+    assert seen == [Typed(1)]
+    controller.close()
