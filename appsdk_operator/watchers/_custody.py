@@ -12,7 +12,7 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.controllers._finalizers import FinalizerError, Finalizers, check_finalizer
 from appsdk_operator.controllers._guarded import PatchClient
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.watchers._finalizers import (
     FinalizerSupplier,
     in_progress_finalizer,
@@ -75,7 +75,7 @@ class Custody:
         self._lock = threading.Lock()
         # The version at which this process put the finalizer on, until events have caught up:
         # those before it still show the object without.
-        self._added_at: dict[str, int] = {}
+        self._added_at: dict[str, str] = {}
 
     def appeared(self, obj: Object, tell: Tell) -> Outcome:
         """The object is new, or was there at the start."""
@@ -131,7 +131,9 @@ class Custody:
         While the first call fails, our own write of the finalizer in progress must not pass for
         news that ends its retries.
         """
-        if new.is_deleting != old.is_deleting:
+        self._catch_up(old, new)
+        # After a restore the state is another one, whatever its generation.
+        if new.is_deleting != old.is_deleting or _goes_back(old, new):
             return True
         if new.generation > 0:
             return new.generation != old.generation
@@ -162,9 +164,9 @@ class Custody:
             raise FinalizerError(f"the add callback succeeded, but then: {error}") from error
         # An object that is being deleted by now keeps the finalizer in progress, which holds it
         # as well until the delete callback has succeeded.
-        if done is not None and done.uid and done.resource_version.isdigit():
+        if done is not None and done.uid:
             with self._lock:
-                self._added_at[done.uid] = int(done.resource_version)
+                self._added_at[done.uid] = done.resource_version
         return done is not None, outcome
 
     def _clean_up(self, obj: Object, tell: Tell) -> Outcome:
@@ -180,13 +182,16 @@ class Custody:
         """Whether this process put the finalizer on at a version that ``obj`` has not reached."""
         with self._lock:
             added_at = self._added_at.get(obj.uid)
-            if added_at is None:
-                return False
-            version = obj.resource_version
-            if version.isdigit() and int(version) < added_at:
-                return True
-            del self._added_at[obj.uid]
-            return False
+        return added_at is not None and is_older_version(obj.resource_version, added_at)
+
+    def _catch_up(self, old: Object, new: Object) -> None:
+        """Forget our own write when events have caught up with it, or when history went back."""
+        with self._lock:
+            added_at = self._added_at.get(new.uid)
+        if added_at is not None and (
+            not is_older_version(new.resource_version, added_at) or _goes_back(old, new)
+        ):
+            self._forget(new.uid)
 
     def _is_own_write(self, old: Object, new: Object) -> bool:
         """Whether our own finalizers are all that changed."""
@@ -215,6 +220,10 @@ class Custody:
     def _forget(self, uid: str) -> None:
         with self._lock:
             self._added_at.pop(uid, None)
+
+
+def _goes_back(old: Object, new: Object) -> bool:
+    return is_older_version(new.resource_version, old.resource_version)
 
 
 def _is_unfinished(outcome: Outcome) -> bool:

@@ -65,7 +65,7 @@ class Entry:
         """Its metrics, by action; the controller's, shared by all of its role and kind."""
         self.told: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
         """For sources that had told others already when the watcher came: of which objects, by uid
-        and resourceVersion, it was told first. What was on its way then may be older than that."""
+        and resourceVersion, it was told last. What was on its way then may be older than that."""
 
     @property
     def is_by_key(self) -> bool:
@@ -93,18 +93,18 @@ class Entry:
         if known is None or known[0] != obj.uid:
             if action is not _CREATE or (known and is_older_version(version, known[1])):
                 return False
-        elif first is None and action is not _DELETE:
-            is_shown = version == known[1] and action is not _RESYNC
+        elif first is None and action is not _DELETE and not _goes_back(event):
+            is_shown = bool(version) and version == known[1] and action is not _RESYNC
             if is_shown or is_older_version(version, known[1]):
                 return False
         if action is _DELETE:
             told.pop(key, None)
-        elif action is not _RESYNC and (first is not None or action is _CREATE):
+        elif action is not _RESYNC:
             self.was_told(key, obj)
         return True
 
     def was_told(self, key: DeliveryKey, obj: Object) -> None:
-        """Remember that the watcher was told of ``obj`` for the first time."""
+        """Remember that the watcher was told of ``obj``."""
         told = self.told.get(key.source)
         if told is not None:
             told[key] = (obj.uid, obj.resource_version)
@@ -134,6 +134,12 @@ class Entry:
         except BaseException:
             _log.exception("concerns() of %r failed: the event is delivered", self.target)
             return False
+
+
+def _goes_back(event: Event) -> bool:
+    """Whether the server's history went back, as after a restore: the older state is the news."""
+    old = event.old
+    return old is not None and is_older_version(event.object.resource_version, old.resource_version)
 
 
 @final

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.cache import ResourceAction
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.cache import Informer, ResourceAction
+from appsdk_operator.client import Expired
+from appsdk_operator.resource import Kind, ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import (
@@ -237,6 +238,70 @@ def test_a_selective_watcher_gets_its_first_call_whatever_it_ignores(world):
     assert late.told == ["add a@3"]
 
 
+class Scripted:
+    """A server that answers what the test says, with versions that may go back, or none at all."""
+
+    def __init__(self, *states: tuple[str, int]) -> None:
+        self._states = [self._widget(*state) for state in states]
+
+    def list_page(self, *_, **__):
+        state = self._states.pop(0)
+        return ListPage([state], state.resource_version or "1", "", None)
+
+    def watch(self, *_, **__):
+        raise Expired("the history is gone", status=410, reason="Expired")
+
+    def _widget(self, version: str, size: int) -> Object:
+        metadata = {"name": "a", "namespace": "default", "uid": "u"}
+        if version:
+            metadata["resourceVersion"] = version
+        return Object.from_dict(WIDGET, {"metadata": metadata, "spec": size})
+
+
+@pytest.mark.parametrize(
+    "versions", [("100", "50", "51"), ("", "", ""), ("100", "101", "50")], ids=str
+)
+def test_it_follows_a_history_that_goes_back_and_objects_without_versions(versions):
+    clock, stop = ManualClock(), StopSignal()
+    server = Scripted(*zip(versions, (1, 2, 3), strict=True))
+    informer = Informer(
+        WIDGET,
+        server,
+        stream_first_sync=False,
+        resync=1000,
+        clock=clock,
+        metrics=Metrics(),
+        on_error=lambda _: None,
+    )
+    controller = InformerController(clock=clock, metrics=Metrics())
+    controller.add_informer(informer, WIDGET)
+    told: dict[str, list[int]] = {"early": [], "late": []}
+
+    def add_watcher(name: str) -> None:
+        sizes = told[name]
+        watcher = SimpleWatcher(
+            add=lambda obj: sizes.append(obj.spec), update=lambda _, obj: sizes.append(obj.spec)
+        )
+        controller.add_watcher(watcher, WIDGET)
+
+    def follow() -> None:
+        while not (wait := informer.step(stop)):
+            while controller.process_next():
+                pass
+        clock.advance(wait)
+
+    add_watcher("early")
+    follow()
+    add_watcher("late")
+    follow()
+    assert informer.step(stop) == 0
+    clock.advance(1200)
+    while controller.process_next():
+        pass
+    assert told == {"early": [1, 2, 3, 3], "late": [1, 2, 3, 3]}
+    controller.close()
+
+
 class DuringHandOver:
     """Acts in the informer's thread after the store has changed, before the controller is told."""
 
@@ -369,7 +434,7 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
 
 
 def test_with_threads_late_watchers_miss_nothing_and_see_nothing_odd():
-    from appsdk_operator.cache import Event, Informer
+    from appsdk_operator.cache import Event
 
     class Feed(Informer):
         """An informer whose store the test changes from a thread."""
