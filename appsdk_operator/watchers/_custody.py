@@ -105,9 +105,10 @@ class Custody:
             return self._clean_up(new, tell)
         # An event older than our finalizer shows the object without it.
         if self.finalizer not in new.finalizers and not self._is_added(new):
-            is_added, outcome = self._begin(new, tell)
-            if not is_added:
+            begun, outcome = self._begin(new, tell)
+            if begun is None:
                 return outcome
+            new = begun
         return tell(_UPDATE, new, old)
 
     def vanished(self, obj: Object, tell: Tell) -> Outcome:
@@ -145,17 +146,21 @@ class Custody:
             self._finalizers.remove(obj, self.in_progress_finalizer)
         return outcome
 
-    def _begin(self, obj: Object, tell: Tell) -> tuple[bool, Outcome]:
-        """Show a new object; False when that is not finished, or the object is on its way out."""
+    def _begin(self, obj: Object, tell: Tell) -> tuple[Object | None, Outcome]:
+        """Show a new object, as it is with the finalizer in progress.
+
+        Returns:
+            The object as it is then; None when that is not finished, or it is on its way out.
+        """
         present = obj
         if self.in_progress_finalizer not in obj.finalizers:
             marked = self._finalizers.put(obj, self.in_progress_finalizer)
             if marked is None or self.in_progress_finalizer not in marked.finalizers:
-                return False, None
+                return None, None
             present = marked
-        outcome = tell(_CREATE, obj, None)
+        outcome = tell(_CREATE, present, None)
         if _is_unfinished(outcome):
-            return False, outcome
+            return None, outcome
         try:
             done = self._finalizers.put(
                 present, self.finalizer, instead_of=self.in_progress_finalizer
@@ -167,7 +172,7 @@ class Custody:
         if done is not None and done.uid:
             with self._lock:
                 self._added_at[done.uid] = done.resource_version
-        return done is not None, outcome
+        return done, outcome
 
     def _clean_up(self, obj: Object, tell: Tell) -> Outcome:
         if not any(name in obj.finalizers for name in self.names):

@@ -173,7 +173,7 @@ class InformerController:
         """Stop the informer and forget its events and retries; an unknown one: nothing."""
         self._ways.remove_informer(informer)
 
-    def add_cache(self, cache: Cache, kind: Kind, *, resync: float | None = None) -> None:
+    def add_cache(self, cache: Cache, kind: Kind, *, resync: float | None = 30.0) -> None:
         """Call the watchers of ``kind`` for the events of a cache's informers of it.
 
         The cache is run by somebody else, a Manager for example, and others may share it: there is
@@ -185,7 +185,9 @@ class InformerController:
             cache: whose informers; it keeps ``kind`` from now on, if it did not.
             kind: whose objects. Their spec and status are read with its types.
             resync: seconds, give or take a tenth, after which every object is shown once more, from
-                the local copy; 0: never; default: what the cache's options for the kind say.
+                the local copy; default 30, as for a KubernetesInformer: it is what brings back a
+                call that the retry policy gave up on. None: what the cache's options for the kind
+                say; 0: never.
 
         Raises:
             TypeError: ``kind`` is no Kind, or ``cache`` no cache.
@@ -306,6 +308,8 @@ class InformerController:
         healths = self._ways.healths()
         bad = [health.text for health in healths if not health.is_ready]
         text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
+        if given_up := self._dispatcher.given_up():
+            text += f"; {given_up} calls given up until a resync shows their objects"
         return Health(not bad, text)
 
     def debug_snapshot(self) -> dict[str, Any]:

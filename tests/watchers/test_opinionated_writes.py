@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.client import Conflict, Invalid, NotFound, Patch
+from appsdk_operator.client import Conflict, Invalid, MergePatch, NotFound, Patch
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import FinalizerError, OpinionatedWatcher
@@ -258,6 +258,25 @@ def test_a_write_to_the_status_does_not_make_ours_fail():
     server.change("a", status={"phase": "x"})
     OpinionatedWatcher(WIDGET, gate).add(obj)
     assert gate.requests == ["patch", "patch"], "no conflict, nothing read again"
+
+
+def test_callbacks_may_write_with_the_version_of_what_they_are_given():
+    server = ModelServer(WIDGET)
+    old = server.create("a")
+    new = server.change("a", spec={"n": 1})
+
+    def write(obj: Object) -> None:
+        version = {"metadata": {"resourceVersion": obj.resource_version}}
+        server.patch(WIDGET, obj.name, MergePatch({**version, "status": {"n": obj.spec}}))
+
+    watcher = OpinionatedWatcher(WIDGET, server, add=write, update=lambda *_: None)
+    watcher.update(old, new)
+    assert server.get(WIDGET, "a").finalizers == (OURS,)
+    seen: list[Object] = []
+    other = ModelServer(WIDGET)
+    old, new = other.create("a"), other.change("a", spec={"n": 1})
+    OpinionatedWatcher(WIDGET, other, update=lambda _, obj: seen.append(obj)).update(old, new)
+    assert [obj.resource_version for obj in seen] == [other.resource_version]
 
 
 def test_a_stale_list_of_finalizers_is_read_again():

@@ -18,6 +18,7 @@ from appsdk_operator.watchers import (
     OpinionatedReconciler,
     SimpleReconciler,
     SimpleWatcher,
+    never_retry,
 )
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -175,7 +176,7 @@ def test_a_namespace_that_is_followed_no_more_takes_what_is_owed_along_and_is_no
     world.create("a")
     world.create("a", "other")
     controller = InformerController(metrics=Metrics(), clock=clock)
-    controller.add_cache(world.cache, CONFIG_MAP)
+    controller.add_cache(world.cache, CONFIG_MAP, resync=0)
 
     def again(request):
         world.note(f"{request.action.value} {request.object.namespace}")
@@ -195,6 +196,36 @@ def test_a_namespace_that_is_followed_no_more_takes_what_is_owed_along_and_is_no
             pass
     assert world.told == ["CREATE default", "CREATE default"]
     assert controller.pending_requeues == 1
+    controller.close()
+
+
+def test_what_the_policy_gave_up_on_comes_back_by_itself(world):
+    clock = ManualClock()
+    world.create("a")
+    controller = InformerController(
+        name="c", metrics=Metrics(), clock=clock, retry_policy=never_retry, error_handler=print
+    )
+    controller.add_cache(world.cache, CONFIG_MAP)
+    outcomes = [ConnectionError("not now"), None]
+
+    def add(obj):
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    controller.add_watcher(SimpleWatcher(add=add), CONFIG_MAP)
+    world.start(world.cache)
+    assert world.cache.wait_for_sync(world.stop, 20)
+    while controller.process_next():
+        pass
+    assert controller.health().text == (
+        "c: 1 informers ok; 1 calls given up until a resync shows their objects"
+    )
+    clock.advance(33.0)
+    while controller.process_next():
+        pass
+    assert outcomes == []
+    assert controller.health().text == "c: 1 informers ok"
     controller.close()
 
 
