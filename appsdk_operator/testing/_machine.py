@@ -163,7 +163,8 @@ def check_operator(
         statuses: what others write into the status; default: nothing.
         names: of the objects.
         replicas: how many processes there are; several may stand still for a time, too.
-        leader_election: whether only one of them works, where ``make`` returns a reconciler.
+        leader_election: whether only one of them works, where ``make`` returns watchers or
+            reconcilers; a manager has its own ``leader_election=``.
         finalizer: the operator's own; then those of others are all the rest.
         cleaned_up: whether nothing is left of what the operator made for an object; asked when
             the finalizer goes, and for all that is gone in the end.
@@ -182,6 +183,8 @@ def check_operator(
 
     Raises:
         BrokenPromise: an operator that does not keep one of them.
+        TypeError: ``make`` returned what cannot be run.
+        ValueError: ``leader_election`` for what runs by itself.
     """
     case = _Case(
         make=make,

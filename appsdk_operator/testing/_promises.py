@@ -8,8 +8,9 @@ from typing import final
 
 from appsdk_operator.resource import Object
 from appsdk_operator.testing._histories import FOREIGN
+from appsdk_operator.testing._replica import Replica
 from appsdk_operator.testing._story import BrokenPromise, Entry, tell
-from appsdk_operator.testing._world import World
+from appsdk_operator.testing._world import LEASE, World
 
 __all__ = ["FinalizerWatch", "Promise", "break_promise", "check_journal", "check_rest"]
 
@@ -57,9 +58,9 @@ def check_journal(world: World, promises: frozenset[Promise]) -> None:
 
 
 def _check_overlap(world: World, calls: list[Entry]) -> None:
-    last: dict[tuple[str, int, str], Entry] = {}
+    last: dict[tuple[str, int, str, str], Entry] = {}
     for call in calls:
-        place = (call.who, call.process, call.key)
+        place = (call.who, call.process, call.kind, call.key)
         before = last.get(place)
         if before is not None and not 0 < before.ended < call.began:
             text = f"two calls for {call.key} at once: {before.who} {before.text}, and {call.text}"
@@ -105,9 +106,11 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
         BrokenPromise: with the story.
     """
     objects = {world.key(obj.name): obj for obj in world.objects()}
-    calls = [call for call in world.journal.of("call") if call.ended]
-    if not world.is_recording:
-        return  # only the writes are known
+    ours = world.kind.qualified_name
+    calls = [call for call in world.journal.of("call") if call.ended and call.kind == ours]
+    of_others = {call.watcher for call in world.journal.of("call") if call.kind != ours}
+    if not calls and world.recorded <= of_others:
+        return  # of the world's kind only the writes are known
     if Promise.AT_LEAST_ONCE in promises:
         done = {call.key for call in calls if not call.error}
         for key, obj in objects.items():
@@ -122,7 +125,7 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
 
 
 def _check_watcher_converged(world: World, calls: list[Entry], objects: dict[str, Object]) -> None:
-    for replica in world.replicas:
+    for replica in _working(world):
         seen: dict[str, Entry] = {}
         for call in calls:
             if (call.who, call.process) == (replica.name, replica.process) and not call.error:
@@ -141,6 +144,13 @@ def _check_watcher_converged(world: World, calls: list[Entry], objects: dict[str
             if uid not in there and call.action != "DELETE":
                 text = f"{call.key} is gone, and {replica.name} has not been told, successfully"
                 raise break_promise(world, Promise.CONVERGENCE, text, call.key)
+
+
+def _working(world: World) -> list[Replica]:
+    """The replicas that are told of things: those that hold a Lease, or all where nobody does."""
+    holders = {lease["spec"].get("holderIdentity") for lease in world.server.objects(LEASE)}
+    leading = [one for one in world.replicas if one.identity and one.identity in holders]
+    return leading or world.replicas
 
 
 def _check_reconciler_converged(

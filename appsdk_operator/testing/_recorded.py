@@ -27,33 +27,40 @@ __all__ = ["as_runnable", "current", "recorded"]
 
 def as_runnable(replica: Replica, made: Any, kind: Kind, *, leader_election: bool) -> Any:
     """What ``make`` returned as something to run: itself, or a controller of watchers, or a manager
-    with a reconciler.
+    with a reconciler; where one is to lead, a manager in any case.
 
     Raises:
         TypeError: it is none of those.
+        ValueError: what runs by itself was to be given leader election.
     """
     targets = list(made) if isinstance(made, (list, tuple)) else [made]
     if len(targets) == 1 and hasattr(targets[0], "run"):
+        if leader_election:
+            raise ValueError(
+                f"leader_election=True is for watchers and reconcilers, and make returned "
+                f"{targets[0]!r}, which runs by itself: leave it out here, and give its Manager "
+                'leader_election=LeaderElection(id="…", namespace="default", '
+                'identity=f"{replica.name}-{replica.process}")'
+            )
         return targets[0]
     clock, metrics = replica.clock, replica.metrics
-    if all(isinstance(target, ResourceWatcher) for target in targets):
+    if targets and all(isinstance(target, ResourceWatcher) for target in targets):
         controller = InformerController(clock=clock, metrics=metrics)
         informer = KubernetesInformer(kind, replica.client, clock=clock, metrics=metrics)
         controller.add_informer(informer, kind)
         for target in targets:
             controller.add_watcher(replica.recorded(target), kind)
-        return controller
-    if not all(callable(target) or hasattr(target, "reconcile") for target in targets):
+        if not leader_election:
+            return controller
+        manager = _manager(replica, leader_election=True)
+        manager.add(controller)
+        return manager
+    if not targets or not all(callable(one) or hasattr(one, "reconcile") for one in targets):
         raise TypeError(
             f"{made!r} cannot be run: make must return watchers, a reconciler (a function of the "
             "request, or an object with reconcile), or anything with run(stop)"
         )
-    election = None
-    if leader_election:
-        election = LeaderElection(
-            id="operator", namespace="default", identity=f"{replica.name}-{replica.process}"
-        )
-    manager = Manager(replica.config, clock=clock, metrics=metrics, leader_election=election)
+    manager = _manager(replica, leader_election=leader_election)
     for number, target in enumerate(targets):
         controller_for(manager).named(f"reconciler-{number}").for_(kind).complete(
             replica.recorded(target)
@@ -61,16 +68,27 @@ def as_runnable(replica: Replica, made: Any, kind: Kind, *, leader_election: boo
     return manager
 
 
-def recorded(replica: Replica, target: Any, number: int) -> Any:
-    """``target`` with its calls noted."""
+def _manager(replica: Replica, *, leader_election: bool) -> Manager:
+    election = None
+    if leader_election:
+        election = LeaderElection(
+            id="operator", namespace="default", identity=f"{replica.name}-{replica.process}"
+        )
+    return Manager(
+        replica.config, clock=replica.clock, metrics=replica.metrics, leader_election=election
+    )
+
+
+def recorded(replica: Replica, target: Any, number: int, kind: Kind) -> Any:
+    """``target`` with its calls noted; they are for ``kind`` where nothing says otherwise."""
     if isinstance(target, SelectiveWatcher):
-        return _SelectiveWatcher(replica, target, number)
+        return _SelectiveWatcher(replica, target, number, kind)
     if isinstance(target, ResourceWatcher):
-        return _Watcher(replica, target, number)
+        return _Watcher(replica, target, number, kind)
     reconcile = getattr(target, "reconcile", target)
     if not callable(reconcile):
         raise TypeError(f"{target!r} is neither a watcher nor a reconciler")
-    return _Reconciler(replica, reconcile, number)
+    return _Reconciler(replica, reconcile, number, kind)
 
 
 current: Final = threading.local()
@@ -78,10 +96,11 @@ current: Final = threading.local()
 
 
 class _Calls:
-    def __init__(self, replica: Replica, target: Any, number: int) -> None:
+    def __init__(self, replica: Replica, target: Any, number: int, kind: Kind) -> None:
         self._replica = replica
         self._target = target
         self._number = number
+        self._kind = kind
 
     def _call(self, entry: Entry, do: Callable[[], Any]) -> Any:
         replica, world = self._replica, self._replica.world
@@ -106,6 +125,11 @@ class _Calls:
             entry.ended = world.journal.step()
             world.look_at_call(replica, entry)
 
+    def _told(self, kind: Kind, name: str) -> str:
+        """The object in words; one of another kind than the world's with its kind."""
+        of = kind.qualified_name
+        return name if of == self._replica.world.kind.qualified_name else f"{kind.plural} {name}"
+
 
 class _Watcher(_Calls):
     def add(self, obj: Object) -> Any:
@@ -128,8 +152,9 @@ class _Watcher(_Calls):
             self._replica.clock.monotonic(),
             self._replica.name,
             "call",
-            f"{text} {obj.name}",
+            f"{text} {self._told(obj.kind, obj.name)}",
             key=f"{obj.namespace}/{obj.name}" if obj.namespace else obj.name,
+            kind=obj.kind.qualified_name,
             action=action,
             uid=obj.uid,
             version=int(obj.resource_version),
@@ -151,12 +176,14 @@ class _Reconciler(_Calls):
         # A request of the controllers' half, or of the watchers', which carries the object.
         of = getattr(request, "object", request)
         name, namespace = getattr(of, "name", str(of)), getattr(of, "namespace", "")
+        kind = of.kind if isinstance(of, Object) else self._kind
         entry = Entry(
             self._replica.clock.monotonic(),
             self._replica.name,
             "call",
-            f"reconciles {name}",
+            f"reconciles {self._told(kind, name)}",
             key=f"{namespace}/{name}" if namespace else name,
+            kind=kind.qualified_name,
         )
         return self._call(entry, lambda: self._target(request))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from appsdk_operator.client import Client, ConnectionLost
+from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Metrics, StopSignal, settle
 from appsdk_operator.testing._fault_rules import FaultRule
 from appsdk_operator.testing._memory_connection import MemoryConnection
@@ -59,15 +60,31 @@ class Replica:
     def __repr__(self) -> str:
         return f"<Replica {self.name}, process {self.process}>"
 
-    def recorded(self, target: Any) -> Any:
+    def recorded(self, target: Any, *, kind: Kind | None = None) -> Any:
         """``target``, a watcher or reconciler, so that the story tells of its calls.
 
         What the world runs by itself is recorded already; an operator of your own gives this to
-        its controllers, or the checkers see its writes only.
+        its controllers, or the checkers see its writes only. Watchers and reconcilers of other
+        kinds may be recorded, too: the story tells of them, and their calls are held to the order
+        and to no overlap, while what is checked of the world's objects goes by calls of its kind.
+
+        Args:
+            target: a watcher, or a reconciler of either half.
+            kind: of the objects that it is called for; default: of those that it is shown, and
+                for a reconciler, which is shown names, the world's.
+
+        Raises:
+            TypeError: it is neither a watcher nor a reconciler, or ``kind`` is no kind.
         """
+        if not (kind is None or isinstance(kind, Kind)):
+            raise TypeError(
+                f"kind={kind!r} is no Kind: give the kind that {target!r} is called for"
+            )
+        number = self._recorded
+        made = recorded(self, target, number, kind or self.world.kind)
         self._recorded += 1
-        self.world.is_recording = True
-        return recorded(self, target, self._recorded - 1)
+        self.world.recorded.add(number)
+        return made
 
     def crash(self) -> None:
         """End it where it stands: from now on nothing it does reaches anybody."""
@@ -130,7 +147,7 @@ class _Requests:
                 "write",
                 f"{_VERBS[method]} {_described(route, name)}",
                 key=f"{route.namespace}/{name}" if route.namespace else name,
-                kind=route.plural,
+                kind=f"{route.plural}.{route.group}" if route.group else route.plural,
                 process=replica.process,
                 within=call,
             )

@@ -33,7 +33,8 @@ class Entry:
     key: str = ""
     """The object's namespace and name as ``default/a``; empty when it concerns all."""
     kind: str = ""
-    """The plural of the object's kind, for writes."""
+    """The object's kind as ``plural.group``, just ``secrets`` for one without a group; empty when
+    it concerns all."""
     process: int = 0
     """Which of the replica's processes: 1, then 2 after the first restart, …"""
     watcher: int = 0

@@ -61,8 +61,9 @@ class World:
             or anything with ``run(stop)`` that was given ``replica.clock`` and ``replica.config``
             or ``replica.client``.
         replicas: how many of it there are; default 1.
-        leader_election: whether reconcilers run on the one of them that leads; default: all of
-            them do.
+        leader_election: whether the watchers or reconcilers that ``make`` returns run on the one
+            of them that leads; default: all of them do. A manager that ``make`` returns has its
+            own ``leader_election=``.
         seed: decides on jitter, uids, and who is next where several could go on; default 0: who
             could first.
         crds: further CustomResourceDefinitions, or the one of ``kind``.
@@ -97,8 +98,9 @@ class World:
         """Called after each of them."""
         self.checks_lease = True
         """Whether a write of a replica that another one has taken the Lease from is an error."""
-        self.is_recording = False
-        """Whether calls of watchers or reconcilers are noted; else only writes are known."""
+        self.recorded: set[int] = set()
+        """The places of the watchers and reconcilers whose calls are noted, see
+        :meth:`Replica.recorded`; if there are none, only writes are known."""
         self.most_calls = 100
         """Calls, or writes, for one object in ten minutes without anything from outside that are
         still no hot loop."""
@@ -113,7 +115,7 @@ class World:
             "operator" if replicas == 1 else f"operator-{number + 1}" for number in range(replicas)
         ]
         self._timers: list[tuple[float, Callable[[], None]]] = []
-        self._busy: dict[tuple[str, str], tuple[float, int]] = {}
+        self._busy: dict[tuple[str, str, str], tuple[float, int]] = {}
         self._broken: BrokenPromise | None = None
         self._restarts = 0
         self._is_open = False
@@ -233,7 +235,8 @@ class World:
         return quiet >= 3
 
     def _has_failing_calls(self) -> bool:
-        last = {(e.who, e.process, e.watcher, e.key): e for e in self.journal.of("call")}
+        calls = self.journal.of("call")
+        last = {(e.who, e.process, e.watcher, e.kind, e.key): e for e in calls}
         alive = {(replica.name, replica.process) for replica in self.replicas}
         return any(e.error or not e.ended for e in last.values() if (e.who, e.process) in alive)
 
@@ -380,7 +383,7 @@ class World:
         """Note what somebody does, which gives the operator reason to work."""
         self._forgive()
         entry = self.note(SOMEBODY, "step", text, self.key(name))
-        entry.asks = asks
+        entry.kind, entry.asks = self.kind.qualified_name, asks
         return entry
 
     def key(self, name: str) -> str:
@@ -408,17 +411,16 @@ class World:
                     f"no writes after the lease is lost: {entry.line}, but {holder} has it",
                     entry.key,
                 )
-
-        if entry.kind == self.kind.plural:
+        if entry.kind == self.kind.qualified_name:
             self.on_write(entry)
 
     def look_at_answer(self, entry: Entry) -> None:
         """A replica's write was answered."""
-        if entry.kind == self.kind.plural:
+        if entry.kind == self.kind.qualified_name:
             self.on_answer(entry)
 
     def _count(self, what: str, entry: Entry) -> None:
-        counted, now = (what, entry.key), self.clock.monotonic()
+        counted, now = (what, entry.kind, entry.key), self.clock.monotonic()
         since, count = self._busy.get(counted, (now, 0))
         since, count = (since, count + 1) if now - since <= _WINDOW else (now, 1)
         self._busy[counted] = (since, count)

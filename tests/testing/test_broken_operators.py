@@ -8,12 +8,14 @@ from typing import Any
 import attrs
 import pytest
 
+from appsdk_operator import InformerController, Manager, SimpleWatcher, controller_for
 from appsdk_operator.testing import BrokenPromise, Promise, Replica, check_operator
 from tests.testing.broken import operators
 from tests.testing.broken.operators import FINALIZER, WIDGET, bucket_is_gone, shows_its_size
 
 BUCKETS: dict[str, Any] = {"finalizer": FINALIZER, "cleaned_up": bucket_is_gone}
 SIZES: dict[str, Any] = {"at_rest": shows_its_size}
+LEADING: dict[str, Any] = {"replicas": 2, "leader_election": True}
 
 
 @attrs.frozen
@@ -65,6 +67,17 @@ at least once: no call for a has ever succeeded
      0.0 s  operator crashes
      0.0 s  somebody creates a {"size": 0}
      0.0 s  operator starts again as process 2""",
+        {},
+    ),
+    Broken(
+        operators.looks_at_secrets_only,
+        Promise.AT_LEAST_ONCE,
+        ['create a {"size": 0}', "wait 0"],
+        """\
+at least once: no call for a has ever succeeded
+     0.0 s  operator creates secrets a
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator reconciles secrets a""",
         {},
     ),
     Broken(
@@ -208,11 +221,22 @@ def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
     ("make", "examples", "options"),
     [
         (operators.size_in_status, 20, SIZES),
-        (operators.size_in_status, 5, {**SIZES, "replicas": 2, "leader_election": True}),
+        (operators.size_in_status, 5, {**SIZES, **LEADING}),
         (operators.size_in_status_by_watcher, 20, SIZES),
+        (operators.size_in_status_by_watcher, 5, {**SIZES, **LEADING}),
+        (operators.secret_of_its_name, 20, {}),
+        (operators.secret_of_its_name_by_reconcilers, 10, {}),
         (operators.bucket, 20, BUCKETS),
     ],
-    ids=["reconciler", "two replicas", "watcher", "finalizer"],
+    ids=[
+        "reconciler",
+        "two replicas",
+        "watcher",
+        "two replicas of a watcher",
+        "watchers of two kinds",
+        "reconcilers of two kinds",
+        "finalizer",
+    ],
 )
 def test_an_operator_that_is_right_passes(
     make: Callable[[Replica], Any], examples: int, options: dict[str, Any]
@@ -236,6 +260,27 @@ def test_an_assertion_of_the_users_own_becomes_a_story() -> None:
     with pytest.raises(BrokenPromise, match="two widgets") as raised:
         check_operator(operators.size_in_status, WIDGET, always=never_two, seed=1)
     assert len(str(raised.value).splitlines()) <= 8
+
+
+def test_nothing_is_asked_of_calls_where_those_of_another_kind_alone_are_recorded() -> None:
+    def make(replica: Replica) -> Any:
+        manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+        builder = controller_for(manager).named("widgets").for_(operators.WIDGET)
+        builder.complete(lambda request: None)
+        watcher = replica.recorded(SimpleWatcher())
+        controller = InformerController(clock=replica.clock, metrics=replica.metrics)
+        controller.add_cache(manager.cache, operators.SECRET)
+        controller.add_watcher(watcher, operators.SECRET)
+        manager.add(controller)
+        operators.make_secret(replica, "a")
+        return manager
+
+    check_operator(make, WIDGET, replay=['create a {"size": 0}', "wait 0"])
+
+
+def test_leader_election_of_what_runs_by_itself_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"give its Manager leader_election=LeaderElection\(id="):
+        check_operator(operators.secret_of_its_name_by_reconcilers, WIDGET, seed=1, **LEADING)
 
 
 def test_what_is_no_step_of_a_history_is_refused() -> None:

@@ -19,6 +19,7 @@ from appsdk_operator.manager import LeaderElection
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ManualClock, system_clock
 from appsdk_operator.testing import BrokenPromise, Replica, World
+from tests.testing.broken.operators import secret_of_its_name
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -207,6 +208,50 @@ def test_watchers_are_run_by_a_controller_that_is_made_for_them() -> None:
         ]
 
 
+def test_watchers_of_two_replicas_are_called_on_the_one_that_leads() -> None:
+    def make(replica: Replica) -> Any:
+        return [SimpleWatcher(), SimpleWatcher()]
+
+    with World(CONFIG_MAP, make, replicas=2, leader_election=True) as world:
+        world.create("a", {"data": {"x": "1"}})
+        world.run(30.0)
+        assert [call.who for call in world.journal.of("call")] == ["operator-1", "operator-1"]
+        world.freeze(60.0)
+        world.run(60.0)
+        assert {call.who for call in world.journal.of("call")} == {"operator-1", "operator-2"}
+
+
+def test_leader_election_is_refused_for_what_has_its_own() -> None:
+    def make(replica: Replica) -> Any:
+        return [Manager(replica.config, clock=replica.clock, metrics=replica.metrics)]
+
+    with pytest.raises(ValueError, match=r"leader_election=True is for watchers and reconcilers"):
+        World(WIDGET, make, replicas=2, leader_election=True).__enter__()
+
+
+def test_calls_and_writes_say_of_which_kind_they_are() -> None:
+    with World(WIDGET, secret_of_its_name) as world:
+        world.create("a", {"size": 1})
+        world.run(1.0)
+        told = {(entry.what, entry.kind) for entry in world.journal.entries}
+        assert told == {
+            ("step", "widgets.example.com"),
+            ("call", "widgets.example.com"),
+            ("write", "secrets"),
+            ("call", "secrets"),
+        }
+        assert "operator is told of a: creates secrets a" in world.story("a")
+        assert "operator is told of secrets a" in world.story("a")
+
+
+def test_what_is_recorded_for_no_kind_is_refused() -> None:
+    def make(replica: Replica) -> Any:
+        return replica.recorded(lambda request: None, kind="secrets")  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="kind='secrets' is no Kind"):
+        World(WIDGET, make).__enter__()
+
+
 def test_an_operator_that_ends_again_and_again_is_told() -> None:
     class Broken:
         def run(self, _stop: object) -> None:
@@ -220,8 +265,9 @@ def test_an_operator_that_ends_again_and_again_is_told() -> None:
 
 
 def test_what_cannot_be_run_is_refused() -> None:
-    with pytest.raises(TypeError, match="make must return watchers, a reconciler"):
-        World(WIDGET, lambda replica: 3).__enter__()
+    for made in (3, []):
+        with pytest.raises(TypeError, match="make must return watchers, a reconciler"):
+            World(WIDGET, lambda replica, made=made: made).__enter__()
 
 
 def test_the_clock_is_a_manual_one_like_any_other() -> None:

@@ -10,14 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 from appsdk_operator import Manager, controller_for, kinds
-from appsdk_operator.client import ApiError, Conflict, MergePatch, NotFound
-from appsdk_operator.controllers import Request, finalizing, generation_changed
+from appsdk_operator.client import AlreadyExists, ApiError, Conflict, MergePatch, NotFound
+from appsdk_operator.controllers import (
+    Request,
+    create_or_update,
+    finalizing,
+    generation_changed,
+    set_controller_reference,
+)
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import StopSignal, ThreadGroup
 from appsdk_operator.testing import Replica, World
 from appsdk_operator.watchers import InformerController, KubernetesInformer, SimpleWatcher
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+SECRET = kinds.core.v1.Secret
 LEASE = kinds.coordination.v1.Lease
 FINALIZER = "example.com/bucket"
 
@@ -89,7 +96,56 @@ def bucket_is_gone(world: World, widget: Object) -> bool:
     return widget.uid not in world.elsewhere
 
 
+def secret_of_its_name(replica: Replica) -> Any:
+    """Makes a Secret for each widget, and watches both kinds."""
+    controller = InformerController(clock=replica.clock, metrics=replica.metrics)
+
+    def shape(widget: Object) -> None:
+        secret = MutableObject.new(SECRET, widget.name, namespace=widget.namespace)
+        create_or_update(
+            replica.client, secret, lambda made: set_controller_reference(widget, made)
+        )
+
+    widgets = SimpleWatcher(add=shape, update=lambda _old, new: shape(new))
+    for kind, watcher in ((WIDGET, widgets), (SECRET, SimpleWatcher())):
+        informer = KubernetesInformer(
+            kind, replica.client, clock=replica.clock, metrics=replica.metrics
+        )
+        controller.add_informer(informer, kind)
+        controller.add_watcher(replica.recorded(watcher), kind)
+    return controller
+
+
+def secret_of_its_name_by_reconcilers(replica: Replica) -> Any:
+    """The same with a controller for each of the kinds."""
+    manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+    shape = with_widget(replica, lambda widget: make_secret(replica, widget.name))
+    widgets = controller_for(manager).named("widgets").for_(WIDGET)
+    widgets.complete(replica.recorded(shape))
+    secrets = controller_for(manager).named("secrets").for_(SECRET)
+    secrets.complete(replica.recorded(lambda request: None, kind=SECRET))
+    return manager
+
+
+def make_secret(replica: Replica, name: str) -> None:
+    """Make a Secret, unless it is there."""
+    with contextlib.suppress(AlreadyExists):
+        replica.client.create(MutableObject.new(SECRET, name, namespace="default"))
+
+
 # -- wrong ------------------------------------------------------------------------------------
+
+
+def looks_at_secrets_only(replica: Replica) -> Any:
+    """Has a controller for widgets that lets nothing pass, and one for Secrets of their names."""
+    make_secret(replica, "a")
+    manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+    widgets = controller_for(manager).named("widgets").for_(WIDGET)
+    widgets.with_event_filter(lambda _event: False)
+    widgets.complete(replica.recorded(lambda request: None))
+    secrets = controller_for(manager).named("secrets").for_(SECRET)
+    secrets.complete(replica.recorded(lambda request: None, kind=SECRET))
+    return manager
 
 
 def goes_on_after_an_error(replica: Replica) -> Any:
