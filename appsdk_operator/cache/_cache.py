@@ -46,6 +46,7 @@ from appsdk_operator.runtime import (
     default_metrics,
     system_clock,
 )
+from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Cache"]
 
@@ -121,7 +122,7 @@ class Cache(CacheReads):
         self._clock = clock
         self._metrics = metrics or default_metrics()
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Waiters(clock)
         self._kept: dict[Kind, KeptKind] = {}
         self._threads = ThreadGroup("cache")
         self._stop: StopSignal | None = None
@@ -156,7 +157,7 @@ class Cache(CacheReads):
             kept.follow(self._scopes(kept))
             # Kept once nothing can fail any more: a kind without informers would read as empty.
             self._kept[kind] = kept
-            self._changed.notify_all()
+            self._changed.wake()
 
     def options_for(self, kind: Kind) -> CacheOptions:
         """What is kept of ``kind``, or would be when it is added without options."""
@@ -181,7 +182,7 @@ class Cache(CacheReads):
             for registration in kept.registrations:
                 registration.stop()
             kept.end()
-            self._changed.notify_all()
+            self._changed.wake()
         joins = [registration.join for registration in kept.registrations]
         join_all(joins, timeout, f"the cache of {kind}")
 
@@ -221,7 +222,7 @@ class Cache(CacheReads):
                 changed = [kept]
             for kept in changed:
                 kept.follow(self._scopes(kept))
-            self._changed.notify_all()
+            self._changed.wake()
             informers = [f.informer for kept in changed for f in kept.followed]
         for informer in informers:
             informer.report_failures()
@@ -336,19 +337,9 @@ class Cache(CacheReads):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        detach = stop.on_set(self._wake)
-        try:
-            with self._changed:
-                # Informers may come and go while we wait.
-                while not self.has_synced:
-                    left = None if deadline is None else deadline - self._clock.monotonic()
-                    if self._is_over or stop.is_set() or (left is not None and left <= 0):
-                        return False
-                    self._clock.wait(self._changed, left)
-                return True
-        finally:
-            detach()
+        # Informers may come and go while we wait.
+        self._changed.wait(lambda: self.has_synced or self._is_over, stop, timeout)
+        return self.has_synced
 
     def health(self) -> Health:
         """Whether every informer has synced and follows the server, and if not why."""
@@ -391,7 +382,7 @@ class Cache(CacheReads):
             with self._lock:
                 self._stop = None
                 self._is_over = True
-                self._changed.notify_all()
+                self._changed.wake()
                 registrations = self._handlers()
             for registration in registrations:
                 registration.end()
@@ -422,7 +413,7 @@ class Cache(CacheReads):
         with self._lock:
             if self._kept.get(kept.kind) is kept:
                 kept.advance()
-            self._changed.notify_all()
+            self._changed.wake()
             informers = [each.informer for each in kept.followed]
         for informer in informers:
             informer.report_failures()
@@ -439,10 +430,6 @@ class Cache(CacheReads):
     def _handlers(self) -> Sequence[CacheRegistration]:
         with self._lock:
             return [r for kept in self._kept.values() for r in kept.registrations]
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
 
 
 def _check_scope(kind: Kind, options: CacheOptions) -> None:

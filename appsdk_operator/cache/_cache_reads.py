@@ -13,6 +13,7 @@ from appsdk_operator.cache._query import Query, in_order, query_of
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["CacheReads"]
 
@@ -30,7 +31,7 @@ class CacheReads:
     _sync_timeout: float
     _stop: StopSignal | None
     _clock: Clock
-    _changed: threading.Condition
+    _changed: Waiters
 
     def add(self, kind: Kind) -> None:
         """Keep a kind."""
@@ -231,9 +232,12 @@ class CacheReads:
         what = f"{kind} is being handed over to other informers"
         if not self._is_lazy:
             raise NotSyncedError(f"{what}: wait with wait_for_sync before reading")
-        with self._changed:
-            if any(place.is_to_come for place in self._places(kind, namespace)):
-                left = deadline - self._clock.monotonic()
-                if self._stop is None or left <= 0:
-                    raise TimeoutError(f"{what}; waited {self._sync_timeout:g} s")
-                self._clock.wait(self._changed, left)
+
+        def is_done() -> bool:
+            with self._lock:
+                return not any(place.is_to_come for place in self._places(kind, namespace))
+
+        left = max(0.0, deadline - self._clock.monotonic())
+        self._changed.wait(lambda: self._stop is None or is_done(), timeout=left)
+        if not is_done():
+            raise TimeoutError(f"{what}; waited {self._sync_timeout:g} s")

@@ -28,6 +28,7 @@ from appsdk_operator.runtime import (
     random_of,
     system_clock,
 )
+from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Delivery", "Handle"]
 
@@ -132,7 +133,8 @@ class Delivery:
         )
         # Re-entrant: a signal handler may stop us in the very thread that puts events.
         self._lock = threading.RLock()
-        self._condition = threading.Condition(self._lock)
+        self._synced = Waiters(clock)
+        self._room = Waiters(clock)
         bound = max_pending if overflow is Overflow.COALESCE else sys.maxsize
         self._pending: PendingEvents[DeliveryKey] = PendingEvents(
             bound, on_dropped=self._on_dropped
@@ -147,14 +149,12 @@ class Delivery:
         self._resyncs: dict[DeliveryKey, tuple[float, Callable[[], None]]] = {}
         self._random = rng or random_of(clock)
         self._resync_number = 0
-        self._blocked = 0
-        self._sync_waiters = 0
         self._is_stopped = False
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
 
     def source(self, kind: str) -> EventSource:
         """A way in for one informer, its events counted under ``kind``."""
-        with self._condition:
+        with self._lock:
             counts = self._counts.setdefault(kind, dict.fromkeys(ResourceAction, 0))
             source = EventSource(self, kind, counts)
             self._sources.append(source)
@@ -162,7 +162,7 @@ class Delivery:
 
     def remove(self, source: EventSource) -> None:
         """Forget a source and the events of its that wait; what is being handled goes on."""
-        with self._condition:
+        with self._lock:
             if source in self._sources:
                 self._sources.remove(source)
             source.is_removed = True
@@ -170,7 +170,7 @@ class Delivery:
                 del self._resyncs[key]
             self._pending.drop(lambda key: key.source is source)
             source.initial_left -= sum(map(_is_initial, self._line.drop(source)))
-            self._condition.notify_all()
+        self._notify()
 
     def put(self, source: EventSource, events: Sequence[Event], *, by_object: bool = False) -> None:
         """Queue events; never waits.
@@ -245,24 +245,10 @@ class Delivery:
         bound may be passed by that much. The wait ends early when this delivery is stopped, the
         ``source`` is removed, or ``stop`` is set.
         """
-        if self._overflow is not Overflow.BLOCK or self.pending < self._max_pending:
-            return
-        detach = stop.on_set(self._notify) if stop is not None else lambda: None
-        try:
-            with self._condition:
-                self._blocked += 1
-                try:
-                    while (
-                        self.pending >= self._max_pending
-                        and not self._is_stopped
-                        and not (source is not None and source.is_removed)
-                        and not (stop is not None and stop.is_set())
-                    ):
-                        self._clock.wait(self._condition)
-                finally:
-                    self._blocked -= 1
-        finally:
-            detach()
+        if self._overflow is Overflow.BLOCK:
+            self._room.wait(
+                lambda: self.pending < self._max_pending or self._has_ended(source), stop
+            )
 
     def resync_every(
         self, source: EventSource, seconds: float, replay: Callable[[], None]
@@ -272,7 +258,7 @@ class Delivery:
         Returns:
             A function that ends it.
         """
-        with self._condition:
+        with self._lock:
             self._resync_number += 1
             # No namespace has a space in its name; several informers may share a source.
             key = DeliveryKey(source, f"{_RESYNC_KEY}{self._resync_number}", "")
@@ -282,9 +268,8 @@ class Delivery:
 
     def end_initial_list(self, source: EventSource) -> None:
         """Every initial event of ``source`` was put."""
-        with self._condition:
-            source.is_initial_ended = True
-            self._condition.notify_all()
+        source.is_initial_ended = True
+        self._synced.wake()
 
     def wake(self, key: DeliveryKey) -> None:
         """Call the handler for ``key`` soon, as if its time had come."""
@@ -297,12 +282,12 @@ class Delivery:
 
     def stop(self) -> None:
         """Drop what waits and let the workers end after what they do now; twice is harmless."""
-        with self._condition:
+        with self._lock:
             self._is_stopped = True
             self._line.clear()
             self._pending.clear()
             self._resyncs.clear()
-            self._condition.notify_all()
+        self._notify()
         self._queue.shut_down()
         self._retire()
 
@@ -331,29 +316,17 @@ class Delivery:
         Returns:
             False when stopped, after ``timeout`` seconds, or when ``source`` was removed.
         """
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        detach = stop.on_set(self._notify)
-        try:
-            with self._condition:
-                self._sync_waiters += 1
-                try:
-                    while not self._have_synced(source):
-                        left = None if deadline is None else deadline - self._clock.monotonic()
-                        is_over = self._is_stopped or stop.is_set()
-                        if is_over or (left is not None and left <= 0):
-                            return False
-                        if source is not None and source.is_removed:
-                            return False
-                        self._clock.wait(self._condition, left)
-                    return True
-                finally:
-                    self._sync_waiters -= 1
-        finally:
-            detach()
+        self._synced.wait(
+            lambda: self._have_synced(source) or self._has_ended(source), stop, timeout
+        )
+        return self._have_synced(source)
 
     def _have_synced(self, source: EventSource | None) -> bool:
-        sources = self._sources if source is None else [source]
+        sources = list(self._sources) if source is None else [source]
         return all(source.has_synced for source in sources)
+
+    def _has_ended(self, source: EventSource | None) -> bool:
+        return self._is_stopped or (source is not None and source.is_removed)
 
     @property
     def pending(self) -> int:
@@ -390,8 +363,8 @@ class Delivery:
             # An event has its own place in line, also where its key came up earlier because a
             # time had come.
             event = self._pending.take(key, ticket)
-            if self._blocked:
-                self._condition.notify_all()
+        if self._room.waiting:
+            self._room.wake()
         delay: float | None = None
         try:
             delay = self._handle(key, event)
@@ -438,7 +411,7 @@ class Delivery:
         There is not when the time is ``until``, or after a stop.
         """
         line, source, handle = self._line, run.source, self._handle_event
-        monotonic = self._clock.monotonic
+        monotonic, blocked = self._clock.monotonic, self._room.waiting
         before = taken = line.taken
         initial = 0
         try:
@@ -448,8 +421,8 @@ class Delivery:
                     initial = 0
                 taken += 1
                 line.taken = taken
-                if self._blocked:
-                    self._notify()
+                if blocked:
+                    self._room.wake()
                 delay: float | None = None
                 try:
                     if not source.is_removed:
@@ -476,8 +449,8 @@ class Delivery:
     def _initial_handled(self, source: EventSource, count: int = 1) -> None:
         with self._lock:
             source.initial_left -= count
-            if self._sync_waiters and not source.initial_left:
-                self._condition.notify_all()
+        if self._synced.waiting and not source.initial_left:
+            self._synced.wake()
 
     def _resync(self, key: DeliveryKey) -> None:
         resync = self._resyncs.get(key)
@@ -494,7 +467,7 @@ class Delivery:
             self._queue.done(key)
 
     def _end_resync(self, key: DeliveryKey) -> None:
-        with self._condition:
+        with self._lock:
             self._resyncs.pop(key, None)
 
     def _jittered(self, seconds: float) -> float:
@@ -506,11 +479,11 @@ class Delivery:
             self._initial_handled(key.source)
 
     def _notify(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
+        self._synced.wake()
+        self._room.wake()
 
     def _samples(self) -> list[Sample]:
-        with self._condition:
+        with self._lock:
             return [
                 *(
                     Sample(_EVENTS, (action.value, kind), counts[action])

@@ -45,6 +45,7 @@ from appsdk_operator.runtime import (
     random_of,
     system_clock,
 )
+from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Informer"]
 
@@ -142,7 +143,7 @@ class Informer:
         self.lock = self._lock = threading.RLock()
         """For the cache: held while what several informers told handlers is brought together."""
         self._store = Store(kind, indexes=indexes, write_lock=self._lock)
-        self._condition = threading.Condition(self._lock)
+        self._waiters = Waiters(clock)
         self._registrations: list[Registration] = []
         # What handlers raised, to be reported once the lock is released.
         self._failures: list[Exception] = []
@@ -153,7 +154,6 @@ class Informer:
         """For the cache: whether :meth:`freeze` was called."""
         self._reached = ""
         self._merged = 0
-        self._has_version_waiters = False
         self.rewinds = 0
         """How often a list showed an older state than the one before, as after an etcd restore."""
         self.on_synced: Callable[[], None] = lambda: None
@@ -238,7 +238,6 @@ class Informer:
             False when stopped, after ``timeout`` seconds, or when the informer has stopped.
         """
         rewinds = self.rewinds
-        self._has_version_waiters = True
         return self._wait(
             stop,
             timeout,
@@ -249,18 +248,8 @@ class Informer:
         )
 
     def _wait(self, stop: StopSignal, timeout: float | None, done: Callable[[], bool]) -> bool:
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        detach = stop.on_set(self._wake)
-        try:
-            with self._condition:
-                while not done():
-                    left = None if deadline is None else deadline - self._clock.monotonic()
-                    if self._has_stopped or stop.is_set() or (left is not None and left <= 0):
-                        return False
-                    self._clock.wait(self._condition, left)
-                return True
-        finally:
-            detach()
+        self._waiters.wait(lambda: done() or self._has_stopped, stop, timeout)
+        return done()
 
     # Who wants to know.
 
@@ -404,7 +393,7 @@ class Informer:
             with self._lock:
                 self._has_stopped = True
                 registrations = self._registrations
-                self._condition.notify_all()
+            self._waiters.wake()
             own_ones = [r.own_delivery for r in registrations if r.own_delivery is not None]
             for delivery in own_ones:
                 delivery.stop()
@@ -430,10 +419,6 @@ class Informer:
                 events = [Event(ResourceAction.RESYNC, obj) for obj in self._store.list()]
                 self.tell(registration, events)
         self.report_failures()
-
-    def _wake(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
 
     # Applying what the watch state machine says, in the informer's thread.
 
@@ -464,8 +449,8 @@ class Informer:
                     self._hand_over(self._store.finish_list())
                     self._finished()
             self._reached = self._state.resource_version
-            if self._has_version_waiters:
-                self._condition.notify_all()
+            if self._waiters.waiting:
+                self._waiters.wake()
             self._contact.note(self._clock.monotonic(), is_failing=bool(problems))
         for error in problems:
             self._problem(error)
@@ -483,12 +468,12 @@ class Informer:
         self._numbers.lists += 1
         if is_older_version(self._state.resource_version, self._reached):
             self.rewinds += 1
-            self._condition.notify_all()
+            self._waiters.wake()
         if not self._has_synced:
             self._has_synced = True
             for registration in self._registrations:
                 self.tell(registration, None)
-            self._condition.notify_all()
+            self._waiters.wake()
 
     def tell(self, registration: Registration, events: Sequence[Event] | None) -> None:
         """For the cache, with :attr:`lock` held: hand over events, or with None the list's end."""

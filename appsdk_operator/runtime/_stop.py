@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["StopSignal"]
 
 _log = logging.getLogger("appsdk_operator.runtime")
-
-
-class _Latch(threading.Condition):
-    """A condition for one waiter that remembers a notification which comes before the wait.
-
-    A plain condition loses the notification of a signal handler that runs in the waiting thread
-    between its last look at the flag and its falling asleep.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(threading.RLock())
-        # A bare lock: its release is one step, which a signal handler cannot catch half-way.
-        self._gate = threading.Lock()
-        self._gate.acquire()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.release()
-        try:
-            return self._gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
-        finally:
-            self.acquire()
-
-    def notify(self, n: int = 1) -> None:  # noqa: ARG002 - there is one waiter
-        with contextlib.suppress(RuntimeError):  # open already
-            self._gate.release()
-
-    def notify_all(self) -> None:
-        self.notify()
 
 
 @final
@@ -64,7 +36,7 @@ class StopSignal:
         # inside any of these methods.
         self._lock = threading.RLock()
         self._is_set = False
-        self._latches: set[_Latch] = set()
+        self._waiters = Waiters(clock)
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._next_id = 0
         self._detach: Callable[[], None] = lambda: None
@@ -84,33 +56,14 @@ class StopSignal:
             self._is_set = True
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
-            latches = list(self._latches)
-        for latch in latches:
-            latch.notify_all()
+        self._waiters.wake()
         self._detach()
         for callback in callbacks:
             _run(callback)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the stop for at most ``timeout`` seconds; True when it was asked for."""
-        if self.is_set():
-            return True
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        latch = _Latch()
-        # First listed, then looked: whenever set() comes, it is seen by one of the two.
-        with self._lock:
-            self._latches.add(latch)
-        try:
-            with latch:
-                while not self.is_set():
-                    left = None if deadline is None else deadline - self._clock.monotonic()
-                    if left is not None and left <= 0:
-                        return False
-                    self._clock.wait(latch, left)
-            return True
-        finally:
-            with self._lock:
-                self._latches.discard(latch)
+        return self._waiters.wait(self.is_set, timeout=timeout)
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` when the stop is asked for, at once when it was already.

@@ -23,7 +23,7 @@ from typing import Any, Final, final
 from appsdk_operator.controllers import _names
 from appsdk_operator.runtime import LoopThread, ManualClock
 from appsdk_operator.runtime._clock import RealClock
-from appsdk_operator.runtime._stop import _Latch
+from appsdk_operator.runtime._waiters import _Latch
 from appsdk_operator.testing._turns import TurnLoop
 
 __all__ = ["Fiber", "Schedule", "StuckError"]

@@ -644,7 +644,7 @@ def test_an_informer_that_waits_long_for_a_slow_handler_is_not_ready_and_says_so
     )
     running.start()
     running.client.wait_for_requests(2)
-    eventually(lambda: registration.own_delivery._blocked)
+    eventually(lambda: registration.own_delivery._room.waiting)
     assert running.informer.health().is_ready
     running.clock.advance(11.0)
     health = running.informer.health()

@@ -233,7 +233,7 @@ def test_a_slow_handler_is_shown_every_state_and_makes_the_informer_wait(make):
     for version in range(2, 9):
         stream.send(line("MODIFIED", thing("a", version + 10, spec={"target": f"t{version}"})))
     # Each comes alone, so that no more are taken over than there is room for, and one.
-    eventually(lambda: source._feed._delivery._blocked == 1)
+    eventually(lambda: source._feed._delivery._room.waiting)
     assert source._feed.pending <= 3
     opened.set()
     running.queue.wait_for(15)

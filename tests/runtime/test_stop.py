@@ -63,7 +63,7 @@ def test_a_wait_times_out_at_its_time_and_not_before() -> None:
     clock.advance(0.2)
     thread.join()
     assert results == [False]
-    assert not stop._latches
+    assert not stop._waiters.waiting
 
 
 def test_a_wake_up_without_reason_does_not_end_a_wait() -> None:
@@ -232,7 +232,7 @@ def test_a_signal_handler_between_the_last_look_and_falling_asleep_is_not_lost()
     thread.start()
     thread.join(5)
     lost = thread.is_alive()
-    for latch in list(stop._latches):  # let a failing test end
+    for latch in list(stop._waiters.waiting):  # let a failing test end
         with latch:
             latch.notify_all()
     assert not lost
