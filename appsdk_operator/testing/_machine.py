@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from appsdk_operator.controllers._finalizers import check_finalizer
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing._histories import Step, histories, play
 from appsdk_operator.testing._promises import (
@@ -42,7 +43,7 @@ class _Case:
     replicas: int
     leader_election: bool
     crds: Sequence[Mapping[str, Any]]
-    finalizer: str
+    finalizers: frozenset[str]
     cleaned_up: Callable[[World, Object], bool] | None
     always: Callable[[World], object] | None
     at_rest: Callable[[World], object] | None
@@ -68,7 +69,7 @@ class _Case:
         world.checks_lease = Promise.LEASE in self.promises
         finalizers = None
         if Promise.FINALIZER_SAFETY in self.promises:
-            finalizers = FinalizerWatch(world, self.finalizer, self.cleaned_up)
+            finalizers = FinalizerWatch(world, self.finalizers, self.cleaned_up)
         with world:
             for step in steps:
                 play(world, step)
@@ -130,7 +131,7 @@ def check_operator(
     names: Sequence[str] = ("a", "b"),
     replicas: int = 1,
     leader_election: bool = False,
-    finalizer: str = "",
+    finalizer: str | Iterable[str] = (),
     cleaned_up: Callable[[World, Object], bool] | None = None,
     always: Callable[[World], object] | None = None,
     at_rest: Callable[[World], object] | None = None,
@@ -165,9 +166,12 @@ def check_operator(
         replicas: how many processes there are; several may stand still for a time, too.
         leader_election: whether only one of them works, where ``make`` returns watchers or
             reconcilers; a manager has its own ``leader_election=``.
-        finalizer: the operator's own; then those of others are all the rest.
+        finalizer: the operator's own, or several; then those of others are all the rest. Those of
+            an :class:`OpinionatedWatcher` or :class:`OpinionatedReconciler` that is recorded, the
+            one in progress too, are known without.
         cleaned_up: whether nothing is left of what the operator made for an object; asked when
-            the finalizer goes, and for all that is gone in the end.
+            the last of its finalizers goes, and in the end for each that is gone, unless another
+            one has its name by then: what is kept by name is that one's.
         always: called after each step with the world; raises ``AssertionError``.
         at_rest: the same when all has come to rest: whether the cluster is as it should be.
         promises: what to check; default: all.
@@ -184,7 +188,7 @@ def check_operator(
     Raises:
         BrokenPromise: an operator that does not keep one of them.
         TypeError: ``make`` returned what cannot be run.
-        ValueError: ``leader_election`` for what runs by itself.
+        ValueError: ``leader_election`` for what runs by itself, or a finalizer that is no name.
     """
     case = _Case(
         make=make,
@@ -192,7 +196,7 @@ def check_operator(
         replicas=replicas,
         leader_election=leader_election,
         crds=tuple(crds),
-        finalizer=finalizer,
+        finalizers=_finalizers(finalizer),
         cleaned_up=cleaned_up,
         always=always,
         at_rest=at_rest,
@@ -222,6 +226,11 @@ def check_operator(
         raise BrokenPromise(
             f"{error}\nto see it again: check_operator(…, replay=[{again}])"
         ) from error.__cause__
+
+
+def _finalizers(given: str | Iterable[str]) -> frozenset[str]:
+    names = [given] if isinstance(given, str) else list(given)
+    return frozenset(check_finalizer(name) for name in names if name)
 
 
 def _search(

@@ -177,17 +177,20 @@ class FinalizerWatch:
     """Looks at each write of the operator to an object of its kind."""
 
     def __init__(
-        self, world: World, finalizer: str, cleaned_up: Callable[[World, Object], bool] | None
+        self,
+        world: World,
+        finalizers: frozenset[str],
+        cleaned_up: Callable[[World, Object], bool] | None,
     ) -> None:
         """Begin to look.
 
         Args:
-            world: where it runs.
-            finalizer: the operator's own; empty when it has none.
+            world: where it runs; it knows the finalizers of the kit's own watchers.
+            finalizers: all that the operator writes; none: nobody can say which are its own.
             cleaned_up: whether what the operator made for an object is gone; None: nobody can say.
         """
         self._world = world
-        self._finalizer = finalizer
+        self._finalizers = finalizers
         self._cleaned_up = cleaned_up
         self._before: dict[str, Object] = {}
         world.on_write = self._before_write
@@ -206,23 +209,31 @@ class FinalizerWatch:
                 lost, now = ", ".join(others) or "none", ", ".join(left) or "none"
                 text = f"{entry.line}: others' finalizers were {lost}, now {now}"
                 self._break(text, before)
-            if self._finalizer in before.finalizers and self._finalizer not in kept:
+            own = self._own
+            if own.intersection(before.finalizers) and not own.intersection(kept):
                 text = f"{entry.line}, and so lets {before.name} go, which is not cleaned up"
                 self._check_clean(before, text)
 
     def check_rest(self) -> None:
         """Nothing that is gone has left anything behind, and nothing waits for its clean-up."""
         present = self._present()
+        # What is kept by name cannot be told from what belongs to an object that has the name now.
+        names = {obj.name for obj in present.values()}
         for obj in self._world.created:
-            if obj.uid not in present:
+            if obj.uid not in present and obj.name not in names:
                 self._check_clean(obj, f"{obj.name} is gone, and was never cleaned up")
         for obj in present.values():
-            if obj.is_deleting and self._finalizer and self._finalizer in obj.finalizers:
+            if obj.is_deleting and self._own.intersection(obj.finalizers):
                 self._break(f"{obj.name} is deleted, and still waits for its clean-up", obj)
 
+    @property
+    def _own(self) -> frozenset[str]:
+        return self._finalizers | self._world.finalizers
+
     def _others(self, finalizers: tuple[str, ...]) -> list[str]:
-        if self._finalizer:
-            return [finalizer for finalizer in finalizers if finalizer != self._finalizer]
+        if self._finalizers:
+            return [finalizer for finalizer in finalizers if finalizer not in self._own]
+        # Of the rest nobody has said that the operator must not write them.
         return [finalizer for finalizer in finalizers if finalizer == FOREIGN]
 
     def _check_clean(self, obj: Object, text: str) -> None:

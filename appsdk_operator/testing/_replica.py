@@ -16,6 +16,7 @@ from appsdk_operator.testing._memory_connection import MemoryConnection
 from appsdk_operator.testing._recorded import current, recorded
 from appsdk_operator.testing._server._routes import Route, parse_path
 from appsdk_operator.testing._story import Entry
+from appsdk_operator.watchers import OpinionatedReconciler, OpinionatedWatcher
 
 if TYPE_CHECKING:
     from appsdk_operator.testing._world import World
@@ -84,6 +85,11 @@ class Replica:
         made = recorded(self, target, number, kind or self.world.kind)
         self._recorded += 1
         self.world.recorded.add(number)
+        if (
+            isinstance(target, (OpinionatedWatcher, OpinionatedReconciler))
+            and target.kind.qualified_name == self.world.kind.qualified_name
+        ):
+            self.world.finalizers |= {target.finalizer, target.in_progress_finalizer}
         return made
 
     def crash(self) -> None:

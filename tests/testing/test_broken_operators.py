@@ -11,9 +11,16 @@ import pytest
 from appsdk_operator import InformerController, Manager, SimpleWatcher, controller_for
 from appsdk_operator.testing import BrokenPromise, Promise, Replica, check_operator
 from tests.testing.broken import operators
-from tests.testing.broken.operators import FINALIZER, WIDGET, bucket_is_gone, shows_its_size
+from tests.testing.broken.operators import (
+    FINALIZER,
+    WIDGET,
+    bucket_is_gone,
+    bucket_of_its_name_is_gone,
+    shows_its_size,
+)
 
 BUCKETS: dict[str, Any] = {"finalizer": FINALIZER, "cleaned_up": bucket_is_gone}
+NAMED_BUCKETS: dict[str, Any] = {"cleaned_up": bucket_of_its_name_is_gone}
 SIZES: dict[str, Any] = {"at_rest": shows_its_size}
 LEADING: dict[str, Any] = {"replicas": 2, "leader_election": True}
 
@@ -126,6 +133,18 @@ finalizer safety: operator updates widgets a: others' finalizers were x.example.
         BUCKETS,
     ),
     Broken(
+        operators.forgets_the_bucket,
+        Promise.FINALIZER_SAFETY,
+        ['create a {"size": 0}', "wait 0", "delete a", "wait 0"],
+        """\
+finalizer safety: operator patches widgets a, and so lets a go, which is not cleaned up
+     0.0 s  somebody creates a {"size": 0}
+     0.0 s  operator is told of a: patches widgets a, patches widgets a
+     0.0 s  somebody deletes a
+     0.0 s  operator is told that a changed: patches widgets a""",
+        NAMED_BUCKETS,
+    ),
+    Broken(
         operators.notes_when_it_ran,
         Promise.IDEMPOTENCE,
         ['create a {"size": 0}'],
@@ -227,6 +246,8 @@ def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
         (operators.secret_of_its_name, 20, {}),
         (operators.secret_of_its_name_by_reconcilers, 10, {}),
         (operators.bucket, 20, BUCKETS),
+        (operators.bucket_by_name, 20, NAMED_BUCKETS),
+        (operators.bucket_by_name_in_a_controller, 20, {**NAMED_BUCKETS, "finalizer": FINALIZER}),
     ],
     ids=[
         "reconciler",
@@ -236,6 +257,8 @@ def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
         "watchers of two kinds",
         "reconcilers of two kinds",
         "finalizer",
+        "the kit's own finalizer",
+        "a finalizer and the one in progress",
     ],
 )
 def test_an_operator_that_is_right_passes(
@@ -246,7 +269,11 @@ def test_an_operator_that_is_right_passes(
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.make.__name__)
 def test_what_breaks_a_wrong_operator_does_not_break_a_right_one(broken: Broken) -> None:
-    make = operators.bucket if broken.options is BUCKETS else operators.size_in_status
+    make = operators.size_in_status
+    if broken.options is BUCKETS:
+        make = operators.bucket
+    elif broken.options is NAMED_BUCKETS:
+        make = operators.bucket_by_name
     options = broken.options or SIZES
     if "replicas" in options:
         options = {**options, **SIZES, "leader_election": True}
@@ -260,6 +287,41 @@ def test_an_assertion_of_the_users_own_becomes_a_story() -> None:
     with pytest.raises(BrokenPromise, match="two widgets") as raised:
         check_operator(operators.size_in_status, WIDGET, always=never_two, seed=1)
     assert len(str(raised.value).splitlines()) <= 8
+
+
+def test_what_is_kept_by_name_is_not_asked_for_while_another_object_has_the_name() -> None:
+    check_operator(
+        operators.bucket_by_name,
+        WIDGET,
+        replay=['create a {"size": 0}', "delete a", 'create a {"size": 0}'],
+        **NAMED_BUCKETS,
+    )
+
+
+def test_several_finalizers_may_be_the_operators_own() -> None:
+    def make(replica: Replica) -> Any:
+        def own(widget: Any) -> None:
+            put_finalizers(replica, widget, "example.com/one", "example.com/two")
+
+        return operators.with_widget(replica, own)
+
+    history = ['create a {"size": 0}', "wait 0", "hold a", "delete a", "release a"]
+    names = ["example.com/one", "example.com/two"]
+    check_operator(make, WIDGET, replay=history, finalizer=names)
+    with pytest.raises(BrokenPromise, match=r"others' finalizers were none, now example\.com/two"):
+        check_operator(make, WIDGET, replay=history, finalizer=names[0])
+
+
+def put_finalizers(replica: Replica, widget: Any, *names: str) -> None:
+    foreign = [name for name in widget.finalizers if name not in names]
+    wanted = foreign if widget.is_deleting else [*foreign, *names]
+    if wanted != list(widget.finalizers):
+        operators.set_finalizers(replica, widget, wanted)
+
+
+def test_a_finalizer_that_is_no_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="finalizer"):
+        check_operator(operators.bucket, WIDGET, finalizer=["a b"], seed=1)
 
 
 def test_nothing_is_asked_of_calls_where_those_of_another_kind_alone_are_recorded() -> None:

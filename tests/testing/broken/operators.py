@@ -21,7 +21,12 @@ from appsdk_operator.controllers import (
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import StopSignal, ThreadGroup
 from appsdk_operator.testing import Replica, World
-from appsdk_operator.watchers import InformerController, KubernetesInformer, SimpleWatcher
+from appsdk_operator.watchers import (
+    InformerController,
+    KubernetesInformer,
+    OpinionatedWatcher,
+    SimpleWatcher,
+)
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 SECRET = kinds.core.v1.Secret
@@ -90,6 +95,33 @@ def bucket(replica: Replica) -> Any:
         )
 
     return with_widget(replica, keep)
+
+
+def _bucket_callbacks(replica: Replica) -> dict[str, Any]:
+    buckets = replica.world.elsewhere
+
+    def keep(widget: Object) -> None:
+        buckets[widget.name] = widget.uid
+
+    return {"add": keep, "sync": keep, "delete": lambda widget: buckets.pop(widget.name, None)}
+
+
+def bucket_by_name(replica: Replica) -> Any:
+    """Keeps a bucket of its name for each widget, by the kit's own watcher."""
+    return [OpinionatedWatcher(WIDGET, replica.client, **_bucket_callbacks(replica))]
+
+
+def bucket_by_name_in_a_controller(replica: Replica) -> Any:
+    """The same with a finalizer of its own, in a controller of its own."""
+    watcher = OpinionatedWatcher(
+        WIDGET, replica.client, finalizer=lambda kind: FINALIZER, **_bucket_callbacks(replica)
+    )
+    return _informed(replica, replica.recorded(watcher))
+
+
+def bucket_of_its_name_is_gone(world: World, widget: Object) -> bool:
+    """Asked for a widget that is gone: nobody else has its name."""
+    return widget.name not in world.elsewhere
 
 
 def bucket_is_gone(world: World, widget: Object) -> bool:
@@ -257,13 +289,19 @@ def makes_the_bucket_first(replica: Replica) -> Any:
     def keep(widget: Object) -> None:
         if widget.is_deleting:
             buckets.pop(widget.uid, None)
-            _set_finalizers(replica, widget, [f for f in widget.finalizers if f != FINALIZER])
+            set_finalizers(replica, widget, [f for f in widget.finalizers if f != FINALIZER])
             return
         buckets[widget.uid] = widget.name
         if FINALIZER not in widget.finalizers:
-            _set_finalizers(replica, widget, [*widget.finalizers, FINALIZER])
+            set_finalizers(replica, widget, [*widget.finalizers, FINALIZER])
 
     return with_widget(replica, keep)
+
+
+def forgets_the_bucket(replica: Replica) -> Any:
+    """The kit's own watcher, told to do nothing at the end."""
+    keep = _bucket_callbacks(replica)["add"]
+    return [OpinionatedWatcher(WIDGET, replica.client, add=keep, sync=keep)]
 
 
 def takes_all_finalizers_off(replica: Replica) -> Any:
@@ -273,16 +311,17 @@ def takes_all_finalizers_off(replica: Replica) -> Any:
     def keep(widget: Object) -> None:
         if widget.is_deleting:
             buckets.pop(widget.uid, None)
-            _set_finalizers(replica, widget, [])
+            set_finalizers(replica, widget, [])
         elif FINALIZER not in widget.finalizers:
-            _set_finalizers(replica, widget, [*widget.finalizers, FINALIZER])
+            set_finalizers(replica, widget, [*widget.finalizers, FINALIZER])
         else:
             buckets[widget.uid] = widget.name
 
     return with_widget(replica, keep)
 
 
-def _set_finalizers(replica: Replica, widget: Object, finalizers: list[str]) -> None:
+def set_finalizers(replica: Replica, widget: Object, finalizers: list[str]) -> None:
+    """Replace the list as a whole."""
     changed = widget.mutable_copy()
     changed.metadata["finalizers"] = finalizers
     replica.client.update(changed)
