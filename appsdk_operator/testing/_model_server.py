@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -70,8 +70,8 @@ class _Entry:
 class ModelServer:
     """A model of an API server. Not thread-safe: the test is its only thread.
 
-    It is a client at the same time: ``list_page`` and ``watch`` for informers, ``get`` and
-    ``patch`` for finalizers, and the writes of users and other controllers.
+    It is a client at the same time: ``list_page`` and ``watch`` for informers, ``get``,
+    ``patch`` and ``status`` for watchers, and the writes of users and other controllers.
     """
 
     def __init__(self, kind: Kind, *, namespace: str = "default") -> None:
@@ -178,19 +178,36 @@ class ModelServer:
         return self._frozen(self._copy(name))
 
     def patch(self, kind: Kind, name: str, patch: Patch, *, namespace: str = "") -> Object:
-        """As :meth:`Client.patch`, for JSON and merge patches."""
+        """As :meth:`Client.patch`, for JSON and merge patches; the status stays as it is."""
         del kind, namespace
+        return self._patch(name, patch, _without_status)
+
+    @property
+    def status(self) -> ModelStatus:
+        """As :attr:`Client.status`."""
+        return ModelStatus(self)
+
+    def patch_status(self, name: str, patch: Patch) -> Object:
+        """What ``status.patch`` does: nothing but the status changes."""
+        return self._patch(name, patch, _status_alone)
+
+    def _patch(
+        self,
+        name: str,
+        patch: Patch,
+        allowed: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]],
+    ) -> Object:
         fault = self._request("patch")
-        data = self._copy(name)
+        present = self._copy(name)
         changes = decode_json(patch.body())
         try:
             if isinstance(changes, list):
-                made = apply_json_patch(data, changes)
+                made = apply_json_patch(present, changes)
             else:
-                made = apply_merge_patch(data, changes)
+                made = apply_merge_patch(present, changes)
         except PatchError as error:
             raise Invalid(str(error), status=422, reason="Invalid") from error
-        written = self._written(name, made)
+        written = self._written(name, allowed(present, made))
         if fault is not Fault.NONE:
             raise ConnectionLost(f"patch of {name}: the answer is lost")
         return written
@@ -308,6 +325,43 @@ class ModelServer:
 
     def _frozen(self, data: Mapping[str, Any]) -> Object:
         return Object.from_json(self.kind, encode_json(data))
+
+
+@final
+class ModelStatus:
+    """The subresource ``status`` of a :class:`ModelServer`, as a client has it."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        """As :meth:`SubresourceClient.get`."""
+        return self._server.get(kind, name, namespace=namespace)
+
+    def patch(self, kind: Kind, name: str, patch: Patch, *, namespace: str = "") -> Object:
+        """As :meth:`SubresourceClient.patch`, for JSON and merge patches."""
+        del kind, namespace
+        return self._server.patch_status(name, patch)
+
+
+def _status_alone(present: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+    """``present`` with the status of ``made``, of which else the version alone counts."""
+    version = made["metadata"].get("resourceVersion")
+    metadata = {**present["metadata"], "resourceVersion": version}
+    return _with_status_of(made, {**present, "metadata": metadata})
+
+
+def _without_status(present: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+    """``made`` with the status of ``present``; another spec is another generation."""
+    if made.get("spec") != present.get("spec"):
+        generation = present["metadata"]["generation"] + 1
+        made = {**made, "metadata": {**made["metadata"], "generation": generation}}
+    return _with_status_of(present, made)
+
+
+def _with_status_of(other: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    kept = {field: value for field, value in data.items() if field != "status"}
+    return {**kept, "status": other["status"]} if "status" in other else kept
 
 
 class _Stream:

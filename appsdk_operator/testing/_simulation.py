@@ -86,9 +86,18 @@ class Process:
 
     def patch(self, kind: Kind, name: str, patch: Patch, *, namespace: str = "") -> Object:
         """As :meth:`Client.patch`."""
+        return self.write(lambda: self._server.patch(kind, name, patch, namespace=namespace))
+
+    @property
+    def status(self) -> ProcessStatus:
+        """As :attr:`Client.status`."""
+        return ProcessStatus(self, self._server)
+
+    def write(self, do: Callable[[], Object]) -> Object:
+        """Carry a write out, unless the process is dead before or after it."""
         self.check()
         self.before_write()
-        written = self._server.patch(kind, name, patch, namespace=namespace)
+        written = do()
         self.after_write()
         return written
 
@@ -101,6 +110,25 @@ class Process:
         """As :meth:`Client.watch`."""
         self.check()
         return self._server.watch(kind, **options)
+
+
+@final
+class ProcessStatus:
+    """The subresource ``status`` as the operator's process has it."""
+
+    def __init__(self, process: Process, server: ModelServer) -> None:
+        self._process = process
+        self._server = server
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        """As :meth:`SubresourceClient.get`."""
+        self._process.check()
+        return self._server.status.get(kind, name, namespace=namespace)
+
+    def patch(self, kind: Kind, name: str, patch: Patch, *, namespace: str = "") -> Object:
+        """As :meth:`SubresourceClient.patch`."""
+        status = self._server.status
+        return self._process.write(lambda: status.patch(kind, name, patch, namespace=namespace))
 
 
 def _is_news(call: Call) -> bool:
@@ -148,7 +176,8 @@ class Simulation:
         Args:
             kind: the kind that it watches.
             watchers: makes its watchers and reconcilers, in add order; called again at each
-                restart. The process is the client to give to an OpinionatedWatcher.
+                restart. The process is the client to give to them: it has ``get``, ``patch`` and
+                ``status.patch``.
             resync: of the informer, in seconds; 0: never.
             seed: of the jitter of backoffs and resyncs; default 0.
             options: of the :class:`InformerController`; ``error_handler`` defaults to silence.
@@ -229,7 +258,7 @@ class Simulation:
             horizon: seconds of the simulation's time after which to give up; default an hour.
 
         Raises:
-            BrokenPromise: it does not come to rest.
+            BrokenPromise: it does not come to rest; with the last call that failed.
         """
         deadline = self.clock.monotonic() + horizon
         quiet_rounds = 0
@@ -237,7 +266,7 @@ class Simulation:
             if self.clock.monotonic() > deadline:
                 raise BrokenPromise(
                     f"not at rest after {horizon:g} s: {self.controller.pending_events} events and "
-                    f"{self.controller.pending_retries} retries wait"
+                    f"{self.controller.pending_retries} retries wait{self._last_failure()}"
                 )
             so_far = len(self.calls)
             self.poll()
@@ -247,6 +276,10 @@ class Simulation:
             quiet_rounds = quiet_rounds + 1 if is_quiet else 0
             # A round takes long enough for every backoff and resync to come due in time.
             self.advance(11.0)
+
+    def _last_failure(self) -> str:
+        failed = [call for call in self.calls if call.error is not None]
+        return f"\nthe last call that failed: {failed[-1]}" if failed else ""
 
     def _is_level(self) -> bool:
         return (

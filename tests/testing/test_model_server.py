@@ -31,6 +31,8 @@ steps = st.one_of(
     st.tuples(st.just("finalizers"), names, finalizers),
     st.tuples(st.just("stale patch"), names, st.none()),
     st.tuples(st.just("failing test"), names, st.none()),
+    st.tuples(st.sampled_from(["patch of all", "status patch"]), names, st.integers(0, 2)),
+    st.tuples(st.just("stale status patch"), names, st.none()),
     st.tuples(st.just("delete"), names, st.none()),
     st.tuples(st.just("get"), names, st.none()),
     st.tuples(st.just("compact"), st.just(""), st.none()),
@@ -108,6 +110,15 @@ def _asked(client: Any, what: str, name: str, value: Any) -> Object:
         patch: Any = MergePatch({"metadata": {"finalizers": value}})
     elif what == "stale patch":
         patch = MergePatch({"metadata": {"resourceVersion": "1", "labels": {"n": "9"}}})
+    elif what == "patch of all":
+        patch = MergePatch({"spec": {"n": value}, "status": {"n": 8}})
+    elif what in ("status patch", "stale status patch"):
+        metadata: dict[str, Any] = {"labels": {"n": "8"}, "finalizers": ["example.com/z"]}
+        if value is None:
+            metadata["resourceVersion"] = "1"
+        patch = MergePatch({"status": {"n": value}, "spec": {"n": 8}, "metadata": metadata})
+        shown: Object = client.status.patch(WIDGET, name, patch, namespace="default")
+        return shown
     elif what == "failing test":
         patch = JsonPatch([{"op": "test", "path": "/spec/n", "value": 77}])
     else:

@@ -1,0 +1,126 @@
+"""What a simulated process may ask of its server, and what is told of one that does not rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from appsdk_operator.client import MergePatch, NotFound
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.testing import (
+    BrokenPromise,
+    Fault,
+    Process,
+    Simulation,
+    check_converged,
+)
+from appsdk_operator.watchers import ConstantBackoff, SimpleWatcher
+
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+
+
+def showing_its_size(process: Process) -> list[SimpleWatcher]:
+    def show(obj: Object) -> None:
+        patch = MergePatch({"status": {"size": obj.spec["size"]}})
+        process.status.patch(WIDGET, obj.name, patch, namespace=obj.namespace)
+
+    def changed(old: Object, new: Object) -> None:
+        if old.spec != new.spec:
+            show(new)
+
+    return [SimpleWatcher(add=show, update=changed)]
+
+
+def size_of(simulation: Simulation) -> object:
+    shown = simulation.process.status.get(WIDGET, "a", namespace="default")
+    return (shown.status or {}).get("size")
+
+
+def test_a_watcher_writes_the_status() -> None:
+    with Simulation(WIDGET, showing_its_size) as simulation:
+        simulation.server.create("a", spec={"size": 1})
+        simulation.settle()
+        assert size_of(simulation) == 1
+        simulation.server.change("a", spec={"size": 2})
+        simulation.settle()
+        assert size_of(simulation) == 2
+        assert simulation.process.get(WIDGET, "a").generation == 2
+        check_converged(simulation, watcher=0)
+
+
+@pytest.mark.parametrize(("fault", "is_written"), [(Fault.LOST, True), (Fault.REFUSED, False)])
+def test_faults_befall_the_write_of_a_status(fault: Fault, is_written: bool) -> None:
+    backoff = ConstantBackoff(60.0)
+    with Simulation(WIDGET, showing_its_size, retry_policy=backoff) as simulation:
+        simulation.server.create("a", spec={"size": 1})
+        while not simulation.controller.pending_events:
+            simulation.poll()
+            simulation.advance(1.0)
+        simulation.server.next_fault = fault
+        simulation.handle()
+        assert simulation.calls[-1].error is not None
+        assert (size_of(simulation) == 1) is is_written
+        simulation.settle()
+        assert size_of(simulation) == 1
+
+
+def test_a_process_may_die_before_and_after_the_write_of_a_status() -> None:
+    with Simulation(WIDGET, showing_its_size) as simulation:
+        simulation.server.create("a", spec={"size": 1})
+        while not simulation.controller.pending_events:
+            simulation.poll()
+            simulation.advance(1.0)
+        simulation.process.after_write = simulation.process.die
+        simulation.handle()
+        assert not simulation.process.is_alive
+        simulation.restart()
+        assert size_of(simulation) == 1
+        simulation.server.change("a", spec={"size": 2})
+        simulation.process.before_write = simulation.process.die
+        while simulation.process.is_alive:
+            simulation.poll()
+            simulation.handle()
+            simulation.advance(1.0)
+        simulation.restart()
+        assert size_of(simulation) == 1
+        simulation.settle()
+        assert size_of(simulation) == 2
+
+
+def test_a_status_of_nothing_is_not_found() -> None:
+    with (
+        Simulation(WIDGET, showing_its_size) as simulation,
+        pytest.raises(NotFound, match="'a' not found"),
+    ):
+        simulation.process.status.patch(WIDGET, "a", MergePatch({"status": {"size": 1}}))
+
+
+def test_one_that_does_not_rest_says_what_failed_last() -> None:
+    def fail(obj: Object) -> None:
+        raise KeyError("colour")
+
+    def failing(process: Process) -> list[SimpleWatcher]:
+        return [SimpleWatcher(), SimpleWatcher(add=fail)]
+
+    with Simulation(WIDGET, failing, retry_policy=ConstantBackoff(1.0)) as simulation:
+        simulation.server.create("a")
+        with pytest.raises(BrokenPromise, match="not at rest after 60 s") as raised:
+            simulation.settle(horizon=60.0)
+    told = str(raised.value).splitlines()[-1]
+    assert told.startswith("the last call that failed: ")
+    assert "operator 1 watcher 1 CREATE" in told
+    assert told.endswith("-> KeyError('colour')")
+
+
+def test_one_that_does_not_rest_although_nothing_failed_says_what_waits() -> None:
+    def changing(process: Process) -> list[SimpleWatcher]:
+        def count(_old: Object, new: Object) -> None:
+            seen = (new.status or {}).get("seen", 0)
+            patch = MergePatch({"status": {"seen": seen + 1}})
+            process.status.patch(WIDGET, new.name, patch, namespace=new.namespace)
+
+        return [SimpleWatcher(add=lambda obj: count(obj, obj), update=count)]
+
+    with Simulation(WIDGET, changing) as simulation:
+        simulation.server.create("a")
+        with pytest.raises(BrokenPromise, match=r"and 0 retries wait$"):
+            simulation.settle(horizon=60.0)
