@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from appsdk_operator.cache import Health
 from appsdk_operator.manager import Runnable
 from appsdk_operator.manager._runnable import as_runnable, name_of
 from appsdk_operator.runtime import StopSignal, ThreadGroup, settle, system_clock
@@ -43,7 +44,8 @@ def running(
         The signal that stops it, to be set by who wants that earlier.
 
     Raises:
-        TimeoutError: it was not ready in time, or has not ended in time after its stop.
+        TimeoutError: it was not ready in time, with what its ``health()`` says of it, or has not
+            ended in time after its stop.
         RuntimeError: it ended before it was ready, without an error.
         TypeError: ``runnable`` is none.
 
@@ -97,11 +99,16 @@ def _wait_until_ready(target: Any, name: str, ended: StopSignal, timeout: float)
         if ended.is_set():
             raise _EndedEarlyError(f"{name} ended before it was ready")
         if system_clock.monotonic() >= deadline:
-            raise TimeoutError(
-                f"{name} was not ready after {timeout:g} s; if it is not going to be, as a "
-                "replica that stands by, use wait=False"
-            )
+            raise TimeoutError(f"{name} was not ready after {timeout:g} s{_why(target)}")
         ended.wait(_INTERVAL)
+
+
+def _why(target: Any) -> str:
+    """What the runnable says of it, as informers, caches, controllers and managers can."""
+    health = target.health() if callable(getattr(target, "health", None)) else None
+    if isinstance(health, Health) and not health.is_ready:
+        return f": {health.text}"
+    return "; if it is not going to be, as a replica that stands by, use wait=False"
 
 
 def _is_ready(target: Any, ended: StopSignal, deadline: float) -> bool:

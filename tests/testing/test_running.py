@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from appsdk_operator.client import ClientConfig
+from appsdk_operator.cache import Cache, Health
+from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import Controller
-from appsdk_operator.manager import LeaderElection, Manager
+from appsdk_operator.manager import CacheSetup, LeaderElection, Manager
+from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer, running
+from appsdk_operator.watchers import InformerController, KubernetesInformer
 
 
 class Worker:
@@ -124,6 +128,57 @@ def test_one_that_does_not_get_ready_in_time_is_stopped_and_named() -> None:
     with running(stopped, wait=False):
         pass
     assert stopped.has_ended
+
+
+@pytest.mark.parametrize("make", ["controller", "cache", "manager"])
+def test_one_that_is_not_ready_because_its_kind_is_missing_says_so(make: str) -> None:
+    widget = Kind(group="example.com", version="v1", kind="Widget")
+    with APIServer() as server:
+        config = ClientConfig(server=server.url)
+        with Client(config, metrics=Metrics()) as client:
+            runnable: Any = Cache(client, metrics=Metrics())
+            runnable.add(widget)
+            if make == "controller":
+                runnable = InformerController(metrics=Metrics())
+                runnable.add_informer(KubernetesInformer(widget, client), widget)
+            elif make == "manager":
+                setup = CacheSetup(kinds=[widget])
+                runnable = Manager(config, cache=setup, metrics=Metrics())
+            with pytest.raises(TimeoutError) as raised, running(runnable, timeout=0.2):
+                raise AssertionError("the block was not to begin")
+    told = str(raised.value)
+    assert "was not ready after 0.2 s: " in told
+    assert "widgets.v1.example.com: not synced yet" in told
+    assert "wait=False" not in told
+
+
+def test_one_that_says_what_keeps_it_is_quoted() -> None:
+    class Ill(Worker):
+        def health(self) -> Health:
+            return Health(False, "its CRD is missing")
+
+    with (
+        pytest.raises(TimeoutError, match=r"^worker was not ready after 0 s: its CRD is missing"),
+        running(Ill(ready=False), timeout=0.0),
+    ):
+        raise AssertionError("the block was not to begin")
+
+
+def test_what_it_says_of_its_health_counts_only_if_it_is_a_health() -> None:
+    class Odd(Worker):
+        def health(self) -> str:
+            return "fine"
+
+    class Well(Worker):
+        def health(self) -> Health:
+            return Health(True, "fine")
+
+    for worker in (Odd(ready=False), Well(ready=False)):
+        with (
+            pytest.raises(TimeoutError, match=r"worker was not ready after 0 s; if.*wait=False"),
+            running(worker, timeout=0.0),
+        ):
+            raise AssertionError("the block was not to begin")
 
 
 def test_one_that_fails_before_it_is_ready_says_why() -> None:
