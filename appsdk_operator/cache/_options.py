@@ -14,9 +14,12 @@ from appsdk_operator.runtime import system_clock
 __all__ = [
     "FieldSelection",
     "LabelSelection",
+    "check_client",
+    "check_count",
     "check_function",
     "check_indexes",
     "check_informer",
+    "check_number",
     "check_overflow",
     "checked_seconds",
     "field_selector_of",
@@ -61,6 +64,17 @@ def _no_selector(name: str, selector: object, form: str) -> TypeError:
     return TypeError(f"{name}={selector!r}: give it as text, as a mapping or as a {form}")
 
 
+def check_client(client: object, *methods: str) -> None:
+    """Refuse what does not have ``methods``, as a ClientConfig has not.
+
+    Raises:
+        TypeError: the text says what to give.
+    """
+    missing = [name for name in methods if not callable(getattr(client, name, None))]
+    if missing or isinstance(client, type):
+        raise TypeError(f"client={client!r} is no client: give one, such as Client(config)")
+
+
 def check_function(name: str, function: object) -> None:
     """Refuse what is neither None nor can be called."""
     if function is not None and not callable(function):
@@ -102,8 +116,29 @@ def check_overflow(overflow: object) -> None:
         raise TypeError(f"overflow={overflow!r}: use Overflow.COALESCE or Overflow.BLOCK")
 
 
+def check_number(name: str, seconds: object) -> None:
+    """Refuse seconds that are no number, as text or a timedelta.
+
+    Raises:
+        TypeError: the text shows how to give them.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"{name}={seconds!r}: give seconds as a number, for example {name}=30.0")
+
+
+def check_count(name: str, count: object) -> None:
+    """Refuse a count that is no whole number, as text.
+
+    Raises:
+        TypeError: the text says what to give.
+    """
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name}={count!r}: give a whole number")
+
+
 def checked_seconds(name: str, seconds: float) -> float:
     """``seconds`` if they are a number from 0 on."""
+    check_number(name, seconds)
     if not (math.isfinite(seconds) and seconds >= 0):
         hint = "use 0 for never, or seconds" if name == "resync" else "use 0 or more seconds"
         raise ValueError(f"{name}={seconds}: {hint}")

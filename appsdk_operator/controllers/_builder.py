@@ -14,6 +14,7 @@ from appsdk_operator.controllers._handlers import (
     check_handler,
     for_object,
     for_owner,
+    making,
     map_objects,
 )
 from appsdk_operator.controllers._kind_source import KindSource
@@ -215,7 +216,8 @@ class ControllerBuilder(Generic[R]):
         Args:
             kind: whose events.
             handler: a :class:`Handler`, or a function that maps an object to requests, as for
-                :func:`map_objects`.
+                :func:`map_objects`; what it returns that is no request of this controller, is a
+                failure of its own.
             predicates: as for :meth:`for_`.
             metadata_only: as for :meth:`for_`.
 
@@ -223,11 +225,14 @@ class ControllerBuilder(Generic[R]):
             TypeError: an argument has no form that is known.
         """
         _check_kind(kind)
+        made: Handler[Any]
         if isinstance(handler, Handler):
             check_handler(handler)
-            return self._watch(kind, handler, predicates, metadata_only=metadata_only)
-        mapped = map_objects(handler)
-        return self._watch(kind, mapped, predicates, metadata_only=metadata_only)
+            made = handler
+        else:
+            made = map_objects(handler)
+        made = making(made, self._request_type)
+        return self._watch(kind, made, predicates, metadata_only=metadata_only)
 
     def watches_metadata(
         self,

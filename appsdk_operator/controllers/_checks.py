@@ -37,7 +37,25 @@ def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
         raise TypeError(
             f"reconciler={reconciler!r} cannot be called with a request alone: {error}"
         ) from None
+    if _wants_object_request(function):
+        raise TypeError(
+            f"reconciler={reconciler!r} takes a ReconcileRequest, as one for an "
+            "InformerController does, and would be given a Request, which has namespace and name "
+            "alone: give a function of a Request, or as_reconciler(client, kind, function) for one "
+            "of the object"
+        )
     return cast("Callable[[Any], Any]", function)
+
+
+def _wants_object_request(function: Any) -> bool:
+    """Whether the annotation of its first argument says so; the room above has that type."""
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()))
+    except (TypeError, ValueError, StopIteration):
+        return False
+    annotation = first.annotation
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return str(name).rpartition(".")[2] == "ReconcileRequest"
 
 
 def check_source(source: object) -> None:

@@ -17,6 +17,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.controllers._field_paths import is_same_json
 from appsdk_operator.controllers._guarded import ATTEMPTS, Getter, live_reader
+from appsdk_operator.controllers._reconcile import check_unheard
 from appsdk_operator.resource import MutableObject, Object, create_merge_patch
 from appsdk_operator.runtime import settle
 
@@ -49,6 +50,8 @@ class Change(Protocol):
         ...
 
 
+_MANIFEST = {"apiVersion", "kind", "metadata", "spec", "data", "stringData"}
+"""What tells an object from one of its parts."""
 _SERVERS_OWN = (
     "creationTimestamp",
     "deletionTimestamp",
@@ -82,6 +85,7 @@ def create_or_update(client: ClientLike, obj: Object | MutableObject, mutate: Ch
 
     Raises:
         ValueError: ``obj`` has no name, or ``mutate`` changed name or namespace.
+        TypeError: ``mutate`` returned another object instead of changing its copy, or an error.
         Conflict, AlreadyExists: somebody else was quicker each time.
         ApiError: any other refusal, and any failure of the first read.
     """
@@ -221,7 +225,7 @@ def _new(obj: Object | MutableObject) -> MutableObject:
 
 def _mutated(obj: Object | MutableObject, mutate: Change) -> MutableObject:
     draft = MutableObject(obj.kind, obj.to_dict())
-    settle(mutate(draft))
+    _check_changed(draft, settle(mutate(draft)))
     # A namespace that the client fills in is not known before the first read.
     if draft.key != obj.key:
         raise ValueError(
@@ -232,6 +236,24 @@ def _mutated(obj: Object | MutableObject, mutate: Change) -> MutableObject:
         # What was read is what is changed: a write of something newer has to fail.
         draft.metadata["resourceVersion"] = obj.resource_version
     return draft
+
+
+def _check_changed(draft: MutableObject, returned: object) -> None:
+    """Refuse another object than the one that was to be changed, which nobody would write.
+
+    What else a lambda returns, as that of ``dict.pop``, is a by-product.
+    """
+    if returned is None or returned is draft or returned is draft.data:
+        return
+    is_object = isinstance(returned, (Object, MutableObject)) or (
+        isinstance(returned, Mapping) and bool(_MANIFEST & returned.keys())
+    )
+    instead = "change its argument in place, and raise what failed"
+    if is_object:
+        raise TypeError(
+            f"mutate returned {type(returned).__name__}, which would not be written: {instead}"
+        )
+    check_unheard("mutate", returned, instead)
 
 
 def _compared(before: Object, after: Object) -> Written:

@@ -42,8 +42,18 @@ class FinalizerError(Exception):
     """A finalizer could not be put on or taken off; the cause says why."""
 
 
-def check_finalizer(name: str) -> str:
+_STRICT = ("", "apps", "autoscaling", "batch")
+"""Groups whose validation goes beyond that of any metadata; it is that of pkg/apis/core."""
+_STANDARD = ("foregroundDeletion", "kubernetes", "orphan")
+
+
+def check_finalizer(name: str, kind: Kind | None = None) -> str:
     """``name`` itself.
+
+    Args:
+        name: the finalizer.
+        kind: of what it is to be; those of the groups core, apps, autoscaling and batch take only
+            the API's own finalizers without a domain.
 
     Raises:
         ValueError: no API server would accept it.
@@ -59,6 +69,11 @@ def check_finalizer(name: str) -> str:
             f"finalizer {name!r} is longer than {MAX_FINALIZER_NAME} characters: give a shorter "
             "one, by a finalizer= function where there is one"
         )
+    if kind is not None and kind.group in _STRICT and not slash and name not in _STANDARD:
+        raise ValueError(
+            f"finalizer {name!r} has no domain, without which the API server takes none for "
+            f"{kind}: use for example 'example.com/{name}'"
+        )
     return name
 
 
@@ -72,8 +87,8 @@ def add_finalizer(obj: MutableObject, name: str) -> bool:
         ValueError: no API server would accept ``name``.
         ReadOnlyError: ``obj`` is no changeable copy.
     """
-    check_finalizer(name)
-    if has_finalizer(mutable(obj), name):
+    check_finalizer(name, mutable(obj).kind)
+    if has_finalizer(obj, name):
         return False
     obj.finalizers.append(name)
     return True
@@ -116,7 +131,7 @@ def put_finalizer(client: PatchClient, obj: Object, name: str) -> Object | None:
         ValueError: no API server would accept ``name``.
         FinalizerError: the server refused, or somebody else kept writing.
     """
-    return Finalizers(obj.kind, client).put(obj, check_finalizer(name))
+    return Finalizers(obj.kind, client).put(obj, check_finalizer(name, obj.kind))
 
 
 def take_finalizer_off(client: PatchClient, obj: Object, name: str) -> Object | None:

@@ -97,7 +97,7 @@ def finalizing(
 
     What ``apply`` and ``cleanup`` raise comes through; the finalizer then stays.
     """
-    check_finalizer(name)
+    check_finalizer(name, obj.kind)
     present: Object | None = obj
     if not obj.is_deleting and name not in obj.finalizers:
         present = put_finalizer(client, obj, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Any, Generic, TypeAlias, TypeVar, final
+from typing import Any, Generic, TypeAlias, TypeVar, final, get_origin
 
 import attrs
 
@@ -27,6 +27,7 @@ __all__ = [
     "for_object",
     "for_owner",
     "is_unchanged",
+    "making",
     "map_objects",
     "with_low_priority_when_unchanged",
 ]
@@ -226,6 +227,7 @@ def map_objects(
 class _MapObjects(Generic[R]):
     _function: Callable[[Object], Iterable[R] | None]
     _low: int | None
+    _request_type: type[Any] | None = None
 
     def handle(self, event: Event, queue: RequestQueue[R]) -> None:
         # First all, then queued: a function that fails at the second is asked again for both.
@@ -249,10 +251,36 @@ class _MapObjects(Generic[R]):
                 "return a list of requests"
             )
         no_awaitable(f"map function {name_of(self._function)}", found)
-        return found
+        return found if self._request_type is None else self._checked(found, self._request_type)
+
+    def _checked(self, found: Iterable[R], request_type: type[Any]) -> list[R]:
+        requests = list(found)
+        for request in requests:
+            if not isinstance(request, request_type):
+                wanted = getattr(request_type, "__name__", request_type)
+                if request_type is ObjectKey:
+                    wanted = "Request(namespace, name)"
+                raise TypeError(
+                    f"map function {name_of(self._function)} returned a "
+                    f"{type(request).__name__} among its requests: return a list of {wanted}"
+                )
+        return requests
 
     def __str__(self) -> str:
         return f"map_objects({name_of(self._function)})"
+
+
+def making(handler: Handler[Any], request_type: Any) -> Handler[Any]:
+    """``handler``; if it is one of :func:`map_objects`, its requests are held to their type."""
+    if not isinstance(handler, _MapObjects):
+        return handler
+    for plain in (request_type, get_origin(request_type)):
+        try:
+            isinstance(None, plain)
+        except TypeError:
+            continue  # some types cannot be asked for, such as tuple[str, int]
+        return attrs.evolve(handler, request_type=plain)
+    return handler
 
 
 def _optional_function(_: object, field: attrs.Attribute[Any], value: Any) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 
@@ -18,6 +19,8 @@ __all__ = [
     "Result",
     "RetryAfter",
     "TerminalError",
+    "check_unheard",
+    "wrong_outcome",
 ]
 
 Request: TypeAlias = ObjectKey
@@ -53,6 +56,18 @@ class Result:
     happens. An event that comes earlier brings it forward."""
     priority: int | None = None
     """The priority of that reconcile; default: the one that this reconcile had."""
+
+    if not TYPE_CHECKING:  # which knows the arguments
+
+        def __new__(cls, *positional: Any, **named: Any) -> Any:
+            if positional or "requeue" in named:
+                given = [*map(repr, positional), *(f"{k}={v!r}" for k, v in named.items())]
+                raise TypeError(
+                    f"Result({', '.join(given)}): give the seconds by name, "
+                    "Result(requeue_after=60.0); to be called again at once, or with growing "
+                    "delays, raise what is wrong, or RetryAfter(seconds)"
+                )
+            return object.__new__(cls)
 
 
 Outcome: TypeAlias = Result | None
@@ -105,3 +120,36 @@ class Reconciler(Protocol[R_contra]):
 
 ReconcileFunction: TypeAlias = Callable[[R_contra], Outcome | Awaitable[Outcome]]
 """A reconciler that is just a function."""
+
+
+def wrong_outcome(who: str, returned: object) -> TypeError:
+    """The error for what a reconciler returned that is neither a Result nor None."""
+    from appsdk_operator.controllers._finalizing import FinalizingOutcome
+
+    if isinstance(returned, FinalizingOutcome):
+        remedy = "return its value, outcome.value, which is what apply or cleanup returned"
+    else:
+        remedy = (
+            "return None when all is done, Result(requeue_after=seconds) to be called again, and "
+            "raise what failed"
+        )
+    # Not the value: it may be a Secret's content.
+    return TypeError(f"{who} returned {type(returned).__name__}: {remedy}")
+
+
+def check_unheard(who: str, returned: object, instead: str) -> None:
+    """Refuse a result that asks for something, of a function to whose results nobody listens.
+
+    Other results are by-products, as that of ``dict.pop`` in a lambda.
+
+    Raises:
+        TypeError: it is a Result, an error, or a generator, of which nothing has run.
+    """
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        raise TypeError(f"{who} has a yield, so that nothing of it was run: leave the yield out")
+    is_error = isinstance(returned, BaseException) or (
+        isinstance(returned, type) and issubclass(returned, BaseException)
+    )
+    if is_error or isinstance(returned, Result):
+        name = returned.__name__ if isinstance(returned, type) else type(returned).__name__
+        raise TypeError(f"{who} returned {name}, and nobody would look at it: {instead}")

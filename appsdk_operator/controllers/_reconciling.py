@@ -27,7 +27,7 @@ from appsdk_operator.controllers._reasons import (
     light,
     text,
 )
-from appsdk_operator.controllers._reconcile import Result, TerminalError
+from appsdk_operator.controllers._reconcile import Result, TerminalError, wrong_outcome
 from appsdk_operator.controllers._reconcile_metrics import ReconcileMetrics
 from appsdk_operator.runtime import Clock, QueueItem, StopSignal, WorkQueue, settle
 
@@ -181,12 +181,7 @@ class Reconciling(Generic[R]):
                 raise returned.error
         if returned is None or isinstance(returned, Result):
             return returned
-        raise TypeError(
-            # Not the value: it may be a Secret's content.
-            f"the reconciler of controller {self._name} returned {type(returned).__name__}: return "
-            "None when all is done, Result(requeue_after=seconds) to be called again, and raise "
-            "what failed"
-        )
+        raise wrong_outcome(f"the reconciler of controller {self._name}", returned)
 
     def _has_timed_out(self, context: ReconcileContext, ended: float) -> bool:
         self._deadlines.end(context)

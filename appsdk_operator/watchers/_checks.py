@@ -6,10 +6,18 @@ import inspect
 from types import FunctionType
 from typing import Any
 
+from appsdk_operator.controllers._reconcile import check_unheard
 from appsdk_operator.resource import Kind
 from appsdk_operator.watchers._informed import RunnableInformer
 
-__all__ = ["check_cache", "check_informer", "check_takes", "check_watcher", "checked_kind"]
+__all__ = [
+    "check_cache",
+    "check_informer",
+    "check_takes",
+    "check_told",
+    "check_watcher",
+    "checked_kind",
+]
 
 
 def check_takes(function: Any, option: str, arguments: tuple[str, ...]) -> None:
@@ -57,7 +65,7 @@ def check_cache(cache: object, kind: object) -> None:
 
 
 def check_watcher(watcher: object) -> None:
-    methods = ("add", "update", "delete")
+    methods = {"add": ("obj",), "update": ("old", "new"), "delete": ("obj",)}
     missing = [name for name in methods if not callable(getattr(watcher, name, None))]
     if missing and callable(getattr(watcher, "reconcile", None)):
         raise TypeError(f"watcher={watcher!r} is a reconciler: give it to add_reconciler")
@@ -70,3 +78,19 @@ def check_watcher(watcher: object) -> None:
         isinstance(inspect.getattr_static(watcher, name), FunctionType) for name in methods
     ):
         raise TypeError(f"watcher={watcher!r} is a class: add an instance, {watcher.__name__}(…)")
+    for name, arguments in (*methods.items(), ("concerns", ("old", "new"))):
+        check_takes(getattr(watcher, name, None), f"watcher.{name}", arguments)
+
+
+def check_told(watcher: object, returned: object) -> None:
+    """Refuse a result that a watcher wants somebody to hear.
+
+    Raises:
+        TypeError: it is a Result or an error; the text says what to do instead.
+    """
+    check_unheard(
+        f"watcher {watcher!r}",
+        returned,
+        "raise what failed, or RetryAfter(seconds) to be called again; or make it a reconciler, "
+        "whose Result counts",
+    )

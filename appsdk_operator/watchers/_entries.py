@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import Outcome
-from appsdk_operator.resource import Object, is_older_version
+from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import settle
+from appsdk_operator.watchers._checks import check_told
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
@@ -109,6 +110,19 @@ class Entry:
         if told is not None:
             told[key] = (obj.uid, obj.resource_version)
 
+    def check_under(self, kind: str | Kind) -> None:
+        """Find one that is made for another kind than that under which it is to be added.
+
+        Raises:
+            ValueError: it would refuse every object.
+        """
+        target = self.target
+        if isinstance(target, _OPINIONATED) and isinstance(kind, Kind) and target.kind != kind:
+            raise ValueError(
+                f"{target!r} is made for {target.kind}, and would refuse each object of {kind}: "
+                "add it under its own kind"
+            )
+
     def check_beside(self, other: Entry) -> None:
         """Find two that would let go of each other's objects.
 
@@ -156,7 +170,11 @@ class WatcherEntry(Entry):
         self.watcher = watcher
 
     def call(self, told: Event | ReconcileRequest) -> Outcome:
-        """Call the method for the action."""
+        """Call the method for the action.
+
+        Raises:
+            TypeError: it returned a Result or an error.
+        """
         action, obj = told.action, told.object
         if action is _CREATE:
             outcome = self.watcher.add(obj)
@@ -165,7 +183,7 @@ class WatcherEntry(Entry):
         else:
             outcome = self.watcher.update(told.old if told.old is not None else obj, obj)
         if outcome is not None:
-            settle(outcome)
+            check_told(self.watcher, settle(outcome))
         return None
 
 

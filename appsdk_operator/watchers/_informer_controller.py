@@ -12,6 +12,7 @@ from appsdk_operator.cache import (
     Health,
     Overflow,
 )
+from appsdk_operator.cache._options import check_count, check_number
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Clock,
@@ -99,10 +100,14 @@ class InformerController:
             metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
+            TypeError: an option is of another type.
             ValueError: an option is out of bounds.
         """
         if not name:
             raise ValueError("name='': give the controller a name, it labels logs and metrics")
+        check_count("workers", workers)
+        check_count("max_pending", max_pending)
+        check_number("stop_timeout", stop_timeout)
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
         check_takes(retry_policy, "retry_policy", ("error", "attempt"))
@@ -209,12 +214,12 @@ class InformerController:
 
         Raises:
             TypeError: it is not a watcher.
-            ValueError: ``kind`` is empty, or another OpinionatedWatcher or OpinionatedReconciler of
-                it has the same finalizer.
+            ValueError: ``kind`` is empty, or not that of an OpinionatedWatcher or
+                OpinionatedReconciler, or another one of these has the same finalizer.
         """
-        kind = checked_kind(kind)
+        name = checked_kind(kind)
         check_watcher(watcher)
-        self._add(WatcherEntry(watcher, kind))
+        self._add(WatcherEntry(watcher, name), kind)
 
     def remove_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
         """Call ``watcher`` no more, also for no retry; an unknown one: nothing.
@@ -240,9 +245,9 @@ class InformerController:
             TypeError: it is not a reconciler.
             ValueError: as :meth:`add_watcher`.
         """
-        kind = checked_kind(kind)
+        name = checked_kind(kind)
         check_reconciler(reconciler)
-        self._add(ReconcilerEntry(reconciler, kind))
+        self._add(ReconcilerEntry(reconciler, name), kind)
 
     def remove_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
         """Call ``reconciler`` no more, also for nothing that it is owed; an unknown one: nothing.
@@ -256,7 +261,8 @@ class InformerController:
         """Call no reconciler of ``kind`` any more, also for nothing owed; its watchers stay."""
         self._dispatcher.remove(None, checked_kind(kind), Role.RECONCILER)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: Entry, kind: str | Kind) -> None:
+        entry.check_under(kind)
         for key in self._dispatcher.add(entry, lambda: self._ways.stores(entry.kind)):
             self._delivery.wake(key)
 

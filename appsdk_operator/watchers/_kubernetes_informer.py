@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from appsdk_operator.cache import Informer, ListWatchClient
+from appsdk_operator.cache._options import check_client
 from appsdk_operator.resource import Kind
 
 __all__ = ["KubernetesInformer"]
@@ -41,7 +42,11 @@ class KubernetesInformer(Informer):
             field_selector: objects must match it too, for example ``"metadata.name=web"``.
             resync: seconds, give or take a tenth; default 30; 0: never.
             options: any other of :class:`~appsdk_operator.cache.Informer`.
+
+        Raises:
+            TypeError, ValueError: an argument that cannot be used.
         """
+        check_client(client, "list_page", "watch")
         # A string is a series of strings too, and nobody wants to select its letters.
         selectors = [label_selectors] if isinstance(label_selectors, str) else label_selectors
         super().__init__(

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any, final
 
 from appsdk_operator.cache import ResourceAction
+from appsdk_operator.cache._options import check_client
+from appsdk_operator.controllers._finalizers import check_finalizer
 from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
+from appsdk_operator.watchers._checks import check_takes, check_told, check_watcher
 from appsdk_operator.watchers._custody import Custody
 from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._watcher import (
@@ -70,20 +73,21 @@ class OpinionatedWatcher:
             finalizer: gives the finalizer's name; default: :func:`default_finalizer`.
 
         Raises:
-            ValueError: the finalizer's name is too long, or not a name.
-            TypeError: a callback cannot be called.
+            ValueError: the finalizer's name is too long, or not a name that servers take.
+            TypeError: a callback is no function of what it is called with, ``kind`` is no Kind, or
+                ``client`` no client.
         """
-        for name, callback in (
-            ("add", add),
-            ("update", update),
-            ("delete", delete),
-            ("sync", sync),
+        for name, callback, arguments in (
+            ("add", add, ("obj",)),
+            ("update", update, ("old", "new")),
+            ("delete", delete, ("obj",)),
+            ("sync", sync, ("obj",)),
         ):
-            if callback is not None and not callable(callback):
-                raise TypeError(f"{name}={callback!r} cannot be called: give a function, or None")
+            check_takes(callback, name, arguments)
         self._custody = Custody(kind, client, finalizer)
+        check_client(client, "get", "patch")
         self.kind = kind
-        self.finalizer = self._custody.finalizer
+        self.finalizer = check_finalizer(self._custody.finalizer, kind)
         self.in_progress_finalizer = self._custody.in_progress_finalizer
         self._add = add
         self._update = update
@@ -108,9 +112,14 @@ class OpinionatedWatcher:
             client: as for the constructor.
             sync_to_add: whether ``sync`` calls the watcher's ``add`` too.
             finalizer: as for the constructor.
+
+        Raises:
+            TypeError: ``watcher`` is none; and as the constructor.
+            ValueError: as the constructor.
         """
         if watcher is None:
             return cls(kind, client, finalizer=finalizer)
+        check_watcher(watcher)
         return cls(
             kind,
             client,
@@ -176,7 +185,9 @@ class OpinionatedWatcher:
 
 def _call(callback: Callable[..., Any] | None, *objects: Object | None) -> None:
     if callback is not None:
-        settle(callback(*objects))
+        outcome = callback(*objects)
+        if outcome is not None:
+            check_told(callback, settle(outcome))
 
 
 def _fits(watcher: OpinionatedWatcher) -> SelectiveWatcher:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final, runtime_checkable
 
 import msgspec
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, ReconcileFunction, Reconciler, Request, Result
-from appsdk_operator.resource import Object
+from appsdk_operator.controllers._reconcile import wrong_outcome
+from appsdk_operator.resource import Object, ObjectKey
+from appsdk_operator.watchers._checks import check_takes
 
 __all__ = [
     "KeyReconciler",
@@ -49,6 +51,17 @@ class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def key(self) -> Request:
         """Namespace and name of the object: the request of a :class:`Controller`."""
         return self.object.key
+
+    if not TYPE_CHECKING:  # which knows the fields
+
+        def __getattr__(self, name: str) -> Any:
+            text = f"a {type(self).__name__} has no {name}"
+            if name in ObjectKey._fields:
+                text += (
+                    f": write request.key.{name}, or give KeyReconciler(reconciler) if it is one "
+                    "for a Controller"
+                )
+            raise AttributeError(text, name=name, obj=self)
 
     def __str__(self) -> str:
         return f"{self.action.value} of {self.object!r}, attempt {self.attempt}"
@@ -186,6 +199,7 @@ def _check_reconciles(reconciler: object) -> None:
         raise TypeError(
             f"reconciler={reconciler!r} is a class: add an instance, {reconciler.__name__}(…)"
         )
+    check_takes(method, "reconciler.reconcile", ("request",))
 
 
 def checked_outcome(reconciler: object, outcome: object) -> Outcome:
@@ -195,9 +209,7 @@ def checked_outcome(reconciler: object, outcome: object) -> Outcome:
         TypeError: it is neither a Result nor None.
     """
     if outcome is not None and not isinstance(outcome, Result):
-        raise TypeError(
-            f"{reconciler!r} returned {outcome!r}: return a Result, or None when it is done"
-        )
+        raise wrong_outcome(repr(reconciler), outcome)
     return outcome
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final, runtime_checkable
 
 import attrs
 
@@ -63,6 +63,9 @@ def _function_of(*arguments: str) -> Any:
 class SimpleWatcher:
     """A watcher made from functions; those that are left out do nothing.
 
+    Raises:
+        TypeError: one is no function of an object, or for ``update`` of two; or all are None.
+
     >>> seen = []
     >>> watcher = SimpleWatcher(add=lambda obj: seen.append(obj.name))
     """
@@ -70,6 +73,17 @@ class SimpleWatcher:
     _add: ObjectCallback | None = attrs.field(default=None, validator=_function_of("obj"))
     _update: UpdateCallback | None = attrs.field(default=None, validator=_function_of("old", "new"))
     _delete: ObjectCallback | None = attrs.field(default=None, validator=_function_of("obj"))
+
+    if not TYPE_CHECKING:  # which knows the arguments
+
+        def __new__(cls, **given: Any) -> Any:
+            if given and all(function is None for function in given.values()):
+                names = ", ".join(f"{name}=None" for name in given)
+                raise TypeError(
+                    f"SimpleWatcher({names}) calls nothing: add=f gives a function, and add=f() "
+                    "what it has returned"
+                )
+            return object.__new__(cls)
 
     def add(self, obj: Object) -> Outcome:
         """Call the ``add`` function."""

@@ -487,7 +487,7 @@ def test_without_callbacks_the_finalizers_are_managed_all_the_same(bench):
 
 @pytest.mark.parametrize("name", ["add", "update", "delete", "sync"])
 def test_a_callback_that_cannot_be_called_is_refused_by_name(name):
-    with pytest.raises(TypeError, match=f"{name}=3 cannot be called"):
+    with pytest.raises(TypeError, match=f"{name}=3 is not a function of"):
         OpinionatedWatcher(WIDGET, ModelServer(WIDGET), **{name: 3})
 
 

@@ -215,7 +215,7 @@ def test_what_is_no_result_is_a_failure_that_says_so(rig, add, widget):
     rig.work()
     [(error, _)] = rig.errors
     assert isinstance(error, TypeError)
-    assert "return a Result" in str(error)
+    assert "return None when all is done, Result(" in str(error)
     assert rig.controller.pending_retries == 1
 
 
@@ -392,7 +392,7 @@ def test_removing_all_watchers_leaves_the_reconcilers_and_the_other_way_round(ri
 
 def test_an_object_that_is_both_is_removed_in_the_role_that_was_named(rig, widget):
     class Both(Recorded):
-        def add(self, obj):
+        def add(self, *objects):
             self.calls.append("watcher")
 
         update = delete = add

@@ -7,7 +7,7 @@ import pytest
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Result, TerminalError
 from appsdk_operator.resource import Kind
-from appsdk_operator.testing import Simulation
+from appsdk_operator.testing import ModelServer, Simulation
 from appsdk_operator.watchers import (
     FinalizerError,
     KeyReconciler,
@@ -164,7 +164,7 @@ def test_a_failed_resync_of_a_running_process_is_asked_again_as_one(rig, widget)
             raise error
 
     obj = widget("x", finalizers=[OURS], generation=1)
-    inner = OpinionatedReconciler(SimpleReconciler(act), WIDGET, None)
+    inner = OpinionatedReconciler(SimpleReconciler(act), WIDGET, ModelServer(WIDGET))
     rig.controller.add_reconciler(inner, WIDGET)
     rig.informer.add(obj)
     rig.work()
@@ -340,18 +340,23 @@ def test_what_is_no_result_is_a_failure_that_names_the_reconciler(make_world):
     world.step()
     [call] = world.simulation.calls
     assert isinstance(call.error, TypeError)
-    assert "return a Result" in str(call.error)
+    assert "return None when all is done, Result(" in str(call.error)
     assert world.finalizers() == (MARK,)
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "text"),
     [
-        ((object(), WIDGET, None), {}, TypeError, "no method reconcile"),
+        ((object(), WIDGET, ModelServer(WIDGET)), {}, TypeError, "no method reconcile"),
         ((SimpleReconciler(print), None, WIDGET), {}, TypeError, "first the kind"),
-        ((SimpleReconciler(print), WIDGET, None), {"finalizer": "x"}, TypeError, "no function"),
         (
-            (SimpleReconciler(print), WIDGET, None),
+            (SimpleReconciler(print), WIDGET, ModelServer(WIDGET)),
+            {"finalizer": "x"},
+            TypeError,
+            "no function",
+        ),
+        (
+            (SimpleReconciler(print), WIDGET, ModelServer(WIDGET)),
             {"finalizer": lambda _: "a" * 64},
             ValueError,
             "longer than 63",
@@ -364,19 +369,19 @@ def test_wrong_arguments_are_refused(arguments, options, error, text):
 
 
 def test_an_object_of_another_kind_is_refused(widget):
-    reconciler = OpinionatedReconciler(SimpleReconciler(print), PLAIN, None)
+    reconciler = OpinionatedReconciler(SimpleReconciler(print), PLAIN, ModelServer(PLAIN))
     with pytest.raises(TypeError, match="under the kind that it was made for"):
         reconciler.reconcile(ReconcileRequest(action=CREATE, object=widget("x")))
 
 
 def watcher(finalizer=None):
     options = {"finalizer": lambda _: finalizer} if finalizer else {}
-    return OpinionatedWatcher(WIDGET, None, **options)
+    return OpinionatedWatcher(WIDGET, ModelServer(WIDGET), **options)
 
 
 def reconciler(finalizer=None):
     options = {"finalizer": lambda _: finalizer} if finalizer else {}
-    return OpinionatedReconciler(SimpleReconciler(print), WIDGET, None, **options)
+    return OpinionatedReconciler(SimpleReconciler(print), WIDGET, ModelServer(WIDGET), **options)
 
 
 def add(rig, target):

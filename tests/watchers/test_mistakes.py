@@ -1,0 +1,235 @@
+"""Mistakes that newcomers make, and what they are told."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from appsdk_operator.client import ClientConfig
+from appsdk_operator.controllers import Result
+from appsdk_operator.resource import Kind, kinds
+from appsdk_operator.runtime import Metrics
+from appsdk_operator.testing import ModelServer
+from appsdk_operator.watchers import (
+    InformerController,
+    KubernetesInformer,
+    OpinionatedReconciler,
+    OpinionatedWatcher,
+    SimpleReconciler,
+    SimpleWatcher,
+)
+from tests.watchers.conftest import WIDGET
+
+CONFIG_MAP = kinds.core.v1.ConfigMap
+CONFIG = ClientConfig(server="http://127.0.0.1:1")
+
+
+# What is given.
+
+
+def ignore(*objects: Any) -> None:
+    del objects
+
+
+class Watcher:
+    add = update = delete = staticmethod(ignore)
+
+
+class UpdatesOneObject(Watcher):
+    def update(self, obj):
+        del obj
+
+
+class AddsNothing(Watcher):
+    def add(self):
+        pass
+
+
+class ConcernsOneObject(Watcher):
+    def concerns(self, new):
+        del new
+
+
+@pytest.mark.parametrize(
+    ("watcher", "text"),
+    [
+        (UpdatesOneObject(), r"watcher\.update=.* is not a function of \(old, new\)"),
+        (AddsNothing(), r"watcher\.add=.* is not a function of \(obj\)"),
+        (ConcernsOneObject(), r"watcher\.concerns=.* is not a function of \(old, new\)"),
+    ],
+)
+def test_methods_of_other_arguments_are_refused_when_the_watcher_is_given(rig, watcher, text):
+    with pytest.raises(TypeError, match=text):
+        rig.controller.add_watcher(watcher, WIDGET)
+    with pytest.raises(TypeError, match=text):
+        OpinionatedWatcher.wrap(watcher, WIDGET, ModelServer(WIDGET))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("add", "obj"), ("sync", "obj"), ("delete", "obj"), ("update", "old, new")]
+)
+def test_so_are_callbacks_of_other_arguments(name, wanted):
+    with pytest.raises(TypeError, match=rf"{name}=.* is not a function of \({wanted}\)"):
+        OpinionatedWatcher(WIDGET, ModelServer(WIDGET), **{name: lambda: None})
+
+
+def test_a_reconciler_without_an_argument_is_refused(rig):
+    class Reconciler:
+        def reconcile(self):
+            pass
+
+    with pytest.raises(TypeError, match=r"reconcile=.* is not a function of \(request\)"):
+        rig.controller.add_reconciler(Reconciler(), WIDGET)
+
+
+@pytest.mark.parametrize("given", [{"add": None}, {"add": None, "update": None, "delete": None}])
+def test_what_a_function_returned_is_no_watcher(given):
+    with pytest.raises(TypeError, match=r"add=None.* calls nothing: add=f gives a function"):
+        SimpleWatcher(**given)
+    assert SimpleWatcher(update=ignore, add=None) == SimpleWatcher(update=ignore)
+
+
+def opinionated_watcher(kind: Kind, client: Any, **options: Any) -> OpinionatedWatcher:
+    return OpinionatedWatcher(kind, client, **options)
+
+
+def opinionated_reconciler(kind: Kind, client: Any, **options: Any) -> OpinionatedReconciler:
+    return OpinionatedReconciler(SimpleReconciler(ignore), kind, client, **options)
+
+
+OPINIONATED = pytest.mark.parametrize("make", [opinionated_watcher, opinionated_reconciler])
+
+
+@OPINIONATED
+@pytest.mark.parametrize("client", [CONFIG, None, ModelServer, "http://127.0.0.1:1"])
+def test_what_is_no_client_is_refused(make, client):
+    with pytest.raises(TypeError, match=r"give one, such as Client\(config\)"):
+        make(WIDGET, client)
+
+
+@OPINIONATED
+def test_a_finalizer_that_no_server_takes_on_the_kind_is_refused(make):
+    with pytest.raises(ValueError, match="has no domain"):
+        make(CONFIG_MAP, ModelServer(CONFIG_MAP), finalizer=lambda _: "cleanup")
+    make(WIDGET, ModelServer(WIDGET), finalizer=lambda _: "cleanup")
+
+
+@OPINIONATED
+def test_one_of_another_kind_is_refused_when_it_is_added(rig, make):
+    target = make(WIDGET, ModelServer(WIDGET))
+    is_watcher = isinstance(target, OpinionatedWatcher)
+    add = rig.controller.add_watcher if is_watcher else rig.controller.add_reconciler
+    with pytest.raises(ValueError, match=r"made for widgets.* add it under its own kind"):
+        add(target, CONFIG_MAP)
+    add(target, "any name")
+    add(make(WIDGET, ModelServer(WIDGET), finalizer=lambda _: "example.com/other"), WIDGET)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"workers": "4"}, "workers='4': give a whole number"),
+        ({"workers": True}, "workers=True: give a whole number"),
+        ({"max_pending": 1.5}, "max_pending=1.5: give a whole number"),
+        ({"stop_timeout": "30"}, r"stop_timeout='30': give seconds as a number, .*stop_timeout=30"),
+    ],
+)
+def test_options_of_another_type_are_refused_by_name(options, text):
+    with pytest.raises(TypeError, match=text):
+        InformerController(metrics=Metrics(), **options)
+
+
+@pytest.mark.parametrize("resync", ["30s", dt.timedelta(seconds=30), None])
+def test_a_resync_that_is_no_number_is_refused(resync):
+    with pytest.raises(TypeError, match=r"resync=.*: give seconds as a number"):
+        KubernetesInformer(WIDGET, ModelServer(WIDGET), resync=resync)
+
+
+@pytest.mark.parametrize("client", [CONFIG, None, ModelServer])
+def test_an_informer_needs_a_client(client):
+    with pytest.raises(TypeError, match=r"such as Client\(config\)"):
+        KubernetesInformer(WIDGET, client)
+
+
+# What is returned.
+
+
+def yielding(*objects: Any) -> Any:
+    yield objects
+
+
+async def yielding_async(*objects: Any) -> Any:
+    yield objects
+
+
+async def later(*objects: Any) -> Any:
+    del objects
+    return Result(requeue_after=5.0)
+
+
+UNHEARD = [
+    (lambda *_: Result(requeue_after=5.0), r"returned Result.*raise .*RetryAfter.*a reconciler"),
+    (lambda *_: ValueError("no"), "returned ValueError.*raise what failed"),
+    (lambda *_: ValueError, "returned ValueError.*raise what failed"),
+    (later, "returned Result"),
+    (yielding, "has a yield"),
+    (yielding_async, "has a yield"),
+]
+
+
+@pytest.mark.parametrize("name", ["add", "update", "delete"])
+@pytest.mark.parametrize(("function", "text"), UNHEARD)
+def test_a_watcher_that_returns_what_asks_for_something_fails(rig, widget, name, function, text):
+    rig.controller.add_watcher(SimpleWatcher(**{name: function}), WIDGET)
+    rig.informer.add(widget("a", 1))
+    rig.informer.update(widget("a", 1), widget("a", 2))
+    rig.informer.delete(widget("a", 2))
+    rig.work()
+    [(error, call)] = rig.errors
+    assert call.action.value.lower() in ("create" if name == "add" else name)
+    with pytest.raises(TypeError, match=text):
+        raise error
+
+
+@pytest.mark.parametrize(("function", "text"), UNHEARD)
+def test_so_does_a_callback_around_a_finalizer(widget, function, text):
+    server = ModelServer(WIDGET)
+    obj = server.create("a")
+    watcher = OpinionatedWatcher(WIDGET, server, add=function)
+    with pytest.raises(TypeError, match=text):
+        watcher.add(obj)
+    assert watcher.finalizer not in server.get(WIDGET, "a", namespace=obj.namespace).finalizers
+
+
+def test_what_else_a_lambda_returns_is_no_failure(rig, widget):
+    book = {"a": 1}
+    rig.controller.add_watcher(SimpleWatcher(add=lambda obj: book.pop(obj.name)), WIDGET)
+    rig.informer.add(widget("a"))
+    rig.work()
+    assert not rig.errors
+    assert not book
+
+
+def test_a_reconciler_of_names_is_told_of_the_adapter_when_it_meets_an_object(rig, widget):
+    class Reconciler:
+        def reconcile(self, request):
+            return request.name
+
+    rig.controller.add_reconciler(Reconciler(), WIDGET)
+    rig.informer.add(widget("a"))
+    rig.work()
+    [(error, _)] = rig.errors
+    assert isinstance(error, AttributeError)
+    assert "write request.key.name, or give KeyReconciler(reconciler)" in str(error)
+
+
+def test_other_names_that_a_request_has_not_are_plain_errors(rig, widget):
+    seen = []
+    rig.controller.add_reconciler(SimpleReconciler(seen.append), WIDGET)
+    rig.informer.add(widget("a"))
+    rig.work()
+    with pytest.raises(AttributeError, match=r"a ReconcileRequest has no color$"):
+        seen[0].color  # noqa: B018 - it raises
+    assert not hasattr(seen[0], "namespace")
