@@ -60,7 +60,7 @@ soak: $(READY)
 # The property tests with other examples than those that `make test` tries each time.
 hunt: $(READY)
 	for round in $$(seq $(ROUNDS)); do \
-	  $(BIN)/python $(PYTEST) -q -m hypothesis --hypothesis-profile=default $(ARGS) || exit; \
+	  $(BIN)/python $(PYTEST) -q -m hypothesis --hypothesis-profile=hunt $(ARGS) || exit; \
 	done
 
 # The tests on the oldest versions of the dependencies that pyproject.toml allows.

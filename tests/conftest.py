@@ -16,7 +16,8 @@ import pytest
 
 # The same examples in each run, so that one that fails says something of what was changed.
 # `make hunt` looks for others.
-hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("hunt", deadline=None)
 hypothesis.settings.load_profile("repeatable")
 # Each of several processes starts a control plane of its own, all at once, on a few cores.
 os.environ.setdefault("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "60s")

@@ -323,8 +323,10 @@ class Shards:
         for tenure in own:
             other = holders.get(tenure.shard, self.identity)
             if not tenure.is_held and other != self.identity:
-                # Somebody was faster. If it was won all the same since, nothing begins there.
+                # Somebody was faster, and it is theirs. If it was won all the same since, nothing
+                # begins there.
                 self._hand_over(tenure)
+                continue
             # What is handed over counts as given already: a reconcile that does not end would keep
             # all that is too much here, and not only its own shard.
             is_given = tenure.is_held and tenure.is_leaving

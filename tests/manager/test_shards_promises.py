@@ -18,7 +18,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from appsdk_operator.manager import _shards
 from appsdk_operator.manager._lease_options import LeaderElection
@@ -128,6 +128,7 @@ def test_shards_of_a_replica_that_died_are_held_again_within_a_lease_and_three_l
 
 @settings(max_examples=25, deadline=None)
 @given(seed=seeds, number=replicas, count=counts, times=some_times)
+@example(seed=5, number=5, count=8, times=TIMES[0])
 def test_without_faults_shards_move_for_who_joins_and_leaves_and_else_never(
     seed: int, number: int, count: int, times: dict[str, float]
 ) -> None:

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from appsdk_operator.runtime import Clock
 from appsdk_operator.testing._server import _metadata
+from appsdk_operator.testing._server._go_json import mismatch
 from appsdk_operator.testing._server._status import (
     FieldError,
     StatusError,
@@ -64,7 +65,8 @@ class AccountTokens:
         Raises:
             StatusError: 400, 404, 409 or 422.
         """
-        metadata, spec = review.setdefault("metadata", {}), review.setdefault("spec", {})
+        metadata = _section(review, "metadata", "v1.ObjectMeta")
+        spec = _section(review, "spec", "v1.TokenRequestSpec")
         if metadata.get("namespace", namespace) != namespace:
             raise bad_request(
                 "the namespace of the provided object does not match the namespace sent on the "
@@ -276,6 +278,17 @@ class AccountTokens:
             "y": _encoded(numbers.y.to_bytes(32, "big")),
         }
         return {"keys": [key]}
+
+
+def _section(review: Mapping[str, Any], name: str, wanted: str) -> Mapping[str, Any]:
+    found = review.get(name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        what = mismatch(found, f"struct field TokenRequest.{name}", wanted)
+        text = f'TokenRequest in version "v1" cannot be handled as a TokenRequest: {what}'
+        raise bad_request(text)
+    return found
 
 
 def _check_duration(seconds: Any) -> None:
