@@ -119,9 +119,10 @@ def _on_object(world: World, step: Step) -> None:
     except NotFound:
         pass
     except ApiError as error:
-        if error.status != 422:
+        if error.status not in (400, 422):
             raise
-        world.journal.entries[-1].outcome = "refused"
+        entry = world.journal.entries[-1]
+        entry.outcome, entry.error = "refused", error
 
 
 def _hold(world: World, name: str, finalizers: Sequence[str], holds: bool) -> None:

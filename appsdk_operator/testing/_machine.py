@@ -18,6 +18,7 @@ from appsdk_operator.testing._promises import (
     break_promise,
     check_journal,
     check_rest,
+    still_failing,
 )
 from appsdk_operator.testing._replica import Replica
 from appsdk_operator.testing._story import BrokenPromise
@@ -32,6 +33,43 @@ __all__ = ["check_operator"]
 _ALL: Final = frozenset(Promise)
 # What takes a second or two. Hypothesis is good at simpler values; needless steps go afterwards.
 _SHRINKS: Final = 40
+
+
+@attrs.define
+class _Outcomes:
+    """What became of the objects that others asked for, in all histories."""
+
+    created: int = 0
+    refused: BaseException | None = None
+
+    def note(self, world: World) -> None:
+        """Take in one history."""
+        self.created += len(world.created)
+        refused = [step.error for step in world.journal.of("step") if step.error is not None]
+        self.refused = refused[-1] if refused else self.refused
+
+    def check(self) -> None:
+        """Some of them were there.
+
+        Raises:
+            ValueError: the server took none.
+        """
+        if self.refused is not None and not self.created:
+            raise ValueError(
+                f"the server refused every object, so nothing was checked; the last time with: "
+                f"{self.refused}. Say with specs= which specs there may be"
+            )
+
+
+def _why_it_fails(world: World) -> str:
+    call = still_failing(world)
+    if call is None:
+        return ""
+    return (
+        f"\nthe last call of {call.who} for {call.key} failed with "
+        f"{type(call.error).__name__}: {call.error}\nif nobody would ask for such a spec, say with "
+        "specs= which ones there may be, or with a pattern in the kind's schema"
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -49,6 +87,7 @@ class _Case:
     at_rest: Callable[[World], object] | None
     promises: frozenset[Promise]
     most_calls: int
+    outcomes: _Outcomes
 
     def run(self, steps: Sequence[Step]) -> None:
         """Play one history.
@@ -74,9 +113,13 @@ class _Case:
             for step in steps:
                 play(world, step)
                 self._look(world, self.always)
+            self.outcomes.note(world)
             check_journal(world, self.promises)
             world.end_faults()
-            self._rest(world, finalizers)
+            try:
+                self._rest(world, finalizers)
+            except BrokenPromise as error:
+                raise BrokenPromise(f"{error}{_why_it_fails(world)}") from error.__cause__
             self._check_second_time(world)
 
     def _rest(self, world: World, finalizers: FinalizerWatch | None) -> None:
@@ -160,7 +203,8 @@ def check_operator(
             survives, must be new for each history: it is, when it is kept in ``replica.world``'s
             :attr:`World.elsewhere`.
         kind: what the operator is about.
-        specs: of the objects; default: from the kind's schema, see :func:`specs`.
+        specs: of the objects; default: from the kind's schema, see :func:`specs`. What a schema
+            does not say, as that a text is a quantity, is for this, or for a pattern in the schema.
         statuses: what others write into the status; default: nothing.
         names: of the objects.
         replicas: how many processes there are; several may stand still for a time, too.
@@ -188,7 +232,8 @@ def check_operator(
     Raises:
         BrokenPromise: an operator that does not keep one of them.
         TypeError: ``make`` returned what cannot be run.
-        ValueError: ``leader_election`` for what runs by itself, or a finalizer that is no name.
+        ValueError: ``leader_election`` for what runs by itself, a finalizer that is no name,
+            or specs of which the server takes none.
     """
     case = _Case(
         make=make,
@@ -202,10 +247,12 @@ def check_operator(
         at_rest=at_rest,
         promises=frozenset(promises),
         most_calls=most_calls,
+        outcomes=_Outcomes(),
     )
     with _quiet_logs():
         if replay is not None:
             case.run([Step.parse(text) for text in replay])
+            case.outcomes.check()
             return
         failure = _search(
             case,
@@ -220,7 +267,9 @@ def check_operator(
             max_examples,
             seed,
         )
-    if failure is not None:
+    if failure is None:
+        case.outcomes.check()
+    else:
         steps, error = failure
         again = ", ".join(repr(str(step)) for step in steps)
         raise BrokenPromise(

@@ -12,7 +12,14 @@ from appsdk_operator.testing._replica import Replica
 from appsdk_operator.testing._story import BrokenPromise, Entry, tell
 from appsdk_operator.testing._world import LEASE, World
 
-__all__ = ["FinalizerWatch", "Promise", "break_promise", "check_journal", "check_rest"]
+__all__ = [
+    "FinalizerWatch",
+    "Promise",
+    "break_promise",
+    "check_journal",
+    "check_rest",
+    "still_failing",
+]
 
 
 class Promise(Enum):
@@ -122,6 +129,17 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
         for number, is_watcher in places:
             check = _check_watcher_converged if is_watcher else _check_reconciler_converged
             check(world, [call for call in calls if call.watcher == number], objects)
+
+
+def still_failing(world: World) -> Entry | None:
+    """The last call for an object that is there, if it failed; nothing went wrong on purpose."""
+    present = {world.key(obj.name) for obj in world.objects()}
+    alive = {(replica.name, replica.process) for replica in world.replicas}
+    last: dict[tuple[int, str], Entry] = {}
+    for call in world.journal.of("call"):
+        if (call.who, call.process) in alive and call.kind == world.kind.qualified_name:
+            last[call.watcher, call.key] = call
+    return next((call for call in last.values() if call.error and call.key in present), None)
 
 
 def _check_watcher_converged(world: World, calls: list[Entry], objects: dict[str, Object]) -> None:

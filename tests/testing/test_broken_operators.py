@@ -7,8 +7,17 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import strategies as st
 
-from appsdk_operator import InformerController, Manager, SimpleWatcher, controller_for
+from appsdk_operator import (
+    InformerController,
+    Manager,
+    MutableObject,
+    SimpleWatcher,
+    controller_for,
+    kinds,
+)
+from appsdk_operator.controllers import create_or_update
 from appsdk_operator.testing import BrokenPromise, Promise, Replica, check_operator
 from tests.testing.broken import operators
 from tests.testing.broken.operators import (
@@ -19,6 +28,7 @@ from tests.testing.broken.operators import (
     shows_its_size,
 )
 
+QUOTA = kinds.core.v1.ResourceQuota
 BUCKETS: dict[str, Any] = {"finalizer": FINALIZER, "cleaned_up": bucket_is_gone}
 NAMED_BUCKETS: dict[str, Any] = {"cleaned_up": bucket_of_its_name_is_gone}
 SIZES: dict[str, Any] = {"at_rest": shows_its_size}
@@ -317,6 +327,34 @@ def put_finalizers(replica: Replica, widget: Any, *names: str) -> None:
     wanted = foreign if widget.is_deleting else [*foreign, *names]
     if wanted != list(widget.finalizers):
         operators.set_finalizers(replica, widget, wanted)
+
+
+def test_a_spec_that_the_operator_can_do_nothing_with_points_to_the_specs() -> None:
+    def make(replica: Replica) -> Any:
+        def quota(widget: Any) -> None:
+            def shape(made: MutableObject) -> None:
+                made["spec"] = {"hard": {"limits.cpu": widget.spec["cpu"]}}
+
+            draft = MutableObject.new(QUOTA, widget.name, namespace=widget.namespace)
+            create_or_update(replica.client, draft, shape)
+
+        return operators.with_widget(replica, quota)
+
+    with pytest.raises(BrokenPromise) as raised:
+        check_operator(make, WIDGET, replay=['create a {"cpu": "much"}'])
+    told = str(raised.value)
+    assert "at least once: no call for a has ever succeeded" in told
+    assert "the last call of operator for default/a failed with BadRequest: " in told
+    assert "quantities must match the regular expression" in told
+    assert told.endswith(
+        "say with specs= which ones there may be, or with a pattern in the kind's schema"
+    )
+
+
+@pytest.mark.parametrize("options", [{"seed": 1, "max_examples": 20}, {"replay": ["create a 7"]}])
+def test_specs_of_which_the_server_takes_none_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"the server refused every object.*Say with specs="):
+        check_operator(operators.size_in_status, WIDGET, specs=st.just(7), **options)
 
 
 def test_a_finalizer_that_is_no_name_is_refused() -> None:
