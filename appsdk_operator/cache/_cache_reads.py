@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._kept import KeptKind, Place
-from appsdk_operator.cache._not_cached import NotCachedError, NotFollowedError, NotSyncedError
+from appsdk_operator.cache._not_cached import Remedies
 from appsdk_operator.cache._options import FieldSelection, LabelSelection
 from appsdk_operator.cache._query import Query, in_order, query_of
 from appsdk_operator.resource import Kind, Object
@@ -20,6 +20,8 @@ __all__ = ["CacheReads"]
 # The class below has a method called list.
 Objects: TypeAlias = list[Object]
 Places: TypeAlias = list[Place]
+
+_REMEDIES = Remedies(to_follow="add it with set_namespaces, or read it with a client")
 
 
 class CacheReads:
@@ -193,11 +195,10 @@ class CacheReads:
             places = kept.places(namespace)
             if not places:
                 known = ", ".join(sorted(str(scope) for scope in kept.target))
-                raise NotFollowedError(
-                    f"{kind} is cached in {known} only, not in namespace {namespace!r}: add it "
-                    "with set_namespaces, or read through the client",
-                    kind=kind,
-                    namespace=namespace,
+                raise _REMEDIES.not_followed(
+                    f"{kind} is cached in {known} only, not in namespace {namespace!r}",
+                    kind,
+                    namespace,
                 )
         return places
 
@@ -205,19 +206,13 @@ class CacheReads:
         kept = self._kept.get(kind)
         if kept is None:
             known = ", ".join(sorted(str(k) for k in self._kept)) or "none"
-            raise NotCachedError(
-                f"{kind} has no informer in this cache (it keeps: {known}): call "
-                "cache.add(kind) first, or make the cache with lazy=True"
-            )
+            raise _REMEDIES.not_kept(f"{kind} has no informer in this cache (it keeps: {known})")
         return kept
 
     def _wait_for(self, informer: Informer, deadline: float) -> None:
         """A first list that is not complete would read as objects that do not exist."""
         if not self._is_lazy:
-            raise NotSyncedError(
-                f"{informer.health().text}: run the cache and wait with wait_for_sync before "
-                "reading"
-            )
+            raise _REMEDIES.not_synced(informer.health().text)
         stop = self._stop
         if stop is None:
             raise TimeoutError(
@@ -231,7 +226,7 @@ class CacheReads:
         """What takes over may be behind what was read and written before."""
         what = f"{kind} is being handed over to other informers"
         if not self._is_lazy:
-            raise NotSyncedError(f"{what}: wait with wait_for_sync before reading")
+            raise _REMEDIES.not_synced(what)
 
         def is_done() -> bool:
             with self._lock:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, final
 from appsdk_operator.cache._cache import Cache
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._kept import Place
-from appsdk_operator.cache._not_cached import NotCachedError, NotFollowedError
+from appsdk_operator.cache._not_cached import NotCachedError, Remedies
+from appsdk_operator.cache._options import kind_tuple
 from appsdk_operator.cache._overlay import Entry, Overlay
 from appsdk_operator.cache._query import Query, in_order
 from appsdk_operator.client import (
@@ -104,6 +105,7 @@ class CachedClient(ClientWrapper):
             metrics: where it publishes, until :meth:`close`; default: nowhere.
 
         Raises:
+            TypeError: ``uncached`` is a single kind, or has what is none.
             ValueError: ``overlay_limit`` is less than 1.
         """
         super().__init__(client)
@@ -111,7 +113,9 @@ class CachedClient(ClientWrapper):
             raise ValueError(f"overlay_limit={overlay_limit}: use at least 1")
         self.cache = cache
         """What is read from."""
-        self._uncached = frozenset(uncached)
+        self.remedies = Remedies()
+        """What errors advise where a read is none of the cache's."""
+        self._uncached = frozenset(kind_tuple("uncached", uncached))
         self._overlay = Overlay(overlay_limit, self._informer_of)
         self._is_dry = _is_dry(client)
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
@@ -142,7 +146,7 @@ class CachedClient(ClientWrapper):
             try:
                 (place,) = self.cache.places_of(kind, namespace)
             except NotCachedError as error:
-                raise _with_remedies(error) from None
+                raise self.remedies.for_client(error) from None
             obj = self._resolved(kind, key, place.informer)
             # One that was relieved meanwhile is behind, and what is laid over is not for it.
             if not place.informer.is_frozen or [place] == self.cache.places_of(kind, namespace):
@@ -196,20 +200,15 @@ class CachedClient(ClientWrapper):
         """
         place = self.cache.place_of(obj.kind, obj.namespace)
         if place is None:
-            raise _with_remedies(
-                NotFollowedError(
-                    f"{obj.kind} is not followed in namespace {obj.namespace!r}",
-                    kind=obj.kind,
-                    namespace=obj.namespace,
-                )
-            )
+            fact = f"{obj.kind} is not followed in namespace {obj.namespace!r}"
+            raise self.remedies.not_followed(fact, obj.kind, obj.namespace)
         return place.informer.wait_for_version(obj.resource_version, stop, timeout)
 
     def _places(self, kind: Kind, namespace: str) -> Places:
         try:
             return self.cache.places(kind, namespace)
         except NotCachedError as error:
-            raise _with_remedies(error) from None
+            raise self.remedies.for_client(error) from None
 
     def _resolved(self, kind: Kind, key: ObjectKey, informer: Informer) -> Object | None:
         entry = self._overlay.get(kind, key)
@@ -445,13 +444,3 @@ def _not_found(kind: Kind, name: str) -> Exception:
     return error_from_status(
         {"code": 404, "reason": "NotFound", "message": message, "details": details}
     )
-
-
-def _with_remedies(error: NotCachedError) -> NotCachedError:
-    text = (
-        f"{error}. Or read it from the server: with the live client, or always, with "
-        "CachedClient(…, uncached=[kind])"
-    )
-    if isinstance(error, NotFollowedError):
-        return NotFollowedError(text, kind=error.kind, namespace=error.namespace)
-    return type(error)(text)

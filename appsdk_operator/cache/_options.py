@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from appsdk_operator.cache._event_source import Overflow
@@ -24,6 +24,7 @@ __all__ = [
     "checked_seconds",
     "field_selector_of",
     "join_all",
+    "kind_tuple",
     "label_selector_of",
 ]
 
@@ -114,6 +115,18 @@ def check_overflow(overflow: object) -> None:
     """Refuse what is no :class:`Overflow`, such as its value."""
     if not isinstance(overflow, Overflow):
         raise TypeError(f"overflow={overflow!r}: use Overflow.COALESCE or Overflow.BLOCK")
+
+
+def kind_tuple(what: str, kinds: Iterable[Kind]) -> tuple[Kind, ...]:
+    """``kinds`` as a tuple.
+
+    Raises:
+        TypeError: it is a single kind, or has what is none.
+    """
+    given: Any = kinds
+    if isinstance(given, Kind):
+        raise TypeError(f"{what}={given}: give a list of kinds, {what}=[kind]")
+    return tuple(check_kind(kind, what) for kind in kinds)
 
 
 def check_number(name: str, seconds: object) -> None:

@@ -39,6 +39,9 @@ class Client(Reads, Writes):
         config: where the server is, see :class:`ClientConfig`.
         clock: times the waits between retries; default: the machine's.
         metrics: where requests are counted; default: the kit's own registry.
+
+    Raises:
+        TypeError: ``config`` is none.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Client(Reads, Writes):
         # Not at the top: http.client and ssl take as long to import as all the rest together.
         from appsdk_operator.client._transport import Transport
 
+        _check_config(config)
         self._config = config
         self._transport = Transport(config, clock=clock, metrics=metrics or default_metrics())
         self._discovery: Discovery | None = None
@@ -135,6 +139,14 @@ class Client(Reads, Writes):
             repeatable=method.upper() in {"GET", "HEAD"},
         )
         return self._transport.send(request).body
+
+
+def _check_config(config: object) -> None:
+    if not isinstance(config, ClientConfig):
+        example = f"(server={config!r})" if isinstance(config, str) else ".load()"
+        raise TypeError(
+            f"config={config!r} is no ClientConfig: give one, for example ClientConfig{example}"
+        )
 
 
 def _fits(client: Client) -> ClientLike:

@@ -156,6 +156,12 @@ class NotFound(ApiError):
                 f"the server knows no {self.request.resource} under {self.request.path}: check "
                 "that its CRD is installed, and the kind's plural, version and scope"
             )
+            _, _, subresource = self.request.resource.partition("/")
+            if subresource:
+                self.remedy += (
+                    f"; or the kind has no subresource {subresource}, which its CRD must name: "
+                    "then write the object itself"
+                )
         return super()._text()
 
 

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,11 +24,13 @@ from appsdk_operator.client._config import ClientConfig, Impersonation
 from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._package import package
 from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.resource._yaml import load_first
 
 __all__ = ["from_kubeconfig", "in_cluster", "load"]
 
 _log = logging.getLogger("appsdk_operator.client")
 
+_SECTIONS = ("contexts", "clusters", "users")
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -119,18 +121,25 @@ class _Kubeconfig:
     @classmethod
     def read(cls, path: str, context: str | None) -> _Kubeconfig:
         """Read and merge the files, and find the context with its cluster and user."""
-        if not any(Path(part).expanduser().is_file() for part in path.split(os.pathsep) if part):
+        files = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
+        if not any(file.is_file() for file in files):
+            if folders := [file for file in files if file.is_dir()]:
+                raise ConfigError(
+                    f"{folders[0]} is a directory: give the kubeconfig in it, for example "
+                    f"{folders[0] / 'config'}"
+                )
             raise ConfigError(f"there is no kubeconfig at {path}: check the path or $KUBECONFIG")
         try:
             merger = package("config.kube_config").KubeConfigMerger(path)
             sections = {
                 name: {entry["name"]: entry for entry in merger.config.value.get(name) or ()}
-                for name in ("contexts", "clusters", "users")
+                for name in _SECTIONS
             }
             current = context or merger.config.value.get("current-context") or ""
         # The package raises whatever its YAML parser, the file system and missing keys raise.
         except Exception as error:
-            raise ConfigError(f"the kubeconfig {path} cannot be read: {error}") from error
+            what = _wrong_form(files) or error
+            raise ConfigError(f"the kubeconfig {path} cannot be read: {what}") from error
         if current not in sections["contexts"]:
             raise ConfigError(
                 f"the kubeconfig {path} has no context {current!r}, it has "
@@ -318,6 +327,26 @@ def _impersonation(user: Mapping[str, Any]) -> Impersonation | None:
             for key, values in _dict(user.get("as-user-extra")).items()
         },
     )
+
+
+def _wrong_form(files: Sequence[Path]) -> str:
+    """What the package's error would not say; empty if it is something else."""
+    for file in files:
+        try:
+            data: Any = load_first(file.read_text())[0]
+        except (OSError, ValueError):
+            continue
+        if not isinstance(data, dict):
+            return (
+                f"{file} is no YAML map with clusters, contexts and users: is it a kubeconfig, as "
+                "kubectl config view --raw writes it?"
+            )
+        for name in _SECTIONS:
+            entries: Any = data.get(name) or []
+            is_list = isinstance(entries, list)
+            if not is_list or not all(isinstance(e, dict) and "name" in e for e in entries):
+                return f"{name} in {file} is no list of entries that each have a name"
+    return ""
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -46,8 +46,14 @@ def parse_address(address: str, option: str = "address") -> tuple[str, int]:
     return plain, int(port)
 
 
-def check_address(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
+def check_address(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate the address of an option, which may be off."""
+    if not isinstance(value, str):
+        hint = f':{value}"' if isinstance(value, int) else '127.0.0.1:8080"'
+        raise TypeError(
+            f'{attribute.name}={value!r}: give host:port as text, for example "{hint}; without a '
+            "host it is on all of this machine's addresses"
+        )
     if not is_off(value):
         parse_address(value, attribute.name)
 

@@ -10,6 +10,8 @@ import attrs
 
 from appsdk_operator.cache import Cache, CachedClient, CacheOptions, Health, Transform
 from appsdk_operator.cache._cache_options import NamespaceOptions
+from appsdk_operator.cache._not_cached import Remedies
+from appsdk_operator.cache._options import kind_tuple
 from appsdk_operator.client import (
     Client,
     ClientConfig,
@@ -34,11 +36,18 @@ NewCache: TypeAlias = Callable[[ClientLike], Cache]
 """Makes the cache, given the client that it is to list and watch with."""
 
 
-def _kind_tuple(value: Iterable[Kind]) -> tuple[Kind, ...]:
-    return tuple(value)
+def _kept_kinds(value: Iterable[Kind]) -> tuple[Kind, ...]:
+    return kind_tuple("kinds", value)
+
+
+def _uncached_kinds(value: Iterable[Kind]) -> tuple[Kind, ...]:
+    return kind_tuple("uncached", value)
 
 
 def _kind_dict(value: Mapping[Kind, CacheOptions]) -> dict[Kind, CacheOptions]:
+    given: Any = value
+    if not isinstance(given, Mapping):
+        raise TypeError(f"by_kind={given!r}: give options by kind, {{kind: CacheOptions(…)}}")
     return dict(value)
 
 
@@ -53,7 +62,7 @@ class CacheSetup:
 
     namespaces: Sequence[str] | Mapping[str, NamespaceOptions] = ()
     """The namespaces to follow, as names or with options for each; default: all."""
-    kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_kind_tuple, validator=_kinds)
+    kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_kept_kinds)
     """Kinds to keep from the start. Others come with the controllers that watch them."""
     by_kind: Mapping[Kind, CacheOptions] = attrs.field(
         factory=dict, converter=_kind_dict, validator=_kinds
@@ -80,12 +89,23 @@ class CacheSetup:
 class ClientSetup:
     """How the clients of a cluster read and write."""
 
-    uncached: tuple[Kind, ...] = attrs.field(default=(), converter=_kind_tuple, validator=_kinds)
+    uncached: tuple[Kind, ...] = attrs.field(default=(), converter=_uncached_kinds)
     """Kinds that ``client`` reads from the server even so."""
     field_owner: str | None = None
     """Who owns the fields of what is written; default: what the server makes of the user agent."""
     dry_run: bool = False
     """Have the server check every write, and store none; default False."""
+
+
+_REMEDIES = Remedies(
+    to_keep=(
+        "have a controller watch the kind, or give the manager cache=CacheSetup(kinds=[kind]), "
+        "or CacheSetup(lazy=True) for every kind that is read"
+    ),
+    to_sync="read it in what the manager runs, which starts when the caches have synced",
+    to_follow="add it to cache=CacheSetup(namespaces=…), or with manager.cache.set_namespaces",
+    to_read_live=("with manager.live_client, or always, with client=ClientSetup(uncached=[kind])"),
+)
 
 
 def check_server(value: object) -> None:
@@ -182,6 +202,7 @@ class Cluster:
             cached = CachedClient(
                 self.live_client, self.cache, uncached=setup.uncached, metrics=metrics
             )
+            cached.remedies = _REMEDIES
             self.client: ClientLike = cached
             self._end_metrics = cached.close
         except BaseException:

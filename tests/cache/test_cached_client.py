@@ -126,6 +126,8 @@ def test_what_the_cache_does_not_keep_is_an_error_that_names_the_remedies(live, 
         client.get(ConfigMap, "a", namespace="other")
     with pytest.raises(NotFollowedError, match="not followed in namespace 'other'"):
         client.wait_until_seen(thing("a", kind=ConfigMap, namespace="other"), StopSignal())
+    with pytest.raises(TypeError, match=r"uncached=configmaps\.v1: give a list of kinds"):
+        CachedClient(live, client.cache, uncached=ConfigMap)
     with pytest.raises(ValueError, match="overlay_limit=0"):
         CachedClient(live, client.cache, overlay_limit=0)
 

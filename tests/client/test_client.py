@@ -378,3 +378,15 @@ def test_a_patch_is_guarded_when_the_server_checks_the_version():
     assert not MergePatch({"metadata": None}).is_guarded
     assert StrategicMergePatch({"metadata": {"resourceVersion": "1"}}).is_guarded
     assert "hunter2" not in repr(MergePatch({"data": "hunter2"}))
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ("http://127.0.0.1:1", r"ClientConfig\(server='http://127.0.0.1:1'\)"),
+        (None, r"ClientConfig\.load\(\)"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(config, text):
+    with pytest.raises(TypeError, match=f"is no ClientConfig: give one, for example {text}"):
+        c.Client(config)

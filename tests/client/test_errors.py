@@ -119,6 +119,16 @@ def test_not_found_tells_a_missing_kind_from_a_missing_object():
     assert unknown.message == "404 page not found"
 
 
+def test_not_found_of_a_subresource_says_that_the_kind_may_have_none():
+    where = {"namespace": "x", "name": "a"}
+    status = Request(method="PATCH", path="/x", verb="patch", resource="widgets.y/status", **where)
+    text = str(error_from_response(status, 404, headers(), b"404 page not found\n"))
+    assert "CRD is installed" in text
+    assert "or the kind has no subresource status, which its CRD must name" in text
+    unknown = error_from_response(LIST, 404, headers(), b"404 page not found\n")
+    assert "subresource" not in str(unknown)
+
+
 def test_conflicts_and_expiry_name_the_next_step():
     assert "read the object anew" in str(error_from_status({"reason": "Conflict", "code": 409}))
     assert "list anew" in str(error_from_status({"reason": "Expired", "code": 410}))

@@ -241,10 +241,12 @@ def with_cluster(fields: str, user: str = "") -> str:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("", "cannot be read"),
+        ("", "is no YAML map with clusters, contexts and users: is it a kubeconfig"),
         ("{", "cannot be read"),
-        ("[]", "cannot be read"),
-        ("contexts: [{context: {}}]", "cannot be read"),
+        ("[]", "is no YAML map with clusters, contexts and users"),
+        ("hello", "is no YAML map with clusters, contexts and users"),
+        ("contexts: [{context: {}}]", "contexts in .* is no list of entries that each have a name"),
+        ("clusters: here", "clusters in .* is no list of entries that each have a name"),
         ("kind: Config", "has no context ''"),
         ("current-context: x\ncontexts: []", "has no context 'x'"),
         (with_cluster("").partition("clusters")[0], "names the cluster 'c'"),
@@ -268,6 +270,11 @@ def test_a_file_that_cannot_be_used_is_named_with_what_is_wrong(tmp_path, conten
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ConfigError, match="there is no kubeconfig at"):
         ClientConfig.from_kubeconfig(tmp_path / "nothing")
+
+
+def test_a_directory_is_no_kubeconfig(tmp_path):
+    with pytest.raises(ConfigError, match=r"is a directory: .* for example .*config"):
+        ClientConfig.from_kubeconfig(tmp_path)
 
 
 def test_another_context_can_be_asked_for_and_the_ones_there_are_listed(tmp_path):

@@ -1,0 +1,75 @@
+"""Mistakes that newcomers make, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedError
+from appsdk_operator.client import ClientConfig
+from appsdk_operator.manager import (
+    CacheSetup,
+    ClientSetup,
+    HealthServerOptions,
+    Manager,
+    MetricsServerOptions,
+)
+from appsdk_operator.resource import Kind, kinds
+from appsdk_operator.runtime import Metrics
+
+NOWHERE = ClientConfig(server="http://127.0.0.1:1")
+CONFIG_MAP, POD = kinds.core.v1.ConfigMap, kinds.core.v1.Pod
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Manager]]:
+    managers: list[Manager] = []
+
+    def make(**options: Any) -> Manager:
+        managers.append(Manager(NOWHERE, metrics=Metrics(), **options))
+        return managers[-1]
+
+    yield make
+    for manager in managers:
+        manager.close()
+
+
+@pytest.mark.parametrize("options", [HealthServerOptions, MetricsServerOptions])
+@pytest.mark.parametrize(
+    ("address", "example"), [(8081, ":8081"), (None, "127.0.0.1:8080"), (("", 80), "127.0.0.1")]
+)
+def test_an_address_that_is_no_text_is_refused(options: Any, address: Any, example: str) -> None:
+    with pytest.raises(TypeError, match=f'address=.*: give host:port .* example "{example}'):
+        options(address=address)
+
+
+def test_a_single_kind_is_no_list() -> None:
+    with pytest.raises(TypeError, match=r"kinds=configmaps\.v1: give a list .*kinds=\[kind\]"):
+        CacheSetup(kinds=CONFIG_MAP)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"uncached=configmaps\.v1: give a list of kinds"):
+        ClientSetup(uncached=CONFIG_MAP)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"by_kind=.*: give options by kind, \{kind: Cache"):
+        CacheSetup(by_kind=[CONFIG_MAP])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "kind", "error", "text"),
+    [
+        ("a", POD, NotCachedError, "cache=CacheSetup(kinds=[kind]), or CacheSetup(lazy=True)"),
+        ("b", CONFIG_MAP, NotFollowedError, "add it to cache=CacheSetup(namespaces=…), or "),
+        ("a", CONFIG_MAP, NotSyncedError, "read it in what the manager runs"),
+    ],
+)
+def test_reads_that_the_cache_does_not_answer_name_the_managers_own_remedies(
+    make: Callable[..., Manager], namespace: str, kind: Kind, error: type, text: str
+) -> None:
+    manager = make(cache=CacheSetup(namespaces=["a"], kinds=[CONFIG_MAP]))
+    with pytest.raises(error) as caught:
+        manager.client.get(kind, "x", namespace=namespace)
+    assert type(caught.value) is error
+    told = str(caught.value)
+    assert text in told
+    assert "manager.live_client, or always, with client=ClientSetup(uncached=[kind])" in told
+    assert "cache.add(kind)" not in told
