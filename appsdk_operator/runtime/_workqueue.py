@@ -100,13 +100,15 @@ class WorkQueue(Generic[K]):
         self.rate_limiter: RateLimiter = rate_limiter or ItemExponential()
         self._clock = clock
         # Entered as it is: entering it through the condition costs a call more, four times a key.
-        self._lock = lock = threading.Lock()
+        # Re-entrant, because a signal handler may shut down in the very thread that is inside.
+        self._lock = lock = threading.RLock()
         self._condition = threading.Condition(lock)
         # Apart, so that the notification for a key can only reach somebody who takes it.
         self._became_idle = threading.Condition(lock)
         self._state: QueueState[K] = QueueState(max_reasons=max_reasons)
         self._is_shut_down = False
         self._is_draining = False
+        self._has_to_drop = False
         self._sleepers = 0
         # Only one sleeper waits for the next due time; the others wait to be notified.
         self._timed_until: float | None = None
@@ -217,11 +219,15 @@ class WorkQueue(Generic[K]):
         with self._lock:
             now = self._clock.monotonic()
             item = self._hand_out(now)
-            if item is None:
-                return self._wait_for_key(now)
-            if self._sleepers:
-                self._pass_on(now)
-            return item
+            if item is not None:
+                if self._sleepers:
+                    self._pass_on(now)
+                return item
+            item = self._wait_for_key(now)
+            is_over = item is None and self._is_idle(self._clock.monotonic())
+        if is_over:
+            self._retire()
+        return item
 
     def try_get(self) -> QueueItem[K] | None:
         """The next key if one is ready, without waiting."""
@@ -266,15 +272,13 @@ class WorkQueue(Generic[K]):
             drain: still hand out the keys that are ready, and those added while they were worked
                 on; default: drop them. Keys whose delay is not over are dropped in any case.
         """
+        is_interrupted = self._is_inside()
         with self._lock:
-            if not self._is_shut_down:
-                self._is_shut_down = True
-                self._is_draining = drain
-                self._state.drop_waiting(self._clock.monotonic())
-            if not drain:
-                self._is_draining = False
-                self._state.drop_all()
-            is_over = self._is_idle(self._clock.monotonic())
+            self._is_draining = drain and (self._is_draining or not self._is_shut_down)
+            self._is_shut_down = self._has_to_drop = True
+            # What a signal handler has interrupted goes on with the keys; they are dropped by
+            # whoever looks at them next.
+            is_over = not is_interrupted and self._is_idle(self._clock.monotonic())
             if is_over:
                 self._became_idle.notify_all()
             self._condition.notify_all()
@@ -343,13 +347,33 @@ class WorkQueue(Generic[K]):
             if self._sleepers:
                 self._pass_on(self._clock.monotonic())
 
+    def _is_inside(self) -> bool:
+        """Whether this very thread has the lock: whoever asks has interrupted it."""
+        try:
+            self._condition.notify(0)
+        except RuntimeError:
+            return False
+        return True
+
+    def _drop(self, now: float) -> None:
+        """After a shut-down: forget what is not handed out any more."""
+        self._has_to_drop = False
+        if self._is_draining:
+            self._state.drop_waiting(now)
+        else:
+            self._state.drop_all()
+
     def _hand_out(self, now: float) -> QueueItem[K] | None:
+        if self._has_to_drop:
+            self._drop(now)
         item = self._state.pop(now)
         if item is not None:
             self._queue_time.observe(item.waited)
         return item
 
     def _is_idle(self, now: float) -> bool:
+        if self._has_to_drop:
+            self._drop(now)
         state = self._state
         return not state.locked and not state.depth and not state.ready_count(now)
 
