@@ -150,18 +150,19 @@ class NotFound(ApiError):
     """404: no such object, or no such kind on this server."""
 
     def _text(self) -> str:
-        # A missing path is answered by the server's router, which names neither kind nor name.
-        if self.request is not None and self.request.resource and not self.details.get("kind"):
-            self.remedy = (
-                f"the server knows no {self.request.resource} under {self.request.path}: check "
-                "that its CRD is installed, and the kind's plural, version and scope"
-            )
-            _, _, subresource = self.request.resource.partition("/")
-            if subresource:
-                self.remedy += (
-                    f"; or the kind has no subresource {subresource}, which its CRD must name: "
-                    "then write the object itself"
-                )
+        if self.request is not None and self.request.resource:
+            resource, _, subresource = self.request.resource.partition("/")
+            none = f"the kind has no subresource {subresource}, which its CRD must name"
+            if not self.details.get("kind"):
+                # A missing path is answered by the server's router, which names neither kind nor
+                # name.
+                self.remedy = (
+                    f"the server knows no {self.request.resource} under {self.request.path}: check "
+                    "that its CRD is installed, and the kind's plural, version and scope"
+                ) + (f"; or {none}" if subresource else "")
+            elif subresource in ("status", "scale") and "." in resource.partition(".")[2]:
+                # Servers answer so for a custom resource that has none.
+                self.remedy = f"there is no such object, or {none}"
         return super()._text()
 
 

@@ -42,7 +42,10 @@ class BuilderError(ValueError):
 
 
 class ControllerHost(Protocol):
-    """What a builder needs of where the controller will run; a :class:`Manager` is one."""
+    """What a builder needs of where the controller will run; a :class:`Manager` is one.
+
+    One that has ``note_draft(draft)``, too, is told of each controller that is begun.
+    """
 
     @property
     def cache(self) -> Cache:
@@ -67,6 +70,23 @@ class ControllerHost(Protocol):
     def add(self, runnable: Any, /) -> Any:
         """Run it with everything else."""
         ...
+
+
+@final
+@attrs.define(eq=False)
+class Draft:
+    """What a host is told of a controller that is being described, so that it may ask after it.
+
+    It holds neither the builder nor the host.
+    """
+
+    said: list[str] = attrs.field(factory=list)
+    """The calls so far, as they are written."""
+    is_over: bool = False
+    """Whether its builder was asked to build it."""
+
+    def __str__(self) -> str:
+        return ".".join(["controller_for(…)", *self.said])
 
 
 @final
@@ -137,6 +157,10 @@ class ControllerBuilder(Generic[R]):
         self._name: str | None = None
         self._problems: list[str] = []
         self._is_built = False
+        self._draft = Draft()
+        note_draft = getattr(host, "note_draft", None)
+        if callable(note_draft):
+            note_draft(self._draft)
 
     # What it watches.
 
@@ -165,6 +189,7 @@ class ControllerBuilder(Generic[R]):
             )
         else:
             self._for = kind
+        self._draft.said.append(f"for_({kind})")
         self._need_keys(f"for_({kind})")
         return self._watch(kind, for_object(), predicates, metadata_only=metadata_only)
 
@@ -291,6 +316,7 @@ class ControllerBuilder(Generic[R]):
             ValueError: it is empty.
         """
         check_name(name)
+        self._draft.said.append(f"named({name!r})")
         if self._name not in (None, name):
             self._problems.append(f"named() was called with {self._name!r} and with {name!r}")
         self._name = name
@@ -327,6 +353,7 @@ class ControllerBuilder(Generic[R]):
             TypeError: the reconciler is none.
             ValueError: the name is in use.
         """
+        self._draft.is_over = True
         checked_reconciler(reconciler)
         problems = self._found()
         if problems:

@@ -429,7 +429,19 @@ class Controller(Generic[R]):
         return running
 
     def _still_running(self, names: list[str]) -> TimeoutError:
+        engine, now = self._engine, self._clock.monotonic()
+        work = [
+            f"{text(context.request)}, begun {now - context.started:.3g} s ago"
+            for context in ([] if engine is None else engine.reconciling.active())
+        ]
+        what = "a source does not return: its threads have to end with its stop signal"
+        if work:
+            what = (
+                f"the reconciler does not return from {'; '.join(work)}: let it look at "
+                "reconcile_context().stop, and give what it waits for a time-out; a "
+                "reconcile_timeout sets that signal earlier, and an async def is cancelled"
+            )
         return TimeoutError(
             f"controller {self.name}: still running {self._settings.stop_timeout:g} s after the "
-            f"stop: {', '.join(names)}; a reconciler or a source does not return"
+            f"stop: {', '.join(names)}; {what}"
         )

@@ -14,6 +14,7 @@ import attrs
 from appsdk_operator.cache import Cache, Health
 from appsdk_operator.client import ClientConfig, ClientLike
 from appsdk_operator.controllers import ControllerHost, ControllerOptions
+from appsdk_operator.controllers._builder import Draft
 from appsdk_operator.manager._cluster import Cluster, check_server
 from appsdk_operator.manager._event_recorder import EventBroadcaster, EventRecorder
 from appsdk_operator.manager._fence import FencedClient
@@ -83,6 +84,7 @@ class Manager:
         self._webhooks = Once(self._make_webhooks)
         self._events: EventBroadcaster | None = None
         self._clusters: list[Cluster] = []
+        self._drafts: list[Draft] = []
         self._elector: ElectorLike | None = None
         # What to close at the end, last first.
         self._closing = contextlib.ExitStack()
@@ -222,6 +224,12 @@ class Manager:
             if is_closed:  # just now
                 runnable.close()
 
+    def note_draft(self, draft: Draft) -> None:
+        """For builders: :meth:`run` warns of a controller that was begun and not built by then."""
+        with self._lock:
+            self._drafts = [one for one in self._drafts if not one.is_over]
+            self._drafts.append(draft)
+
     @property
     def webhook_server(self) -> Runnable:
         """The webhook server; made now if the option is a function and it was not used before.
@@ -342,6 +350,14 @@ class Manager:
             if self._has_run:
                 raise RuntimeError("manager already started: make a new one")
             self._has_run = self._is_running = True
+            drafts, self._drafts = self._drafts, []
+        for draft in drafts:
+            if not draft.is_over:
+                _log.warning(
+                    "a controller was begun with %s and is not built, so that it does not run: end "
+                    "it with .complete(reconciler)",
+                    draft,
+                )
         try:
             if handle_signals:
                 self._run_with_signals(stop)

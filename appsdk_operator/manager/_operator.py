@@ -107,6 +107,11 @@ class Operator:
             self._has_run = True
             own = stop.child() if stop is not None else StopSignal(clock=self._clock)
             controllers = list(self._controllers)
+        if not controllers and not own.is_set():
+            _log.warning(
+                "the operator has no controllers and only waits for its stop: add them with "
+                "add_controller before run"
+            )
         failures: list[Exception] = []
         left = set(map(id, controllers))
         threads = ThreadGroup("operator")

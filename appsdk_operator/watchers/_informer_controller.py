@@ -371,10 +371,17 @@ class InformerController:
             running += self._threads.join(self._stop_timeout)
             self._metrics.retire()
         if running:
+            kinds = sorted(set(self._metrics.running.copy().values()))
+            what = "an informer does not return"
+            if kinds:
+                what = (
+                    f"a watcher or reconciler of {', '.join(kinds)} does not return: give what it "
+                    "waits for a time-out, or make it async def, which a stop cancels"
+                )
             self._failures.append(
                 TimeoutError(
                     f"controller {self.name}: still running {self._stop_timeout:g} s after the "
-                    f"stop: {', '.join(running)}; a watcher does not return"
+                    f"stop: {', '.join(running)}; {what}"
                 )
             )
         if len(self._failures) == 1:

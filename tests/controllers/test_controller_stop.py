@@ -124,6 +124,8 @@ def test_a_reconcile_that_does_not_return_is_named_with_its_thread() -> None:
     (error,) = rig.stop()
     assert isinstance(error, TimeoutError)
     assert "still running 0.05 s after the stop: stuck/worker/0" in str(error)
+    assert "the reconciler does not return from a, begun" in str(error)
+    assert "look at reconcile_context().stop" in str(error)
     gate.open.set()
 
 
@@ -181,7 +183,7 @@ def test_close_names_what_does_not_end() -> None:
     rig = Rig(stop_timeout=0.0)
     rig.controller.watch(Stuck())
     rig.controller.process_next()
-    with pytest.raises(TimeoutError, match="stuck/feeder"):
+    with pytest.raises(TimeoutError, match=r"stuck/feeder.*a source does not return"):
         rig.controller.close()
     rig.controller.close()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import logging
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,15 +12,17 @@ import pytest
 
 from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedError
 from appsdk_operator.client import ClientConfig
+from appsdk_operator.controllers import BuilderError, controller_for
 from appsdk_operator.manager import (
     CacheSetup,
     ClientSetup,
     HealthServerOptions,
     Manager,
     MetricsServerOptions,
+    Operator,
 )
 from appsdk_operator.resource import Kind, kinds
-from appsdk_operator.runtime import Metrics
+from appsdk_operator.runtime import Metrics, StopSignal
 
 NOWHERE = ClientConfig(server="http://127.0.0.1:1")
 CONFIG_MAP, POD = kinds.core.v1.ConfigMap, kinds.core.v1.Pod
@@ -73,3 +78,69 @@ def test_reads_that_the_cache_does_not_answer_name_the_managers_own_remedies(
     assert text in told
     assert "manager.live_client, or always, with client=ClientSetup(uncached=[kind])" in told
     assert "cache.add(kind)" not in told
+
+
+def stopped() -> StopSignal:
+    stop = StopSignal()
+    stop.set()
+    return stop
+
+
+def nothing(request: object) -> None:
+    """Reconciles nothing."""
+
+
+def test_a_controller_that_is_not_built_is_told_of_at_the_start(
+    make: Callable[..., Manager], caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = make()
+    controller_for(manager).for_(POD).named("lost")
+    controller_for(manager).for_(CONFIG_MAP).named("completed").complete(nothing)
+    controller_for(manager).for_(CONFIG_MAP).named("built").build(nothing)
+    with pytest.raises(BuilderError):
+        controller_for(manager).named("refused").complete(nothing)
+    assert not caplog.records
+    manager.run(stopped())
+    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "controller_for(…).for_(pods.v1).named('lost')" in record.getMessage()
+    assert "end it with .complete(reconciler)" in record.getMessage()
+
+
+def test_controllers_that_are_begun_hold_nothing(make: Callable[..., Manager]) -> None:
+    manager = make()
+    gc.disable()
+    try:
+        seen = weakref.ref(controller_for(manager).for_(POD))
+        assert seen() is None
+        for number in range(5):
+            controller_for(manager).for_(POD).named(f"n{number}").build(nothing).close()
+        assert len(manager._drafts) == 2
+    finally:
+        gc.enable()
+
+
+class StopsAtAWarning(logging.Handler):
+    """Sets the signal when something was logged, and keeps its text."""
+
+    def __init__(self, stop: StopSignal) -> None:
+        super().__init__(logging.WARNING)
+        self.stop = stop
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+        self.stop.set()
+
+
+def test_an_operator_without_controllers_says_that_it_only_waits() -> None:
+    handler = StopsAtAWarning(StopSignal())
+    log = logging.getLogger("appsdk_operator.manager")
+    log.addHandler(handler)
+    try:
+        Operator().run(stopped())
+        assert not handler.texts
+        Operator().run(handler.stop)
+    finally:
+        log.removeHandler(handler)
+    [text] = handler.texts
+    assert "no controllers and only waits for its stop: add them with add_controller" in text

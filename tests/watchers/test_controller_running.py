@@ -206,6 +206,7 @@ def test_a_watcher_that_does_not_return_is_named_after_the_stop_timeout(make_rig
         (raised,) = rig.stop()
         assert isinstance(raised, TimeoutError)
         assert "slow: still running 0.05 s after the stop: slow/worker-0" in str(raised)
+        assert "a watcher or reconciler of widgets.v1.example.com does not return" in str(raised)
     finally:
         go_on.set()
 

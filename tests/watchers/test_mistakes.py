@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, kinds
-from appsdk_operator.runtime import Metrics
+from appsdk_operator.runtime import Metrics, system_clock
 from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import (
     InformerController,
@@ -20,7 +21,7 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
     SimpleWatcher,
 )
-from tests.watchers.conftest import WIDGET
+from tests.watchers.conftest import WIDGET, ScriptedInformer
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 CONFIG = ClientConfig(server="http://127.0.0.1:1")
@@ -233,3 +234,23 @@ def test_other_names_that_a_request_has_not_are_plain_errors(rig, widget):
     with pytest.raises(AttributeError, match=r"a ReconcileRequest has no color$"):
         seen[0].color  # noqa: B018 - it raises
     assert not hasattr(seen[0], "namespace")
+
+
+def test_an_informer_that_does_not_return_is_named_after_the_stop_timeout(make_rig):
+    rig = make_rig(clock=system_clock, name="slow", stop_timeout=0.05)
+    go_on = threading.Event()
+
+    class Stuck(ScriptedInformer):
+        def run(self, stop):
+            super().run(stop)
+            go_on.wait(10)
+
+    informer = Stuck()
+    rig.controller.add_informer(informer, "stuck")
+    rig.start()
+    try:
+        assert informer.is_running.wait(10)
+        (raised,) = rig.stop()
+        assert "slow/informer/stuck; an informer does not return" in str(raised)
+    finally:
+        go_on.set()
