@@ -124,6 +124,7 @@ class Cache(CacheReads):
         self._lock = threading.RLock()
         self._changed = Waiters(clock)
         self._kept: dict[Kind, KeptKind] = {}
+        self._failure: BaseException | None = None
         self._threads = ThreadGroup("cache")
         self._stop: StopSignal | None = None
         self._has_run = False
@@ -181,6 +182,7 @@ class Cache(CacheReads):
                 return
             for registration in kept.registrations:
                 registration.stop()
+                self._numbers.note_removed(registration)
             kept.end()
             self._changed.wake()
         joins = [registration.join for registration in kept.registrations]
@@ -323,6 +325,7 @@ class Cache(CacheReads):
             kept = self._kept.get(registration.kind)
             if kept is not None and registration in kept.registrations:
                 kept.registrations.remove(registration)
+                registration.stop()
                 self._numbers.note_removed(registration)
             registration.stop()
         join_all([registration.join], timeout, f"a handler of {registration.kind}")
@@ -360,7 +363,7 @@ class Cache(CacheReads):
                 stop; default 30.
 
         Raises:
-            RuntimeError: it was run before.
+            RuntimeError: it was run before, or an informer failed, which should not be.
             TimeoutError: some still run; the text names their threads.
         """
         checked_seconds("stop_timeout", stop_timeout)
@@ -389,6 +392,10 @@ class Cache(CacheReads):
             self._numbers.retire()
             joins = [self._threads.join, *(r.join for r in registrations)]
             join_all(joins, stop_timeout, "the cache")
+        if self._failure is not None:
+            raise RuntimeError(f"an informer of the cache failed: {self._failure!r}") from (
+                self._failure
+            )
 
     def _informer(self, kept: KeptKind, scope: Scope) -> Informer:
         options = kept.options
@@ -419,10 +426,20 @@ class Cache(CacheReads):
             informer.report_failures()
 
     def _run(self, followed: Followed) -> None:
-        if self._stop is not None and followed.stop is None:
-            own = followed.stop = self._stop.child()
+        stop = self._stop
+        if stop is not None and followed.stop is None:
+            own = followed.stop = stop.child()
             informer = followed.informer
-            self._threads.start(f"{informer.kind}/{followed.scope}", lambda: informer.run(own))
+
+            def follow() -> None:
+                try:
+                    informer.run(own)
+                except BaseException as error:
+                    # A local copy that stands still must not go on to be read as if it followed.
+                    self._failure = error
+                    stop.set()
+
+            self._threads.start(f"{informer.kind}/{followed.scope}", follow)
 
     def _scopes(self, kept: KeptKind) -> Sequence[Scope]:
         return scopes_of(kept.kind, kept.options, self._namespaces, self._defaults)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import final
 
@@ -34,6 +35,7 @@ class CacheMetrics:
         self._lock = threading.Lock()
         # A counter must not fall when a handler goes.
         self._removed: dict[str, int] = {}
+        self._gone: weakref.WeakSet[CacheRegistration] = weakref.WeakSet()
         self.retire: Callable[[], None] = lambda: None
 
     def publish(self) -> None:
@@ -41,9 +43,10 @@ class CacheMetrics:
         self.retire = self._metrics.add_source(self._samples)
 
     def note_removed(self, registration: CacheRegistration) -> None:
-        """Keep the count of a handler that goes."""
+        """Keep the count of a handler that has stopped."""
         kind = str(registration.kind)
         with self._lock:
+            self._gone.add(registration)
             self._removed[kind] = self._removed.get(kind, 0) + registration.pending_events[1]
 
     def _samples(self) -> list[Sample]:
@@ -51,6 +54,7 @@ class CacheMetrics:
         handlers = self._handlers()
         with self._lock:
             merged = dict(self._removed)
+            handlers = [handler for handler in handlers if handler not in self._gone]
         for registration in handlers:
             kind = str(registration.kind)
             waiting, count = registration.pending_events

@@ -154,6 +154,8 @@ class Informer:
         """For the cache: whether :meth:`freeze` was called."""
         self._reached = ""
         self._merged = 0
+        # A handler that goes is counted in one of the two places at any moment.
+        self._counting = threading.Lock()
         self.rewinds = 0
         """How often a list showed an older state than the one before, as after an etcd restore."""
         self.on_synced: Callable[[], None] = lambda: None
@@ -337,7 +339,7 @@ class Informer:
 
     def forget(self, registration: Registration) -> None:
         """For the registration, which ends."""
-        with self._lock:
+        with self._lock, self._counting:
             if registration in self._registrations:
                 self._merged += registration.pending_events[1]
             self._registrations = [r for r in self._registrations if r is not registration]
@@ -345,8 +347,10 @@ class Informer:
     @property
     def pending_events(self) -> tuple[int, int]:
         """How many events wait for EventHandlers of its own, and how many were merged so far."""
-        counts = [registration.pending_events for registration in self._registrations]
-        return sum(c[0] for c in counts), self._merged + sum(c[1] for c in counts)
+        with self._counting:
+            registrations, merged = self._registrations, self._merged
+        counts = [registration.pending_events for registration in registrations]
+        return sum(c[0] for c in counts), merged + sum(c[1] for c in counts)
 
     def report_failures(self) -> None:
         """For the cache: report what handlers raised when they were handed news.

@@ -15,6 +15,7 @@ from appsdk_operator.cache._options import join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
 from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime._threads import as_exception
 
 if TYPE_CHECKING:
     import asyncio
@@ -238,5 +239,6 @@ def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None
     """Tell ``on_error``, which must not raise: what it raises is logged."""
     try:
         on_error(error)
-    except Exception:
-        _log.exception("on_error failed when told of %r of %s", error, whose)
+    except BaseException as raised:
+        failure = as_exception("on_error", raised)
+        _log.error("on_error failed when told of %r of %s", error, whose, exc_info=failure)

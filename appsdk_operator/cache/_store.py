@@ -18,6 +18,7 @@ from appsdk_operator.resource import (
     WatchEventType,
     is_older_version,
 )
+from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["IndexFunction", "Lister", "Store"]
 
@@ -111,9 +112,15 @@ class _Index:
             values = self.function(obj)
             # A string is a series of strings too, and nobody wants its letters.
             return (values,) if isinstance(values, str) else tuple(dict.fromkeys(values))
-        except Exception:
+        except BaseException as raised:
+            error = as_exception(f"index {self.name!r}", raised)
             # One odd object must not keep the kind from syncing.
-            _log.exception("index %r failed for %r: the object is left out of it", self.name, obj)
+            _log.error(
+                "index %r failed for %r: the object is left out of it",
+                self.name,
+                obj,
+                exc_info=error,
+            )
             return ()
 
     def put(self, obj: Object, values: tuple[str, ...]) -> None:

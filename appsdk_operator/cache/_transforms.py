@@ -9,6 +9,7 @@ import msgspec
 
 from appsdk_operator.cache._watch_state import Changes, Step, Upsert
 from appsdk_operator.resource import Object, WatchEvent
+from appsdk_operator.runtime._threads import as_exception
 
 __all__ = [
     "Transform",
@@ -77,8 +78,8 @@ def kept_form(obj: Object, transform: Transform, on_error: Callable[[Exception],
                 f"the transform made {made!r} of {obj!r}: it must keep namespace, name, uid "
                 "and resourceVersion"
             )
-    except Exception as error:
-        on_error(error)
+    except BaseException as error:
+        on_error(as_exception("the transform", error))
         return obj
     return made
 

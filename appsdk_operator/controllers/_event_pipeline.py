@@ -24,8 +24,9 @@ from appsdk_operator.controllers._protocols import EventFilter, Handler, Request
 from appsdk_operator.controllers._reasons import text
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, Family, Sample, random_of, settle
+from appsdk_operator.runtime._threads import as_exception
 
-__all__ = ["EventPipeline", "as_exception", "backoff", "shown"]
+__all__ = ["EventPipeline", "backoff", "shown"]
 
 _log = logging.getLogger("appsdk_operator.controllers")
 
@@ -70,21 +71,6 @@ _MOST_OWED = 16
 def backoff(failures: int, rng: random.Random, *, first: float, longest: float) -> float:
     """Seconds to wait after so many failures in a row, with up to a tenth more at random."""
     return min(longest, first * 2.0 ** min(failures - 1, 100)) * rng.uniform(1.0, 1.1)
-
-
-def as_exception(what: str, error: BaseException) -> Exception:
-    """``error`` as something to be logged and tried again, ``SystemExit`` and its like too.
-
-    Raises:
-        BaseException: what is meant for the main thread, in it: a test does one step, and Ctrl-C.
-    """
-    if isinstance(error, Exception):
-        return error
-    if threading.current_thread() is threading.main_thread():
-        raise error
-    failure = RuntimeError(f"{what} raised {shown(error)}")
-    failure.__cause__ = error
-    return failure
 
 
 def shown(error: BaseException) -> str:

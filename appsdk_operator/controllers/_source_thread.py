@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers._event_pipeline import as_exception, backoff, shown
+from appsdk_operator.controllers._event_pipeline import backoff, shown
 from appsdk_operator.controllers._reasons import text
 from appsdk_operator.runtime import (
     Clock,
@@ -22,6 +22,7 @@ from appsdk_operator.runtime import (
     default_metrics,
     random_of,
 )
+from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["SourceThread", "checked_interval", "checked_jitter"]
 

@@ -16,11 +16,32 @@ from appsdk_operator.runtime._clock import system_clock
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["LoopThread", "ThreadGroup", "settle"]
+__all__ = ["LoopThread", "ThreadGroup", "as_exception", "settle"]
 
 _log = logging.getLogger("appsdk_operator.runtime")
 T = TypeVar("T")
 _bound = threading.local()
+
+
+def as_exception(what: str, error: BaseException) -> Exception:
+    """What user code raised as something to report, ``SystemExit`` and its like too.
+
+    Those would end a thread of the kit without a word.
+
+    Raises:
+        BaseException: what is meant for the main thread, in it: a test does one step, and Ctrl-C.
+    """
+    if isinstance(error, Exception):
+        return error
+    if threading.current_thread() is threading.main_thread():
+        raise error
+    try:
+        text = repr(error)
+    except Exception:
+        text = type(error).__name__
+    failure = RuntimeError(f"{what} raised {text}")
+    failure.__cause__ = error
+    return failure
 
 
 @final

@@ -16,6 +16,7 @@ from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, Resou
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock
+from appsdk_operator.runtime._threads import as_exception
 from appsdk_operator.watchers._calls import OwedCall, WatcherCall, Why
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._entries import Entry
@@ -340,14 +341,8 @@ class Dispatcher:
         started = monotonic()
         try:
             outcome = entry.call(told)
-        except Exception as error:
-            failure = error
         except BaseException as error:
-            if threading.current_thread() is threading.main_thread():
-                raise  # no worker: a test that does one step, and Ctrl-C is meant for it
-            # SystemExit and its like would end the worker without a word.
-            failure = RuntimeError(f"the {entry.role.value} raised {error!r}")
-            failure.__cause__ = error
+            failure = as_exception(f"the {entry.role.value}", error)
         finally:
             seconds = monotonic() - started
             running.pop(thread, None)
