@@ -19,7 +19,10 @@ __all__ = ["InformerMetrics"]
 _LABELS = ("kind", "namespace")
 _OBJECTS = Family("informer_objects", "gauge", "Objects in the local copy.", _LABELS)
 _BYTES = Family("informer_object_bytes", "gauge", "Bytes of JSON in the local copy.", _LABELS)
-_SYNCED = Family("informer_synced", "gauge", "1 once the local copy was complete.", _LABELS)
+_INFORMERS = Family("informers", "gauge", "Informers that run.", _LABELS)
+_SYNCED = Family(
+    "informer_synced", "gauge", "How many of them had a complete local copy once.", _LABELS
+)
 _LISTS = Family("informer_lists_total", "counter", "Complete lists received.", _LABELS)
 _PENDING = Family(
     "informer_handler_pending_events", "gauge", "Events that wait for event handlers.", _LABELS
@@ -80,6 +83,7 @@ class InformerMetrics:
         return [
             Sample(_OBJECTS, labels, len(informer.store)),
             Sample(_BYTES, labels, informer.store.json_bytes),
+            Sample(_INFORMERS, labels, 1),
             Sample(_SYNCED, labels, int(informer.has_synced)),
             Sample(_LISTS, labels, self.lists),
             Sample(_PENDING, labels, pending),

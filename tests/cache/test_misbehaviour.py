@@ -1,4 +1,4 @@
-"""User code that raises more than an exception, and handlers that go while somebody counts."""
+"""User code that raises more than an exception, and what is counted when several do the same."""
 
 from __future__ import annotations
 
@@ -182,3 +182,22 @@ def test_the_count_of_merged_events_outlives_handler_and_kind(goes, monkeypatch)
 
         cache._numbers._handlers = then_it_goes
     assert merged() == 6
+
+
+def test_one_of_two_informers_that_has_not_synced_is_seen(stop):
+    metrics = Metrics()
+    informers = [
+        Informer(THING, OneList(), stream_first_sync=False, metrics=metrics) for _ in range(2)
+    ]
+    for informer in informers:
+        informer._numbers.publish()
+
+    def counts():
+        labels = {"kind": str(THING), "namespace": ""}
+        return [metrics.value(name, **labels) for name in ("informers", "informer_synced")]
+
+    assert counts() == [2, 0]
+    informers[0].step(stop)
+    assert counts() == [2, 1]
+    informers[0]._numbers.retire()
+    assert counts() == [1, 0]
