@@ -207,6 +207,14 @@ class Controller(Generic[R]):
             return snapshot
         return snapshot | engine.snapshot(self._clock.monotonic())
 
+    def running_reconciles(self) -> list[str]:
+        """What is reconciled now, and for how long, as text for whoever waits for its end."""
+        engine, now = self._engine, self._clock.monotonic()
+        return [
+            f"{text(context.request)}, begun {now - context.started:.3g} s ago"
+            for context in ([] if engine is None else engine.reconciling.active())
+        ]
+
     # Running.
 
     def warm_up(self, stop: StopSignal) -> None:
@@ -429,11 +437,7 @@ class Controller(Generic[R]):
         return running
 
     def _still_running(self, names: list[str]) -> TimeoutError:
-        engine, now = self._engine, self._clock.monotonic()
-        work = [
-            f"{text(context.request)}, begun {now - context.started:.3g} s ago"
-            for context in ([] if engine is None else engine.reconciling.active())
-        ]
+        work = self.running_reconciles()
         what = "a source does not return: its threads have to end with its stop signal"
         if work:
             what = (

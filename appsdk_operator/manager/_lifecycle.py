@@ -127,6 +127,7 @@ class Lifecycle:
         self._halt = StopSignal(clock=clock)
         self._lost = StopSignal(clock=clock)
         self._errors: list[tuple[str, Exception]] = []
+        self._work: list[str] = []
         self._runs = False
         self._lock = threading.Lock()
         self._threads = ThreadGroup("manager")
@@ -245,6 +246,8 @@ class Lifecycle:
                 for name in step:
                     running = self.groups[name].wait_ended(deadline, self._lost)
                     stuck += [f"{one} (group {name})" for one in running]
+                    if running:
+                        self._work += _reconciles(self.groups[name].runnables)
                 self.has_time = not stuck and not self._lost.is_set()
         if grace != 0:
             self.groups[RunnableGroup.WEBHOOKS].join(_SERVERS_END)
@@ -275,16 +278,32 @@ class Lifecycle:
                     first.add_note(f"after that, runnable {name} failed too: {error!r}")
             failures.append(first)
         if stuck:
-            failures.append(
-                TimeoutError(
-                    "failed waiting for all runnables to end within grace period of "
-                    f"{self._grace:g}s: {', '.join(stuck)} still running"
-                )
+            text = (
+                "failed waiting for all runnables to end within grace period of "
+                f"{self._grace:g}s: {', '.join(stuck)} still running"
             )
+            if self._work:
+                text += (
+                    f"; reconciles that do not return: {'; '.join(self._work)}: let them look at "
+                    "reconcile_context().stop, and give what they wait for a time-out"
+                )
+            failures.append(TimeoutError(text))
         if len(failures) > 1:
             raise ExceptionGroup("a runnable failed, and not all of them ended", failures)
         if failures:
             raise failures[0]
+
+
+def _reconciles(runnables: Sequence[Runnable]) -> list[str]:
+    """What the controllers among them reconcile now."""
+    from appsdk_operator.controllers import Controller
+
+    return [
+        f"{one.name}: {work}"
+        for one in runnables
+        if isinstance(one, Controller)
+        for work in one.running_reconciles()
+    ]
 
 
 def _close_all(left: Sequence[Runnable]) -> None:

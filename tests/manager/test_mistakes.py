@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedError
 from appsdk_operator.client import ClientConfig
-from appsdk_operator.controllers import BuilderError, controller_for
+from appsdk_operator.controllers import BuilderError, Request, controller_for
 from appsdk_operator.manager import (
     CacheSetup,
     ClientSetup,
@@ -144,3 +145,50 @@ def test_an_operator_without_controllers_says_that_it_only_waits() -> None:
         log.removeHandler(handler)
     [text] = handler.texts
     assert "no controllers and only waits for its stop: add them with add_controller" in text
+
+
+def test_a_reconcile_that_outlives_the_managers_grace_is_named() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Once:
+        def start(self, queue: Any, stop: StopSignal) -> None:
+            del stop
+            queue.add(Request("default", "a"))
+
+    def reconcile(request: Request) -> None:
+        del request
+        entered.set()
+        go_on.wait(10)
+
+    stop = StopSignal()
+    raised: list[BaseException] = []
+    with Manager(NOWHERE, metrics=Metrics(), graceful_shutdown_timeout=0.05) as manager:
+        builder = controller_for(manager).named("slow").watches_raw_source(Once())
+        builder.complete(reconcile)
+
+        def run() -> None:
+            try:
+                manager.run(stop)
+            except TimeoutError as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            assert entered.wait(10)
+            stop.set()
+            thread.join(10)
+        finally:
+            go_on.set()
+    [error] = raised
+    assert "slow (group leader-election) still running" in str(error)
+    assert "reconciles that do not return: slow: default/a, begun" in str(error)
+    assert "look at reconcile_context().stop" in str(error)
+    wait_for_ends("slow")
+
+
+def wait_for_ends(name: str) -> None:
+    """Nobody waits for what has outlived its manager."""
+    for thread in threading.enumerate():
+        if name in thread.name:
+            thread.join(10)
