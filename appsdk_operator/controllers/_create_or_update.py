@@ -77,7 +77,8 @@ def create_or_update(client: ClientLike, obj: Object | MutableObject, mutate: Ch
             begins with. It is not changed.
         mutate: brings a copy of the present object, or of ``obj``, into shape. It may be called
             several times, each time with another copy: what it does must depend on that only. It
-            sets what it wants to be so and leaves the rest, which others may have set.
+            sets what it wants to be so and leaves the rest, which others may have set; it returns
+            nothing.
 
     Returns:
         The result and the object. Without a difference on the server, as when only the status of

@@ -16,6 +16,7 @@ from appsdk_operator.controllers._finalizers import (
 )
 from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.controllers._mutables import metadata_of, mutable
+from appsdk_operator.controllers._reconcile import check_unheard
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import settle
 
@@ -132,7 +133,8 @@ class CleanUp(Protocol):
     def __call__(self, obj: MutableObject, /) -> Any:
         """Clean up; may change ``obj`` and then returns what, a :class:`FinalizeResult`.
 
-        To raise keeps the finalizer on, and so the object."""
+        To raise keeps the finalizer on, and so the object; to return an error or a Result is a
+        TypeError, which does so, too."""
         ...
 
 
@@ -188,6 +190,11 @@ class FinalizerRegistry:
             elif has_finalizer(obj, name):
                 try:
                     changed = settle(clean_up(obj))
+                    check_unheard(
+                        f"clean_up of finalizer {name!r}",
+                        changed,
+                        "raise what failed, or RetryAfter(seconds), which keeps the finalizer",
+                    )
                 except Exception as error:
                     error.add_note(f"while cleaning up for finalizer {name!r} of {obj!r}")
                     errors.append(error)

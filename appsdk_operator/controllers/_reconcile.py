@@ -70,6 +70,10 @@ class Result:
             return object.__new__(cls)
 
 
+if not TYPE_CHECKING:  # its signature is that of the arguments
+    Result.__new__.__wrapped__ = Result.__init__
+
+
 Outcome: TypeAlias = Result | None
 """What a reconciler returns."""
 

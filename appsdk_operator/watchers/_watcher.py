@@ -23,7 +23,8 @@ UpdateCallback: TypeAlias = Callable[[Object, Object], Any]
 class ResourceWatcher(Protocol):
     """Reacts to what happens to objects of one kind; to raise is to fail, and leads to a retry.
 
-    Any object with these methods is one; they may be ``async def``.
+    Any object with these methods is one; they may be ``async def``. What they return is not looked
+    at: an error or a Result among it is a failure that says so.
     """
 
     def add(self, obj: Object) -> Outcome:
@@ -99,6 +100,10 @@ class SimpleWatcher:
         """Call the ``delete`` function."""
         outcome: Outcome = None if self._delete is None else self._delete(obj)
         return outcome
+
+
+if not TYPE_CHECKING:  # its signature is that of the arguments
+    SimpleWatcher.__new__.__wrapped__ = SimpleWatcher.__init__
 
 
 def _fits(watcher: SimpleWatcher) -> ResourceWatcher:

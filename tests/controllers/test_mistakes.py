@@ -13,6 +13,7 @@ import pytest
 from appsdk_operator.client import Client, NotFound
 from appsdk_operator.controllers import (
     Controller,
+    FinalizerRegistry,
     Finalizing,
     FinalizingOutcome,
     OperationResult,
@@ -233,3 +234,19 @@ def test_a_finalizer_without_a_domain_is_refused_for_built_in_kinds(
 )
 def test_what_servers_take_is_taken(kind: Kind, name: str) -> None:
     assert add_finalizer(MutableObject.new(kind, "a", namespace="x"), name)
+
+
+@pytest.mark.parametrize("returned", [Result(requeue_after=5.0), ValueError("no")])
+def test_a_clean_up_that_returns_what_asks_for_something_keeps_the_finalizer(
+    returned: Any,
+) -> None:
+    registry = FinalizerRegistry()
+    registry.register("example.com/cleanup", lambda _: returned)
+    draft = settings()
+    draft.finalizers.append("example.com/cleanup")
+    draft.metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    with pytest.raises(ExceptionGroup) as caught:
+        registry.finalize(draft)
+    [error] = caught.value.exceptions
+    assert "raise what failed, or RetryAfter(seconds), which keeps the finalizer" in str(error)
+    assert draft.finalizers == ["example.com/cleanup"]
