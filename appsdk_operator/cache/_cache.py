@@ -129,7 +129,7 @@ class Cache(CacheReads):
         self._stop: StopSignal | None = None
         self._has_run = False
         self._is_over = False
-        self._numbers = CacheMetrics(self._handlers, self._metrics)
+        self._numbers = CacheMetrics(self._handlers, self._metrics, self._lock)
 
     # Which kinds.
 
@@ -322,12 +322,11 @@ class Cache(CacheReads):
 
     def _remove_handler(self, registration: CacheRegistration, timeout: float) -> None:
         with self._lock:
+            registration.stop()
             kept = self._kept.get(registration.kind)
             if kept is not None and registration in kept.registrations:
                 kept.registrations.remove(registration)
-                registration.stop()
                 self._numbers.note_removed(registration)
-            registration.stop()
         join_all([registration.join], timeout, f"a handler of {registration.kind}")
 
     # How it stands.

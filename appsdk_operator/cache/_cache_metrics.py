@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import final
 
@@ -28,14 +27,17 @@ class CacheMetrics:
     """What waits for the handlers of each kind."""
 
     def __init__(
-        self, handlers: Callable[[], Sequence[CacheRegistration]], metrics: Metrics
+        self,
+        handlers: Callable[[], Sequence[CacheRegistration]],
+        metrics: Metrics,
+        lock: threading.RLock,
     ) -> None:
         self._handlers = handlers
         self._metrics = metrics
-        self._lock = threading.Lock()
+        # The cache's, so that a handler that goes is counted in one of the two places.
+        self._lock = lock
         # A counter must not fall when a handler goes.
         self._removed: dict[str, int] = {}
-        self._gone: weakref.WeakSet[CacheRegistration] = weakref.WeakSet()
         self.retire: Callable[[], None] = lambda: None
 
     def publish(self) -> None:
@@ -43,18 +45,14 @@ class CacheMetrics:
         self.retire = self._metrics.add_source(self._samples)
 
     def note_removed(self, registration: CacheRegistration) -> None:
-        """Keep the count of a handler that has stopped."""
+        """Keep the count of a handler that has stopped and goes, with the lock held."""
         kind = str(registration.kind)
-        with self._lock:
-            self._gone.add(registration)
-            self._removed[kind] = self._removed.get(kind, 0) + registration.pending_events[1]
+        self._removed[kind] = self._removed.get(kind, 0) + registration.pending_events[1]
 
     def _samples(self) -> list[Sample]:
         pending: dict[str, int] = {}
-        handlers = self._handlers()
         with self._lock:
-            merged = dict(self._removed)
-            handlers = [handler for handler in handlers if handler not in self._gone]
+            merged, handlers = dict(self._removed), self._handlers()
         for registration in handlers:
             kind = str(registration.kind)
             waiting, count = registration.pending_events

@@ -9,6 +9,7 @@ import threading
 from typing import Any, Protocol, final
 
 from appsdk_operator.cache import ResourceAction
+from appsdk_operator.cache._options import check_client
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.controllers._finalizers import FinalizerError, Finalizers, check_finalizer
 from appsdk_operator.controllers._guarded import PatchClient
@@ -64,12 +65,13 @@ class Custody:
                 "lambda kind: 'example.com/cleanup'"
             )
         self.kind = kind
-        self.finalizer = check_finalizer(finalizer(kind))
+        self.finalizer = check_finalizer(finalizer(kind), kind)
         self.in_progress_finalizer = check_finalizer(in_progress_name(kind, self.finalizer))
         if self.finalizer == in_progress_finalizer(kind):
             raise ValueError(
                 f"finalizer {self.finalizer!r} is the one for objects in progress: choose another"
             )
+        check_client(client, "get", "patch")
         self.names = (self.finalizer, self.in_progress_finalizer)
         self._finalizers = Finalizers(kind, client)
         self._lock = threading.Lock()

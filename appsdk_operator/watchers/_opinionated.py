@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any, final
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.cache._options import check_client
-from appsdk_operator.controllers._finalizers import check_finalizer
 from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
@@ -85,9 +83,8 @@ class OpinionatedWatcher:
         ):
             check_takes(callback, name, arguments)
         self._custody = Custody(kind, client, finalizer)
-        check_client(client, "get", "patch")
         self.kind = kind
-        self.finalizer = check_finalizer(self._custody.finalizer, kind)
+        self.finalizer = self._custody.finalizer
         self.in_progress_finalizer = self._custody.in_progress_finalizer
         self._add = add
         self._update = update

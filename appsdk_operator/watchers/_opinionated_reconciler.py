@@ -7,9 +7,7 @@ from typing import final
 from msgspec import structs
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.cache._options import check_client
 from appsdk_operator.controllers import Outcome
-from appsdk_operator.controllers._finalizers import check_finalizer
 from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
@@ -74,11 +72,10 @@ class OpinionatedReconciler:
         """
         check_reconciler(reconciler)
         self._custody = Custody(kind, client, finalizer)
-        check_client(client, "get", "patch")
         self.reconciler = reconciler
         """The one that is called."""
         self.kind = kind
-        self.finalizer = check_finalizer(self._custody.finalizer, kind)
+        self.finalizer = self._custody.finalizer
         self.in_progress_finalizer = self._custody.in_progress_finalizer
 
     def reconcile(self, request: ReconcileRequest, /) -> Outcome:
