@@ -115,7 +115,7 @@ def for_object(*, low_priority_when_unchanged: bool = True) -> Handler[Request]:
 @final
 @attrs.frozen
 class _ForObject:
-    _low: int | None
+    _low: int | None = attrs.field(alias="low")
 
     def handle(self, event: Event, queue: RequestQueue[Request]) -> None:
         queue.add(event.key, priority=self._low if is_unchanged(event) else None, reason=event)
@@ -153,9 +153,9 @@ def for_owner(
 @final
 @attrs.frozen
 class _ForOwner:
-    _kind: Kind
-    _only_controller: bool
-    _low: int | None
+    _kind: Kind = attrs.field(alias="kind")
+    _only_controller: bool = attrs.field(alias="only_controller")
+    _low: int | None = attrs.field(alias="low")
 
     def handle(self, event: Event, queue: RequestQueue[Request]) -> None:
         # A dict, because the order in which they are queued should be that of the references.
@@ -225,9 +225,9 @@ def map_objects(
 @final
 @attrs.frozen
 class _MapObjects(Generic[R]):
-    _function: Callable[[Object], Iterable[R] | None]
-    _low: int | None
-    _request_type: type[Any] | None = None
+    _function: Callable[[Object], Iterable[R] | None] = attrs.field(alias="function")
+    _low: int | None = attrs.field(alias="low")
+    _request_type: type[Any] | None = attrs.field(default=None, alias="request_type")
 
     def handle(self, event: Event, queue: RequestQueue[R]) -> None:
         # First all, then queued: a function that fails at the second is asked again for both.
@@ -350,7 +350,7 @@ def with_low_priority_when_unchanged(handler: Handler[R]) -> Handler[R]:
 @final
 @attrs.frozen
 class _WithLowPriority(Generic[R]):
-    _handler: Handler[R]
+    _handler: Handler[R] = attrs.field(alias="handler")
 
     def handle(self, event: Event, queue: RequestQueue[R]) -> Awaitable[None] | None:
         if not is_unchanged(event):

@@ -44,8 +44,8 @@ class Until:
 
     text: str
     """What is waited for, as in "until …"."""
-    _holds: Callable[[Object | None], bool] = attrs.field(repr=False)
-    _seen: Callable[[Object], str] = attrs.field(default=_nothing, repr=False)
+    _holds: Callable[[Object | None], bool] = attrs.field(repr=False, alias="holds")
+    _seen: Callable[[Object], str] = attrs.field(default=_nothing, repr=False, alias="seen")
 
     def __call__(self, obj: Object | None) -> bool:
         """Whether it holds for this state; None: there is no such object."""

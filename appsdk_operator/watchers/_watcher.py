@@ -71,9 +71,15 @@ class SimpleWatcher:
     >>> watcher = SimpleWatcher(add=lambda obj: seen.append(obj.name))
     """
 
-    _add: ObjectCallback | None = attrs.field(default=None, validator=_function_of("obj"))
-    _update: UpdateCallback | None = attrs.field(default=None, validator=_function_of("old", "new"))
-    _delete: ObjectCallback | None = attrs.field(default=None, validator=_function_of("obj"))
+    _add: ObjectCallback | None = attrs.field(
+        default=None, alias="add", validator=_function_of("obj")
+    )
+    _update: UpdateCallback | None = attrs.field(
+        default=None, alias="update", validator=_function_of("old", "new")
+    )
+    _delete: ObjectCallback | None = attrs.field(
+        default=None, alias="delete", validator=_function_of("obj")
+    )
 
     if not TYPE_CHECKING:  # which knows the arguments
 

@@ -42,8 +42,8 @@ class Program:
     expression: str
     type: Type
     root: Node
-    _evaluate: Evaluate
-    _size: int
+    _evaluate: Evaluate = attrs.field(alias="evaluate")
+    _size: int = attrs.field(alias="size")
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """The value for these variables, given as JSON values.

@@ -185,10 +185,10 @@ class Watch:
     initial: list[Record] | None = None
     ends_initial: bool = False
     _channel: _Channel = attrs.field(init=False)
-    _wake: asyncio.Event = attrs.field(factory=asyncio.Event)
-    _ended: bool = False
-    _is_reminded: bool = False
-    _begun: bool = False
+    _wake: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
+    _ended: bool = attrs.field(default=False, init=False)
+    _is_reminded: bool = attrs.field(default=False, init=False)
+    _begun: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
         """Send events until :meth:`end`, the connection's end, or history that is gone."""
