@@ -14,6 +14,10 @@ from appsdk_operator.runtime._clock import ManualClock as ManualClock
 from appsdk_operator.runtime._clock import RealClock as RealClock
 from appsdk_operator.runtime._clock import random_of as random_of
 from appsdk_operator.runtime._clock import system_clock as system_clock
+from appsdk_operator.runtime._fork import ForkedError as ForkedError
+from appsdk_operator.runtime._fork import OneProcess as OneProcess
+from appsdk_operator.runtime._fork import after_fork as after_fork
+from appsdk_operator.runtime._fork import fork_safe as fork_safe
 from appsdk_operator.runtime._logging import JSONFormatter as JSONFormatter
 from appsdk_operator.runtime._metrics import Family as Family
 from appsdk_operator.runtime._metrics import LocalHistogram as LocalHistogram
@@ -37,6 +41,7 @@ from appsdk_operator.runtime._workqueue import WorkQueue as WorkQueue
 __all__ = [
     "Clock",
     "Family",
+    "ForkedError",
     "ItemExponential",
     "ItemFastSlow",
     "JSONFormatter",
@@ -45,6 +50,7 @@ __all__ = [
     "ManualClock",
     "MaxOf",
     "Metrics",
+    "OneProcess",
     "QueueItem",
     "QueueState",
     "RateLimiter",
@@ -55,7 +61,9 @@ __all__ = [
     "TokenBucket",
     "WithMaxWait",
     "WorkQueue",
+    "after_fork",
     "default_metrics",
+    "fork_safe",
     "random_of",
     "settle",
     "system_clock",

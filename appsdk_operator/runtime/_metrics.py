@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 import attrs
 
+from appsdk_operator.runtime._fork import fork_safe
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.metrics_core import Metric
@@ -106,7 +108,7 @@ class Metrics:
                 do not collide.
         """
         self._registry = registry
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._families: dict[str, tuple[tuple[str, ...], Any]] = {}
         self._sources: dict[int, Source] = {}
         # What no source tells: counted here, or by a source that has ended.

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from typing import Protocol, final
 
 from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._fork import fork_safe
 
 __all__ = ["ItemExponential", "ItemFastSlow", "MaxOf", "RateLimiter", "TokenBucket", "WithMaxWait"]
 
@@ -156,7 +157,7 @@ class TokenBucket:
         self._rate = rate
         self._burst = float(burst)
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._tokens = self._burst
         self._updated = clock.monotonic()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["StopSignal"]
@@ -34,7 +35,7 @@ class StopSignal:
         self._clock = clock
         # Re-entrant, because a Python signal handler may call set() in the very thread that is
         # inside any of these methods.
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self._is_set = False
         self._waiters = Waiters(clock)
         self._callbacks: dict[int, Callable[[], None]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._fork import fork_safe
 
 if TYPE_CHECKING:
     from appsdk_operator.runtime._stop import StopSignal
@@ -55,7 +56,7 @@ class Waiters:
         """Nobody waits; times are those of ``clock``."""
         self._clock = clock
         # Re-entrant, because a signal handler may wake in the thread that is inside.
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self.waiting: set[_Latch] = set()
         """Empty while nobody waits; look at it before :meth:`wake` where that is called often."""
 

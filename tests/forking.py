@@ -1,0 +1,38 @@
+"""Runs a function in a forked child, as a test's own process does it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+
+
+def in_child(use: Callable[[], object], *, seconds: int = 10) -> str:
+    """What ``use`` returns in a child, as text; its traceback when it raises.
+
+    A child that hangs is killed after ``seconds`` and gives an empty text.
+    """
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # That a process with threads forks is what is tested.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if not pid:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(seconds)
+            os.close(reading)
+            try:
+                text = str(use())
+            except BaseException:
+                text = traceback.format_exc()
+            os.write(writing, text.encode()[:60_000])
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        text = file.read().decode()
+    os.waitpid(pid, 0)
+    return text

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import pytest
+
+from appsdk_operator.runtime import (
+    ForkedError,
+    Metrics,
+    OneProcess,
+    StopSignal,
+    TokenBucket,
+    after_fork,
+    fork_safe,
+)
+from appsdk_operator.runtime import _fork as fork_module
+from tests.forking import in_child
+
+
+class Journal:
+    def __init__(self, name="", to=None):
+        self.name, self.calls = name, [] if to is None else to
+        after_fork(self.forked)
+
+    def forked(self):
+        self.calls.append(self.name)
+
+
+def test_a_lock_that_another_thread_held_is_free_in_the_child():
+    for lock in (fork_safe(threading.Lock()), fork_safe(threading.RLock())):
+        held, done = threading.Event(), threading.Event()
+
+        def hold(lock=lock, held=held, done=done):
+            with lock:
+                held.set()
+                done.wait(10)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(10)
+        assert in_child(lambda lock=lock: lock.acquire(timeout=1.0)) == "True"
+        assert not lock.acquire(blocking=False)
+        done.set()
+        thread.join(10)
+
+
+def test_methods_are_called_in_the_child_alone_and_in_the_order_they_were_added():
+    calls = []
+    journals = [Journal(name, calls) for name in "abc"]
+    assert in_child(lambda: "".join(calls)) == "abc"
+    assert calls == []
+    assert len(journals) == 3
+
+
+def test_a_method_that_raises_keeps_no_other_from_running():
+    class Broken:
+        def fail(self):
+            raise RuntimeError("no")
+
+    broken = Broken()
+    after_fork(broken.fail)
+    journal = Journal("b")
+    assert in_child(lambda: len(journal.calls)) == "1"
+
+
+def test_what_is_gone_is_not_kept():
+    before = len(fork_module._methods._calls), len(fork_module._locks._calls)
+    for _ in range(100):
+        Journal()
+        OneProcess("a", "b")
+        fork_safe(threading.Lock())
+    gc.collect()
+    assert (len(fork_module._methods._calls), len(fork_module._locks._calls)) == before
+
+
+def test_an_object_of_one_process_says_in_another_what_to_do():
+    process = OneProcess("this queue", "make it in the child")
+    process.check()
+    assert not process.inherited
+
+    def use():
+        try:
+            process.check()
+        except ForkedError as error:
+            return str(error)
+
+    text = in_child(use)
+    assert text.startswith(f"this queue belongs to process {os.getpid()}, which made it, and")
+    assert text.endswith("got a copy by fork() that cannot work: make it in the child")
+    assert in_child(lambda: process.inherited) == "True"
+    process.check()
+
+
+def test_a_grandchild_is_a_child_too():
+    process = OneProcess("this queue", "make it in the child")
+    assert in_child(lambda: in_child(lambda: process.inherited)) == "True"
+
+
+def test_what_is_made_in_the_child_is_its_own():
+    assert in_child(lambda: OneProcess("a", "b").inherited) == "False"
+
+
+@pytest.mark.parametrize("what", ["stop", "metrics", "bucket"])
+def test_signals_metrics_and_limits_work_in_the_child_whoever_held_their_locks(what):
+    stop, metrics, bucket = StopSignal(), Metrics(), TokenBucket()
+    locks = [stop._lock, stop._waiters._lock, metrics._lock, bucket._lock]
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        for lock in locks:
+            lock.acquire()
+        held.set()
+        done.wait(10)
+        for lock in locks:
+            lock.release()
+
+    def use():
+        match what:
+            case "stop":
+                child = stop.child()
+                stop.set()
+                return child.wait(1.0)
+            case "metrics":
+                metrics.counter("forks_total", "Forks.").inc()
+                return metrics.value("forks_total")
+            case _:
+                return bucket.reserve()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(10)
+    got = in_child(use)
+    done.set()
+    thread.join(10)
+    assert got == {"stop": "True", "metrics": "1.0", "bucket": "0.0"}[what]
