@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._mutable import MutableObject
 from appsdk_operator.resource._object import Object
@@ -13,10 +14,13 @@ __all__ = ["IntoObject", "ObjectWrapper", "as_object"]
 
 
 @runtime_checkable
-class ObjectWrapper(Protocol):
+class ObjectWrapper(Protocol[SpecT_co, StatusT_co]):
     """Something that carries an :class:`Object` (grafana-app-sdk's ResourceObjectWrapper)."""
 
-    def unwrap_object(self) -> Object:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def unwrap_object(self) -> Object[SpecT_co, StatusT_co]:
         """The object that it carries."""
         ...
 
@@ -30,7 +34,7 @@ class IntoObject(Protocol):
         ...
 
 
-def as_object(kind: Kind, value: Any) -> Object:
+def as_object(kind: Kind[SpecT, StatusT], value: Any) -> Object[SpecT, StatusT]:
     """An object of ``kind`` from whatever another library hands out.
 
     Three rules, in this order, as in grafana-app-sdk: an :class:`Object` is used as it is, an

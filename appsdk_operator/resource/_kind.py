@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 from urllib.parse import quote
 
 import attrs
+
+from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 
 __all__ = ["Kind", "Scope"]
 
@@ -105,7 +107,7 @@ def _quoted(what: str, part: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Kind:
+class Kind(Generic[SpecT_co, StatusT_co]):
     """A kind of Kubernetes object: where the API serves it and how its spec and status look.
 
     Two kinds are equal when they name the same thing on the server (group, version, kind, plural
@@ -143,8 +145,8 @@ class Kind:
     scope: Scope = attrs.field(
         default=Scope.NAMESPACED, validator=attrs.validators.instance_of(Scope)
     )
-    spec: Any = attrs.field(default=None, eq=False, validator=_check_view)
-    status: Any = attrs.field(default=None, eq=False, validator=_check_view)
+    spec: type[SpecT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
+    status: type[StatusT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
 
     # Made once: every object that arrives is compared with it.
     api_version: str = attrs.field(
@@ -157,6 +159,9 @@ class Kind:
         ),
     )
     """``group/version``, or the version alone for the core group."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
 
     @property
     def is_namespaced(self) -> bool:
@@ -201,7 +206,15 @@ class Kind:
                 path += f"/{_quoted('subresource', part)}"
         return path
 
-    def typed(self, *, spec: Any = None, status: Any = None) -> Kind:
+    @overload
+    def typed(self, *, spec: type[SpecT], status: type[StatusT]) -> Kind[SpecT, StatusT]: ...
+    @overload
+    def typed(self, *, spec: type[SpecT], status: None = None) -> Kind[SpecT, StatusT_co]: ...
+    @overload
+    def typed(self, *, spec: None = None, status: type[StatusT]) -> Kind[SpecT_co, StatusT]: ...
+    @overload
+    def typed(self, *, spec: None = None, status: None = None) -> Kind[SpecT_co, StatusT_co]: ...
+    def typed(self, *, spec: Any = None, status: Any = None) -> Kind[Any, Any]:
         """The same kind, read with other types of spec and status."""
         return attrs.evolve(self, spec=spec or self.spec, status=status or self.status)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import msgspec
 
+from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import Object, ObjectKey, type_fields, view_error
@@ -28,7 +29,7 @@ _METADATA = {
 
 
 @final
-class MutableObject(MutableMapping[str, Any]):
+class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
     """A copy of an object that belongs to the caller: a dict with shortcuts to the metadata.
 
     Not thread-safe: it is one thread's own. What the type of spec or status does not know stays in
@@ -43,7 +44,10 @@ class MutableObject(MutableMapping[str, Any]):
 
     __slots__ = ("data", "kind")
 
-    def __init__(self, kind: Kind, data: dict[str, Any]) -> None:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __init__(self, kind: Kind[SpecT, StatusT], data: dict[str, Any]) -> None:
         """Wrap ``data`` itself, without a copy.
 
         Raises:
@@ -54,8 +58,14 @@ class MutableObject(MutableMapping[str, Any]):
 
     @classmethod
     def new(
-        cls, kind: Kind, name: str = "", /, *, namespace: str = "", **fields: Any
-    ) -> MutableObject:
+        cls,
+        kind: Kind[OtherSpecT, OtherStatusT],
+        name: str = "",
+        /,
+        *,
+        namespace: str = "",
+        **fields: Any,
+    ) -> MutableObject[OtherSpecT, OtherStatusT]:
         """A new object with ``fields`` (``spec=…``, ``data=…``) beside its metadata.
 
         Args:
@@ -80,7 +90,7 @@ class MutableObject(MutableMapping[str, Any]):
             if field == "metadata" and isinstance(plain, dict):
                 plain = {**data["metadata"], **plain, **data["metadata"]}
             data[field] = plain
-        return cls(kind, data)
+        return MutableObject(kind, data)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -123,7 +133,7 @@ class MutableObject(MutableMapping[str, Any]):
         return _made(self.metadata, "finalizers", list)
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> SpecT:
         """The spec: plain values to be changed in place, or an instance of the kind's type.
 
         Assign a typed value back after changing it (``attrs.evolve``): what its type does not know
@@ -133,19 +143,21 @@ class MutableObject(MutableMapping[str, Any]):
         Raises:
             DecodeError: the spec does not fit the kind's type.
         """
-        return self._view("spec", self.kind.spec)
+        spec: SpecT = self._view("spec", self.kind.spec)
+        return spec
 
     @spec.setter
-    def spec(self, value: Any) -> None:
+    def spec(self, value: SpecT | Mapping[str, Any] | None) -> None:
         self._assign("spec", self.kind.spec, value)
 
     @property
-    def status(self) -> Any:
+    def status(self) -> StatusT:
         """The status, as :attr:`spec`."""
-        return self._view("status", self.kind.status)
+        status: StatusT = self._view("status", self.kind.status)
+        return status
 
     @status.setter
-    def status(self, value: Any) -> None:
+    def status(self, value: StatusT | Mapping[str, Any] | None) -> None:
         self._assign("status", self.kind.status, value)
 
     def _view(self, field: str, view: Any) -> Any:
@@ -178,7 +190,7 @@ class MutableObject(MutableMapping[str, Any]):
         # Not by way of `metadata`: reading must not add anything.
         return str((self.data.get("metadata") or {}).get(field) or "")
 
-    def freeze(self) -> Object:
+    def freeze(self) -> Object[SpecT, StatusT]:
         """An immutable object with the present content.
 
         Raises:

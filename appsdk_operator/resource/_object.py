@@ -6,10 +6,11 @@ import datetime as dt
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Optional, TypeVar, final
 
 import msgspec
 
+from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._frozen import FrozenDict, freeze, refuse
 from appsdk_operator.resource._kind import Kind, check_kind
@@ -96,7 +97,7 @@ def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
 
 
 @final
-class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
+class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, weakref=False):
     """One object as the server sent it: read-only, safe to share between threads and caches.
 
     Only what identifies the object is decoded on arrival; labels, spec, status and the rest are
@@ -112,7 +113,7 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
     'default/web'
     """
 
-    kind: Kind
+    kind: Kind[SpecT_co, StatusT_co]
     """What the object is, and the types its spec and status are read with."""
     raw: bytes
     """The JSON text as it came."""
@@ -129,8 +130,11 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
     deletion_timestamp: str | None
     """``metadata.deletionTimestamp`` as RFC 3339 text, None unless the object is being deleted."""
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     @classmethod
-    def from_json(cls, kind: Kind, raw: bytes) -> Object:
+    def from_json(cls, kind: Kind[SpecT, StatusT], raw: bytes) -> Object[SpecT, StatusT]:
         """An object from JSON text.
 
         Raises:
@@ -140,7 +144,9 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
         return object_of(kind, raw, _codec.header_of(kind, raw))
 
     @classmethod
-    def from_dict(cls, kind: Kind, data: Mapping[str, Any]) -> Object:
+    def from_dict(
+        cls, kind: Kind[SpecT, StatusT], data: Mapping[str, Any]
+    ) -> Object[SpecT, StatusT]:
         """An object from plain JSON values; ``apiVersion`` and ``kind`` are added when missing.
 
         Raises:
@@ -207,19 +213,21 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
         return _decode_type(self.raw).kind == _codec.PARTIAL
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> SpecT_co:
         """The spec: an instance of the kind's ``spec`` type, else read-only JSON; None if absent.
 
         Raises:
             DecodeError: the spec does not fit the kind's type; the text names the JSON path.
             MetadataOnlyError: only the object's metadata is here.
         """
-        return self._view("spec", self.kind.spec)
+        spec: SpecT_co = self._view("spec", self.kind.spec)
+        return spec
 
     @property
-    def status(self) -> Any:
+    def status(self) -> StatusT_co:
         """The status, as :attr:`spec`."""
-        return self._view("status", self.kind.status)
+        status: StatusT_co = self._view("status", self.kind.status)
+        return status
 
     def _decoded(self, decoder: Callable[[bytes], _T]) -> _T:
         """What ``decoder`` reads in the bytes; only the header was checked on arrival."""
@@ -301,20 +309,20 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
 
         return dump_yaml(self.to_dict())
 
-    def mutable_copy(self) -> MutableObject:
+    def mutable_copy(self) -> MutableObject[SpecT_co, StatusT_co]:
         """A copy of your own that can be changed and sent to the server."""
         from appsdk_operator.resource._mutable import MutableObject
 
         return MutableObject(self.kind, self.to_dict())
 
-    def viewed_as(self, kind: Kind) -> Object:
+    def viewed_as(self, kind: Kind[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         """The same object, its spec and status read with the types of ``kind``.
 
         Raises:
             WrongKindError: ``kind`` names something else on the server.
         """
         if kind is self.kind:
-            return self
+            return self  # type: ignore[return-value]  # its types are those of its kind
         if kind != self.kind:
             raise _codec.WrongKindError(f"{self!r} cannot be viewed as {kind}: not the same kind")
         return Object(
@@ -354,10 +362,10 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
     def __hash__(self) -> int:
         return hash((self.namespace, self.name, self.uid, self.resource_version))
 
-    def __copy__(self) -> Object:
+    def __copy__(self) -> Object[SpecT_co, StatusT_co]:
         return self
 
-    def __deepcopy__(self, memo: object) -> Object:
+    def __deepcopy__(self, memo: object) -> Object[SpecT_co, StatusT_co]:
         return self
 
     def __repr__(self) -> str:
@@ -369,7 +377,7 @@ class Object(msgspec.Struct, gc=False, eq=False, weakref=False):
 _codec.raw_by_type[Object] = operator.attrgetter("raw")
 
 
-def object_of(kind: Kind, raw: bytes, m: _codec.Metadata) -> Object:
+def object_of(kind: Kind[SpecT, StatusT], raw: bytes, m: _codec.Metadata) -> Object[SpecT, StatusT]:
     """An object of its text and what was decoded of it."""
     return Object(
         kind,

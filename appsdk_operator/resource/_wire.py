@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import msgspec
 
+from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._lines import Lines
@@ -28,14 +29,18 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streamed list (KEP-3157)."""
 
 
-class ListPage(NamedTuple):
+class ListPage(NamedTuple, Generic[SpecT_co, StatusT_co]):
     """One page of a list."""
 
-    items: list[Object]
+    items: list[Object[SpecT_co, StatusT_co]]
     resource_version: str
     continue_token: str
     """Empty on the last page."""
     remaining: int | None
+
+
+if not TYPE_CHECKING:  # mypy knows no such line inside of a NamedTuple
+    ListPage.__class_getitem__ = subscript
 
 
 class WatchEventType(enum.Enum):
@@ -48,11 +53,14 @@ class WatchEventType(enum.Enum):
     ERROR = "ERROR"
 
 
-class WatchEvent(msgspec.Struct, frozen=True, gc=False):
+class WatchEvent(msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, gc=False):
     """One line of a watch stream."""
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     type: WatchEventType
-    object: Object | None
+    object: Object[SpecT_co, StatusT_co] | None
     """The object; None for bookmarks and errors."""
     resource_version: str = ""
     """A bookmark's version."""
@@ -111,7 +119,7 @@ _BY_FIRST_LETTER = {
 }
 
 
-def decode_list(kind: Kind, body: bytes) -> ListPage:
+def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, StatusT]:
     """The objects of one page, each with bytes of its own.
 
     Raises:
@@ -131,22 +139,28 @@ def decode_list(kind: Kind, body: bytes) -> ListPage:
     return ListPage(items, meta.resource_version, meta.continue_, meta.remaining_item_count)
 
 
-class DecodedLines(NamedTuple):
+class DecodedLines(NamedTuple, Generic[SpecT_co, StatusT_co]):
     """What lines of a watch stream say."""
 
-    events: list[WatchEvent]
+    events: list[WatchEvent[SpecT_co, StatusT_co]]
     wrong: list[_codec.WrongKindError]
     """A line whose object is of another kind each; those are not among the events."""
     garbage: _codec.DecodeError | None
     """The first line that is no event; what came after it was not looked at."""
 
 
-def decode_watch_events(kind: Kind, lines: Sequence[bytes]) -> DecodedLines:
+if not TYPE_CHECKING:
+    DecodedLines.__class_getitem__ = subscript
+
+
+def decode_watch_events(
+    kind: Kind[SpecT, StatusT], lines: Sequence[bytes]
+) -> DecodedLines[SpecT, StatusT]:
     """Lines of a watch stream; what is wrong with them is told and not raised.
 
     All in one function, because most of a watch's time is spent here.
     """
-    events: list[WatchEvent] = []
+    events: list[WatchEvent[SpecT, StatusT]] = []
     wrong: list[_codec.WrongKindError] = []
     append, decode_header, intern = events.append, _codec.decode_header, sys.intern
     known, kind_name, api_version = _BY_FIRST_LETTER, kind.kind, kind.api_version
@@ -190,7 +204,7 @@ def _places(lines: Sequence[bytes]) -> Iterable[tuple[bytes, int, int]]:
     return lines.places if isinstance(lines, Lines) else [(one, 0, len(one)) for one in lines]
 
 
-def decode_watch_event(kind: Kind, line: bytes) -> WatchEvent:
+def decode_watch_event(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, StatusT]:
     """One line of a watch stream.
 
     Raises:
@@ -203,7 +217,7 @@ def decode_watch_event(kind: Kind, line: bytes) -> WatchEvent:
     return events[0]
 
 
-def _decode_other(kind: Kind, line: bytes) -> WatchEvent:
+def _decode_other(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, StatusT]:
     try:
         event = _decode_event(line)
         event_type = WatchEventType(event.type)
