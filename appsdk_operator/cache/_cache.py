@@ -24,8 +24,6 @@ from appsdk_operator.cache._health import Health
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._kept import KeptKind
 from appsdk_operator.cache._options import (
-    FieldSelection,
-    LabelSelection,
     check_function,
     check_indexes,
     checked_seconds,
@@ -36,7 +34,7 @@ from appsdk_operator.cache._reflector import ListWatchClient
 from appsdk_operator.cache._scopes import Scope, scopes_of
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import (
     Clock,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -11,12 +11,12 @@ from appsdk_operator.cache._options import (
     check_function,
     check_indexes,
     checked_seconds,
-    field_selector_of,
-    label_selector_of,
 )
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform
 from appsdk_operator.resource import FieldSelector, LabelSelector
+from appsdk_operator.resource._names import check_namespace_name
+from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 
 __all__ = ["CacheOptions", "NamespaceOptions", "Namespaces", "checked_namespaces"]
 
@@ -65,11 +65,21 @@ def checked_namespaces(namespaces: Namespaces) -> dict[str, NamespaceOptions]:
                 raise TypeError(
                     f"namespaces={{{name!r}: {options!r}}}: give NamespaceOptions by name"
                 )
+            check_namespace_name(name, "namespaces")
         return dict(namespaces)
-    if isinstance(namespaces, str) or not all(namespaces):
+    if isinstance(namespaces, str):
         raise ValueError(
             f"namespaces={namespaces!r}: give a list of names, or none at all for all namespaces"
         )
+    if not isinstance(namespaces, Iterable):
+        raise TypeError(f"namespaces={namespaces!r}: give a list of names")
+    namespaces = tuple(namespaces)
+    if not all(namespaces):
+        raise ValueError(
+            f"namespaces={namespaces!r}: give a list of names, or none at all for all namespaces"
+        )
+    for name in namespaces:
+        check_namespace_name(name, "namespaces")
     return {name: NamespaceOptions() for name in namespaces}
 
 

@@ -8,10 +8,11 @@ from typing import TypeAlias
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._kept import KeptKind, Place
 from appsdk_operator.cache._not_cached import Remedies
-from appsdk_operator.cache._options import FieldSelection, LabelSelection
 from appsdk_operator.cache._query import Query, in_order, query_of
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, Object
 from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource._names import check_namespace_name
+from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 from appsdk_operator.runtime import Clock, StopSignal
 from appsdk_operator.runtime._waiters import Waiters
 
@@ -81,10 +82,10 @@ class CacheReads:
         """
         if limit < 0:
             raise ValueError(f"limit={limit}: use 0 for all, or more")
+        check_namespace_name("" if namespace is None else namespace)
+        labels, fields = label_selector_of(label_selector), field_selector_of(field_selector)
         places = self.places(kind, namespace or "")
-        query = self.query(
-            kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector
-        )
+        query = self.query(kind, namespace=namespace, label_selector=labels, field_selector=fields)
         found = [obj for place in places for obj in query.found_at(place)] if query else []
         return in_order(found, kind, limit)
 

@@ -24,6 +24,8 @@ from appsdk_operator.client import (
     error_from_status,
 )
 from appsdk_operator.resource import DecodeError, Kind, MutableObject, Object, ObjectKey
+from appsdk_operator.resource._names import check_namespace_name
+from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 from appsdk_operator.runtime import Family, Metrics, Sample, StopSignal
 
 if TYPE_CHECKING:
@@ -167,8 +169,9 @@ class CachedClient(ClientWrapper):
         if kind in self._uncached:
             return self.inner.list(kind, **options)
         namespace: str = options.get("namespace", "")
-        labels: Any = options.get("label_selector")
-        fields: Any = options.get("field_selector")
+        check_namespace_name(namespace)
+        labels = label_selector_of(options.get("label_selector"))
+        fields = field_selector_of(options.get("field_selector"))
         self._places(kind, namespace)
         query = self.cache.query(
             kind, namespace=namespace, label_selector=labels, field_selector=fields

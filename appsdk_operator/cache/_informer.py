@@ -36,7 +36,14 @@ from appsdk_operator.cache._watch_state import (
     Upsert,
     WatchState,
 )
-from appsdk_operator.resource import Kind, Object, is_older_version
+from appsdk_operator.resource import (
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    Object,
+    is_older_version,
+)
+from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 from appsdk_operator.runtime import (
     Clock,
     Metrics,
@@ -71,8 +78,8 @@ class Informer:
         client: ListWatchClient,
         *,
         namespace: str = "",
-        label_selector: _options.LabelSelection | None = None,
-        field_selector: _options.FieldSelection | None = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         transform: Transform | None = None,
         metadata_only: bool = False,
         indexes: Mapping[str, IndexFunction] | None = None,
@@ -126,8 +133,8 @@ class Informer:
         self.kind = kind
         self.namespace = namespace
         self.resync = _options.checked_seconds("resync", resync)
-        self.label_selector = _options.label_selector_of(label_selector)
-        self.field_selector = _options.field_selector_of(field_selector)
+        self.label_selector = label_selector_of(label_selector)
+        self.field_selector = field_selector_of(field_selector)
         self.transform = only_metadata_then(transform) if metadata_only else transform
         self._on_error = on_error
         self.clock = self._clock = clock

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from appsdk_operator.cache._event_source import Overflow
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
+from appsdk_operator.resource import Kind
 from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.runtime import system_clock
 
 __all__ = [
-    "FieldSelection",
-    "LabelSelection",
     "check_client",
     "check_count",
     "check_function",
@@ -22,47 +21,9 @@ __all__ = [
     "check_number",
     "check_overflow",
     "checked_seconds",
-    "field_selector_of",
     "join_all",
     "kind_tuple",
-    "label_selector_of",
 ]
-
-LabelSelection: TypeAlias = LabelSelector | Mapping[str, str] | str
-FieldSelection: TypeAlias = FieldSelector | Mapping[str, str] | str
-
-
-def label_selector_of(selector: LabelSelection | None) -> LabelSelector | None:
-    """A label selector from any of its forms: a mapping asks for exactly these values."""
-    if isinstance(selector, str):
-        return LabelSelector.parse(selector)
-    if isinstance(selector, Mapping):
-        _check_plain("label_selector", selector, "LabelSelector.from_object for matchLabels")
-        return LabelSelector.from_mapping(selector)
-    if selector is None or isinstance(selector, LabelSelector):
-        return selector
-    raise _no_selector("label_selector", selector, "LabelSelector")
-
-
-def field_selector_of(selector: FieldSelection | None) -> FieldSelector | None:
-    """A field selector from any of its forms: a mapping asks for exactly these values."""
-    if isinstance(selector, str):
-        return FieldSelector.parse(selector)
-    if isinstance(selector, Mapping):
-        _check_plain("field_selector", selector, "paths like metadata.name")
-        return FieldSelector.from_mapping(selector)
-    if selector is None or isinstance(selector, FieldSelector):
-        return selector
-    raise _no_selector("field_selector", selector, "FieldSelector")
-
-
-def _check_plain(name: str, selector: Mapping[Any, Any], instead: str) -> None:
-    if not all(isinstance(k, str) and isinstance(v, str) for k, v in selector.items()):
-        raise TypeError(f"{name}={selector!r}: keys and values must be text; use {instead}")
-
-
-def _no_selector(name: str, selector: object, form: str) -> TypeError:
-    return TypeError(f"{name}={selector!r}: give it as text, as a mapping or as a {form}")
 
 
 def check_client(client: object, *methods: str) -> None:
@@ -100,6 +61,7 @@ def check_informer(
     silence_limit: float | None,
 ) -> None:
     """Refuse what no informer can do."""
+    check_namespace_name(namespace)
     if not check_kind(kind).is_namespaced and namespace:
         raise ValueError(f"{kind} is cluster-scoped: leave namespace={namespace!r} out")
     if page_size < 0:

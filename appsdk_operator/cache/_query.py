@@ -8,14 +8,16 @@ from typing import Any
 import attrs
 
 from appsdk_operator.cache._kept import Place
-from appsdk_operator.cache._options import (
-    FieldSelection,
-    LabelSelection,
-    field_selector_of,
-    label_selector_of,
-)
 from appsdk_operator.cache._store import IndexFunction, Lister
-from appsdk_operator.resource import Kind, LabelSelector, Object, ObjectKey
+from appsdk_operator.resource import (
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    LabelSelector,
+    Object,
+    ObjectKey,
+)
+from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 
 __all__ = ["FIELD", "Query", "field_index", "in_order", "query_of"]
 

@@ -11,13 +11,14 @@ from typing import Protocol, TypeAlias, final
 from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.resource import (
     Kind,
-    LabelSelector,
+    LabelSelection,
     Object,
     ObjectKey,
     WatchEvent,
     WatchEventType,
     is_older_version,
 )
+from appsdk_operator.resource._selectors import label_selector_of
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["IndexFunction", "Lister", "Store"]
@@ -53,7 +54,7 @@ class Lister(Protocol):
         self,
         *,
         namespace: str | None = None,
-        label_selector: LabelSelector | str | None = None,
+        label_selector: LabelSelection | None = None,
     ) -> Objects:
         """The objects in ``namespace`` (default: in all) that the selector matches, in no order."""
         ...
@@ -196,7 +197,7 @@ class Store:
         self,
         *,
         namespace: str | None = None,
-        label_selector: LabelSelector | str | None = None,
+        label_selector: LabelSelection | None = None,
     ) -> Objects:
         """The objects in ``namespace`` (default: in all) that the selector matches, in no order."""
         with self._lock:
@@ -436,9 +437,8 @@ class Store:
         return index
 
 
-def _selected(found: list[Object], selector: LabelSelector | str | None) -> Objects:
+def _selected(found: list[Object], selection: LabelSelection | None) -> Objects:
+    selector = label_selector_of(selection)
     if selector is None:
         return found
-    if isinstance(selector, str):
-        selector = LabelSelector.parse(selector)
     return [obj for obj in found if selector.matches(obj.labels)]

@@ -80,7 +80,6 @@ from appsdk_operator.client._object_store import SpecStore as SpecStore
 from appsdk_operator.client._object_store import StoreClient as StoreClient
 from appsdk_operator.client._options import FieldValidation as FieldValidation
 from appsdk_operator.client._options import Propagation as Propagation
-from appsdk_operator.client._options import Selector as Selector
 from appsdk_operator.client._patches import JsonPatch as JsonPatch
 from appsdk_operator.client._patches import MergePatch as MergePatch
 from appsdk_operator.client._patches import Patch as Patch
@@ -152,7 +151,6 @@ __all__ = [
     "RequestEntityTooLarge",
     "RequestStopped",
     "ResponseTooLarge",
-    "Selector",
     "ServerError",
     "ServerTimeout",
     "ServerVersion",

@@ -10,11 +10,11 @@ from appsdk_operator.client._request import (
     JSON,
     Request,
     check_namespace,
-    check_path_segment,
     query_of,
 )
 from appsdk_operator.resource import Kind, MutableObject, Object, Scope, decode_json, encode_json
 from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource._names import check_namespace_name, check_path_segment
 
 __all__ = [
     "APPLY",
@@ -32,6 +32,9 @@ __all__ = [
 
 PARTIAL = "PartialObjectMetadata"
 
+ALL: Any = object()
+"""Instead of a name: the whole collection. Not None, which a caller may have got for a name."""
+
 APPLY = "application/apply-patch+yaml"
 """JSON is YAML, and the only media type that every server knows for server-side apply."""
 
@@ -42,7 +45,7 @@ def request(
     verb: str,
     *,
     namespace: str,
-    name: str | None = None,
+    name: str = ALL,
     subresource: str = "",
     query: Sequence[tuple[str, str]] = (),
     body: bytes | None = None,
@@ -51,23 +54,21 @@ def request(
     repeatable: bool = False,
     retry: bool = True,
 ) -> Request:
-    """The request for a verb on one object (``name``), or on a collection (None).
+    """The request for a verb on one object (``name``), or on a collection (ALL).
 
     Raises:
         TypeError: ``kind`` is no Kind.
         ValueError: name or namespace cannot be in a path, or do not fit the kind's scope.
     """
     check_kind(kind)
-    if name is not None:
+    check_namespace_name(namespace)
+    if name is not ALL:
         check_path_segment("name", name)
-    if name is not None or method == "POST":
-        check_namespace(kind, namespace)
-    elif namespace:
-        check_path_segment("namespace", namespace)
+    if name is not ALL or method == "POST" or namespace:
         check_namespace(kind, namespace)
     return Request(
         method=method,
-        path=kind.path(namespace, name or "", subresource),
+        path=kind.path(namespace, "" if name is ALL else name, subresource),
         query=query,
         body=body,
         content_type=content_type,
@@ -75,7 +76,7 @@ def request(
         verb=verb,
         resource=f"{kind.qualified_name}/{subresource}" if subresource else kind.qualified_name,
         namespace=namespace,
-        name=name or "",
+        name="" if name is ALL else name,
         repeatable=repeatable,
         retry=retry,
     )

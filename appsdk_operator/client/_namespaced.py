@@ -21,11 +21,11 @@ from appsdk_operator.client._options import (
 )
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._protocols import ClientLike, SubresourceLike
-from appsdk_operator.client._request import check_path_segment
 from appsdk_operator.client._watch import WatchStream
 from appsdk_operator.client._wrapper import ClientWrapper, SubresourceWrapper
 from appsdk_operator.resource import Kind, ListPage, MutableObject, Object
 from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource._names import check_path_segment
 
 __all__ = ["NamespacedClient"]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from appsdk_operator.client._request import query_of
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, encode_json
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, encode_json
 from appsdk_operator.runtime import StopSignal
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "PatchOptions",
     "Propagation",
     "SelectOptions",
-    "Selector",
     "SubresourceApplyOptions",
     "SubresourceCreateOptions",
     "SubresourceUpdateOptions",
@@ -35,9 +33,6 @@ FieldValidation = Literal["Ignore", "Warn", "Strict"]
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 """What becomes of the objects that a deleted object owns."""
-
-Selector = str | Mapping[str, str] | LabelSelector | FieldSelector | None
-"""A selector as text, as the labels (fields) that must have certain values, or parsed."""
 
 
 class WriteOptions(TypedDict, total=False):
@@ -64,8 +59,8 @@ class SelectOptions(TypedDict, total=False):
     """Which objects of a kind."""
 
     namespace: str
-    label_selector: Selector
-    field_selector: Selector
+    label_selector: LabelSelection | None
+    field_selector: FieldSelection | None
 
 
 class DeleteCollectionOptions(SelectOptions, total=False):

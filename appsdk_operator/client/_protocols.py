@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
-from appsdk_operator.client._options import FieldValidation, Propagation, Selector
+from appsdk_operator.client._options import FieldValidation, Propagation
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._watch import WatchStream
-from appsdk_operator.resource import Kind, ListPage, MutableObject, Object
+from appsdk_operator.resource import (
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    ListPage,
+    MutableObject,
+    Object,
+)
 from appsdk_operator.runtime import StopSignal
 
 __all__ = ["ClientLike", "Reader", "SubresourceLike", "Writer"]
@@ -27,8 +34,8 @@ class Reader(Protocol):
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         limit: int = 500,
     ) -> Iterator[Object]:
         """The objects of a kind."""
@@ -107,8 +114,8 @@ class Writer(Protocol):
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         propagation: Propagation | None = None,
         grace_period: float | None = None,
         dry_run: bool = False,
@@ -191,8 +198,8 @@ class ClientLike(Reader, Writer, Protocol):
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         limit: int = 500,
         continue_token: str = "",
         resource_version: str | None = None,
@@ -209,8 +216,8 @@ class ClientLike(Reader, Writer, Protocol):
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         resource_version: str | None = None,
         timeout: float | None = None,
         bookmarks: bool = True,

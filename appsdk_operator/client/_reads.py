@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING
 
 from appsdk_operator.client import _calls
 from appsdk_operator.client._errors import Expired
-from appsdk_operator.client._options import Selector
-from appsdk_operator.client._request import query_of, selector_text
+from appsdk_operator.client._options import ListPageOptions
+from appsdk_operator.client._request import query_of, selectors_of
 from appsdk_operator.client._watch import WatchStream, silence_limit_of
-from appsdk_operator.resource import Kind, ListPage, Object, decode_list
+from appsdk_operator.resource import (
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    ListPage,
+    Object,
+    decode_list,
+)
 from appsdk_operator.runtime import StopSignal
 
 if TYPE_CHECKING:
@@ -47,8 +54,8 @@ class Reads:
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         limit: int = 500,
         resource_version: str | None = None,
         resource_version_match: str | None = None,
@@ -65,7 +72,7 @@ class Reads:
         Args:
             kind: what to list.
             namespace: where; default: everywhere.
-            label_selector: as text or as a mapping of labels to values.
+            label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
             limit: objects per request, 0 for all in one; default 500.
             resource_version: the state to list, see :meth:`list_page`.
@@ -76,37 +83,47 @@ class Reads:
         Raises:
             Expired: the state of the first page is no longer kept.
         """
+        options: ListPageOptions = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+            "limit": limit,
+            "resource_version": resource_version,
+            "resource_version_match": resource_version_match,
+            "stop": stop,
+        }
+        # Makes no request: what is wrong is refused now, and not with the first page.
+        query = selectors_of(label_selector, field_selector)
+        _calls.request(kind, "GET", "list", namespace=namespace, query=query)
+        return self._pages(kind, options, allow_inconsistent=allow_inconsistent)
+
+    def _pages(
+        self, kind: Kind, options: ListPageOptions, *, allow_inconsistent: bool
+    ) -> Iterator[Object]:
         token = ""
         while True:
             try:
-                page = self.list_page(
-                    kind,
-                    namespace=namespace,
-                    label_selector=label_selector,
-                    field_selector=field_selector,
-                    limit=limit,
-                    continue_token=token,
-                    resource_version=None if token else resource_version,
-                    resource_version_match=None if token else resource_version_match,
-                    stop=stop,
-                )
+                page = self.list_page(kind, **options)
             except Expired as error:
                 if not (allow_inconsistent and token and error.continue_token):
                     raise
                 token = error.continue_token
-                continue
-            yield from page.items
-            token = page.continue_token
+            else:
+                yield from page.items
+                token = page.continue_token
             if not token:
                 return
+            # The token says which state it is.
+            options["continue_token"] = token
+            options["resource_version"] = options["resource_version_match"] = None
 
     def list_page(
         self,
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         limit: int = 500,
         continue_token: str = "",
         resource_version: str | None = None,
@@ -120,7 +137,7 @@ class Reads:
         Args:
             kind: what to list.
             namespace: where; default: everywhere.
-            label_selector: as text or as a mapping of labels to values.
+            label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
             limit: the most objects to take, 0 for all; default 500. Servers ignore it for
                 ``resource_version="0"`` when they answer from memory.
@@ -141,14 +158,15 @@ class Reads:
             "GET",
             "list",
             namespace=namespace,
-            query=query_of(
-                labelSelector=selector_text(label_selector),
-                fieldSelector=selector_text(field_selector),
-                limit=limit or None,
-                **{"continue": continue_token},
-                resourceVersion=resource_version,
-                resourceVersionMatch=resource_version_match,
-            ),
+            query=[
+                *selectors_of(label_selector, field_selector),
+                *query_of(
+                    limit=limit or None,
+                    **{"continue": continue_token},
+                    resourceVersion=resource_version,
+                    resourceVersionMatch=resource_version_match,
+                ),
+            ],
             accept=_calls.accepted(f"{_calls.PARTIAL}List", metadata_only=metadata_only),
             repeatable=True,
             retry=retry,
@@ -160,8 +178,8 @@ class Reads:
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         resource_version: str | None = None,
         timeout: float | None = None,
         bookmarks: bool = True,
@@ -175,7 +193,7 @@ class Reads:
         Args:
             kind: what to watch.
             namespace: where; default: everywhere.
-            label_selector: as text or as a mapping of labels to values.
+            label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
             resource_version: the state after which events are wanted, usually that of a list;
                 default: the present objects first, as ADDED events, then what happens.
@@ -200,16 +218,17 @@ class Reads:
             "GET",
             "watch",
             namespace=namespace,
-            query=query_of(
-                watch=True,
-                labelSelector=selector_text(label_selector),
-                fieldSelector=selector_text(field_selector),
-                resourceVersion=resource_version,
-                resourceVersionMatch="NotOlderThan" if send_initial_events else None,
-                sendInitialEvents=send_initial_events,
-                allowWatchBookmarks=bookmarks,
-                timeoutSeconds=math.ceil(timeout),
-            ),
+            query=[
+                *query_of(watch=True),
+                *selectors_of(label_selector, field_selector),
+                *query_of(
+                    resourceVersion=resource_version,
+                    resourceVersionMatch="NotOlderThan" if send_initial_events else None,
+                    sendInitialEvents=send_initial_events,
+                    allowWatchBookmarks=bookmarks,
+                    timeoutSeconds=math.ceil(timeout),
+                ),
+            ],
             accept=_calls.accepted(_calls.PARTIAL, metadata_only=metadata_only),
             repeatable=True,
             retry=False,

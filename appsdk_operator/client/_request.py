@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import attrs
 
-from appsdk_operator.resource import DecodeError, Kind, decode_json
+from appsdk_operator.resource import (
+    DecodeError,
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    decode_json,
+)
+from appsdk_operator.resource._names import check_namespace_name
+from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 
-__all__ = ["Request", "check_path_segment", "query_of", "selector_text"]
+__all__ = ["Request", "query_of", "selectors_of"]
 
 JSON = "application/json"
 
@@ -69,31 +77,23 @@ def query_of(**parameters: str | float | bool | None) -> list[tuple[str, str]]:
     return query
 
 
-def selector_text(selector: object) -> str | None:
-    """A selector as the API writes it: text as it is, a mapping as equalities.
-
-    >>> selector_text({"app": "web", "tier": "front"})
-    'app=web,tier=front'
-    """
-    if selector is None or isinstance(selector, str):
-        return selector
-    if isinstance(selector, Mapping):
-        return ",".join(f"{key}={value}" for key, value in selector.items())
-    return str(selector)
-
-
-def check_path_segment(what: str, value: str) -> None:
-    """Refuse what cannot be one segment of a path.
+def selectors_of(
+    labels: LabelSelection | None, fields: FieldSelection | None
+) -> list[tuple[str, str]]:
+    """Selectors as query parameters. Text goes to the server as it is, which says what it thinks.
 
     Raises:
-        ValueError: the API server accepts no such name, and a proxy on the way may take it for
-            another path.
+        TypeError: one is no selector.
+        SelectorError: a key or a value of a mapping is one that Kubernetes does not allow.
+
+    >>> selectors_of({"tier": "front", "app": "web"}, "metadata.name=a")
+    [('labelSelector', 'app=web,tier=front'), ('fieldSelector', 'metadata.name=a')]
     """
-    if not value or value in {".", ".."} or "/" in value or "%" in value:
-        raise ValueError(
-            f"{what} {value!r} cannot be part of a path on the API server: it must not be empty, "
-            "'.' or '..', nor contain '/' or '%'"
-        )
+    given = {
+        "labelSelector": labels if isinstance(labels, str) else label_selector_of(labels),
+        "fieldSelector": fields if isinstance(fields, str) else field_selector_of(fields),
+    }
+    return [(key, str(value)) for key, value in given.items() if value is not None and str(value)]
 
 
 def check_namespace(kind: Kind, namespace: str) -> None:
@@ -101,14 +101,15 @@ def check_namespace(kind: Kind, namespace: str) -> None:
 
     Raises:
         ValueError: the namespace is missing, or the kind has none.
+        TypeError: it is no text.
     """
+    check_namespace_name(namespace)
     if kind.is_namespaced:
         if not namespace:
             raise ValueError(
                 f"{kind.qualified_name} live in namespaces: give namespace=…, set "
                 "metadata.namespace, or use a NamespacedClient"
             )
-        check_path_segment("namespace", namespace)
     elif namespace:
         raise ValueError(
             f"{kind.qualified_name} are cluster-scoped, but namespace {namespace!r} was given: "

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, final
 from appsdk_operator.client import _calls
 from appsdk_operator.client._options import FieldValidation, write_query
 from appsdk_operator.client._patches import Patch
-from appsdk_operator.client._request import check_path_segment
 from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource._names import check_path_segment
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport import Transport

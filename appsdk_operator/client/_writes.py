@@ -8,13 +8,12 @@ from appsdk_operator.client import _calls
 from appsdk_operator.client._options import (
     FieldValidation,
     Propagation,
-    Selector,
     delete_body,
     write_query,
 )
 from appsdk_operator.client._patches import Patch
-from appsdk_operator.client._request import check_namespace, query_of, selector_text
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.client._request import check_namespace, selectors_of
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, MutableObject, Object
 from appsdk_operator.resource._kind import check_kind
 
 if TYPE_CHECKING:
@@ -221,8 +220,8 @@ class Writes:
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: Selector = None,
-        field_selector: Selector = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         propagation: Propagation | None = None,
         grace_period: float | None = None,
         dry_run: bool = False,
@@ -232,7 +231,7 @@ class Writes:
         Args:
             kind: what to delete.
             namespace: where; must be given for kinds that live in namespaces.
-            label_selector: as text or as a mapping of labels to values.
+            label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
             propagation, grace_period, dry_run: as :meth:`delete`.
         """
@@ -243,10 +242,7 @@ class Writes:
             "DELETE",
             "deletecollection",
             namespace=namespace,
-            query=query_of(
-                labelSelector=selector_text(label_selector),
-                fieldSelector=selector_text(field_selector),
-            ),
+            query=selectors_of(label_selector, field_selector),
             body=delete_body(propagation=propagation, grace_period=grace_period, dry_run=dry_run),
         )
         self._transport.send(request)

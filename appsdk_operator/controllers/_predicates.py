@@ -13,7 +13,8 @@ from appsdk_operator.controllers._user_functions import (
     name_of,
     no_awaitable,
 )
-from appsdk_operator.resource import LabelSelector, Object
+from appsdk_operator.resource import LabelSelection, Object
+from appsdk_operator.resource._selectors import label_selector_of
 
 __all__ = [
     "Predicate",
@@ -295,7 +296,7 @@ status_changed = fields_changed("status")
 """Drops resyncs, and updates that leave the status as it was."""
 
 
-def label_selector(selector: LabelSelector | Mapping[str, str] | str) -> Predicate:
+def label_selector(selector: LabelSelection) -> Predicate:
     """Passes events of objects whose labels fit, as ``label_selector("app=web, tier in (a,b)")``.
 
     An update passes when the old or the new labels fit, so that an object which leaves the
@@ -306,17 +307,11 @@ def label_selector(selector: LabelSelector | Mapping[str, str] | str) -> Predica
 
     Raises:
         SelectorError: it cannot be parsed.
+        TypeError: it has another form.
     """
-    if isinstance(selector, str):
-        parsed = LabelSelector.parse(selector)
-    elif isinstance(selector, Mapping):
-        parsed = LabelSelector.from_mapping(selector)
-    else:
-        parsed = selector
-    if not isinstance(parsed, LabelSelector):
-        raise TypeError(
-            f"selector={selector!r}: give it as text, as a mapping or as a LabelSelector"
-        )
+    parsed = label_selector_of(selector, "selector")
+    if parsed is None:
+        raise TypeError('selector=None: give one, or "" for all objects')
 
     def function(event: Event) -> bool:
         return parsed.matches(event.object.labels) or (

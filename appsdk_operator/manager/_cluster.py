@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, final
 import attrs
 
 from appsdk_operator.cache import Cache, CachedClient, CacheOptions, Health, Transform
-from appsdk_operator.cache._cache_options import NamespaceOptions
+from appsdk_operator.cache._cache_options import NamespaceOptions, checked_namespaces
 from appsdk_operator.cache._not_cached import Remedies
 from appsdk_operator.cache._options import kind_tuple
 from appsdk_operator.client import (
@@ -22,8 +22,9 @@ from appsdk_operator.client import (
     Writer,
 )
 from appsdk_operator.manager._runnable import RunnableGroup
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
 from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 
 __all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
@@ -60,7 +61,9 @@ def _kinds(_: object, field: attrs.Attribute[Any], value: Iterable[object]) -> N
 class CacheSetup:
     """What the cache of a cluster keeps; the arguments of :class:`~appsdk_operator.cache.Cache`."""
 
-    namespaces: Sequence[str] | Mapping[str, NamespaceOptions] = ()
+    namespaces: Sequence[str] | Mapping[str, NamespaceOptions] = attrs.field(
+        default=(), validator=lambda _, __, value: checked_namespaces(value)
+    )
     """The namespaces to follow, as names or with options for each; default: all."""
     kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_kept_kinds)
     """Kinds to keep from the start. Others come with the controllers that watch them."""
@@ -68,9 +71,13 @@ class CacheSetup:
         factory=dict, converter=_kind_dict, validator=_kinds
     )
     """What to keep of single kinds, if they are kept; the rest here is for all others."""
-    label_selector: LabelSelector | Mapping[str, str] | str | None = None
+    label_selector: LabelSelection | None = attrs.field(
+        default=None, validator=lambda _, __, value: label_selector_of(value)
+    )
     """Which objects, of whatever kind; default: all."""
-    field_selector: FieldSelector | Mapping[str, str] | str | None = None
+    field_selector: FieldSelection | None = attrs.field(
+        default=None, validator=lambda _, __, value: field_selector_of(value)
+    )
     """The same for fields; default: all."""
     transform: Transform | None = None
     """What to make of each object before it is kept; default: nothing."""

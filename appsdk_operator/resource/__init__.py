@@ -48,7 +48,9 @@ from appsdk_operator.resource._patches import PatchTestFailed as PatchTestFailed
 from appsdk_operator.resource._patches import apply_json_patch as apply_json_patch
 from appsdk_operator.resource._patches import apply_merge_patch as apply_merge_patch
 from appsdk_operator.resource._patches import create_merge_patch as create_merge_patch
+from appsdk_operator.resource._selectors import FieldSelection as FieldSelection
 from appsdk_operator.resource._selectors import FieldSelector as FieldSelector
+from appsdk_operator.resource._selectors import LabelSelection as LabelSelection
 from appsdk_operator.resource._selectors import LabelSelector as LabelSelector
 from appsdk_operator.resource._selectors import SelectorError as SelectorError
 from appsdk_operator.resource._wire import ListPage as ListPage
@@ -66,9 +68,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DecodeError",
     "EncodeError",
+    "FieldSelection",
     "FieldSelector",
     "IntoObject",
     "Kind",
+    "LabelSelection",
     "LabelSelector",
     "Lines",
     "ListPage",

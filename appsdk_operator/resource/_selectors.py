@@ -8,16 +8,28 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-__all__ = ["FieldSelector", "LabelSelector", "Operator", "Requirement", "SelectorError"]
+__all__ = [
+    "FieldSelection",
+    "FieldSelector",
+    "LabelSelection",
+    "LabelSelector",
+    "Operator",
+    "Requirement",
+    "SelectorError",
+    "field_selector_of",
+    "label_selector_of",
+]
 
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _DNS_SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
+_PATH: Final = re.compile(r"[^\s=!,\\]+")
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,20}")
 
 
 class SelectorError(ValueError):
@@ -46,7 +58,12 @@ _SINGLE: Final = {
 
 
 def _distinct(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(values), key=str))
+    if isinstance(values, str):
+        raise SelectorError(f"values={values!r} is one text: give a tuple of values, ({values!r},)")
+    try:
+        return tuple(sorted(set(values), key=str))
+    except TypeError:
+        raise SelectorError(f"values={values!r}: give a tuple of texts") from None
 
 
 @attrs.frozen
@@ -68,6 +85,11 @@ class Requirement:
     values: tuple[str, ...] = attrs.field(default=(), converter=_distinct)
 
     def __attrs_post_init__(self) -> None:
+        if not isinstance(self.operator, Operator):
+            raise SelectorError(
+                f"operator={self.operator!r} on {self.key!r} is no Operator: use Operator.EQUALS, "
+                "Operator.IN or another of them"
+            )
         _check_key(self.key)
         for value in self.values:
             _check_value(self.key, value)
@@ -109,10 +131,7 @@ class Requirement:
                 return self._orders(value)
 
     def _orders(self, value: str | None) -> bool:
-        try:
-            number = int(value) if value is not None else None
-        except ValueError:
-            return False
+        number = _integer(value) if value is not None else None
         if number is None:
             return False
         bound = int(self.values[0])
@@ -132,7 +151,17 @@ class Requirement:
 
 
 def _by_key(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    return tuple(sorted(requirements, key=lambda r: (r.key, r.operator.value, r.values)))
+    if isinstance(requirements, (str, Mapping)):
+        form = "parse" if isinstance(requirements, str) else "from_mapping"
+        raise TypeError(
+            f"LabelSelector({requirements!r}): it is made of Requirements; use "
+            f"LabelSelector.{form}({requirements!r})"
+        )
+    given = tuple(requirements)
+    for requirement in given:
+        if not isinstance(requirement, Requirement):
+            raise TypeError(f"LabelSelector({given!r}): {requirement!r} is no Requirement")
+    return tuple(sorted(given, key=lambda r: (r.key, r.operator.value, r.values)))
 
 
 @attrs.frozen
@@ -160,12 +189,20 @@ class LabelSelector:
 
         Raises:
             SelectorError: ``text`` is no such selector; the message says where it stops being one.
+            TypeError: it is no text.
         """
+        _check_text("LabelSelector.parse", text)
         return cls(_Parser(text).requirements())
 
     @classmethod
     def from_mapping(cls, labels: Mapping[str, str]) -> LabelSelector:
-        """Ask for exactly these values of these labels."""
+        """Ask for exactly these values of these labels.
+
+        Raises:
+            SelectorError: a key or a value that Kubernetes does not allow; the text names the key.
+            TypeError: ``labels`` is no mapping.
+        """
+        _check_mapping("LabelSelector.from_mapping", labels)
         return cls(tuple(Requirement(k, Operator.EQUALS, (v,)) for k, v in labels.items()))
 
     @classmethod
@@ -178,23 +215,28 @@ class LabelSelector:
         Raises:
             SelectorError: an unknown field or operator, or values Kubernetes does not allow.
         """
-        if not selector:
+        if selector is None:
             return cls()
+        _check_mapping("LabelSelector.from_object", selector)
         unknown = set(selector) - {"matchLabels", "matchExpressions"}
         if unknown:
             raise SelectorError(
-                f"{', '.join(sorted(unknown))} is no field of a LabelSelector: use matchLabels and "
-                "matchExpressions, or LabelSelector.from_mapping for plain labels"
+                f"{', '.join(sorted(map(str, unknown)))} is no field of a LabelSelector: use "
+                "matchLabels and matchExpressions, or LabelSelector.from_mapping for plain labels"
             )
         found = list(cls.from_mapping(selector.get("matchLabels") or {}).requirements)
         for expression in selector.get("matchExpressions") or ():
+            if not isinstance(expression, Mapping):
+                raise SelectorError(
+                    f"{expression!r} in matchExpressions is no mapping with key, operator, values"
+                )
             word = expression.get("operator")
             if word not in ("In", "NotIn", "Exists", "DoesNotExist"):
                 raise SelectorError(
                     f"{word!r} is no operator of matchExpressions: use In, NotIn, Exists or "
                     "DoesNotExist"
                 )
-            values = tuple(expression.get("values") or ())
+            values = expression.get("values") or ()
             found.append(Requirement(expression.get("key", ""), Operator(word), values))
         return cls(tuple(found))
 
@@ -213,15 +255,43 @@ class LabelSelector:
 
 @attrs.frozen
 class FieldTerm:
-    """One condition of a field selector: ``path=value`` or ``path!=value``."""
+    """One condition of a field selector: ``path=value`` or ``path!=value``.
+
+    Raises:
+        SelectorError: the path would be read as something else, or the value is no text.
+    """
 
     path: str
     value: str
     negated: bool = False
 
+    def __attrs_post_init__(self) -> None:
+        path: Any = self.path
+        if not isinstance(path, str) or not _PATH.fullmatch(path):
+            raise SelectorError(
+                f"field {self.path!r} is no path that can be selected by: use names with dots "
+                "between them, for example 'metadata.name'"
+            )
+        if not isinstance(self.value, str):
+            raise SelectorError(
+                f"value {self.value!r} of field {self.path!r} is a {type(self.value).__name__}: "
+                + _instead_of(self.value, "'' to ask for objects without the field")
+            )
+
     def __str__(self) -> str:
         value = re.sub(r"([\\,=])", r"\\\1", self.value)
         return f"{self.path}{'!=' if self.negated else '='}{value}"
+
+
+def _terms(terms: Iterable[FieldTerm]) -> tuple[FieldTerm, ...]:
+    if isinstance(terms, (str, Mapping)):
+        form = "parse" if isinstance(terms, str) else "from_mapping"
+        raise TypeError(f"FieldSelector({terms!r}): use FieldSelector.{form}({terms!r})")
+    given = tuple(terms)
+    for term in given:
+        if not isinstance(term, FieldTerm):
+            raise TypeError(f"FieldSelector({given!r}): {term!r} is no condition on a field")
+    return given
 
 
 @attrs.frozen
@@ -238,7 +308,7 @@ class FieldSelector:
     'metadata.name=web,spec.nodeName!=a'
     """
 
-    terms: tuple[FieldTerm, ...] = ()
+    terms: tuple[FieldTerm, ...] = attrs.field(default=(), converter=_terms)
 
     @classmethod
     def parse(cls, text: str) -> FieldSelector:
@@ -247,12 +317,20 @@ class FieldSelector:
         Raises:
             SelectorError: a condition that is not ``path=value``, ``path==value`` or
                 ``path!=value``.
+            TypeError: it is no text.
         """
+        _check_text("FieldSelector.parse", text)
         return cls(tuple(_field_term(part, text) for part in _split_unescaped(text) if part))
 
     @classmethod
     def from_mapping(cls, fields: Mapping[str, str]) -> FieldSelector:
-        """Ask for exactly these values at these paths."""
+        """Ask for exactly these values at these paths.
+
+        Raises:
+            SelectorError: a path or a value that no selector can have; the text names the path.
+            TypeError: ``fields`` is no mapping.
+        """
+        _check_mapping("FieldSelector.from_mapping", fields)
         return cls(tuple(FieldTerm(path, value) for path, value in fields.items()))
 
     @property
@@ -315,7 +393,26 @@ def _field_term(part: str, text: str) -> FieldTerm:
     return FieldTerm(found[1].strip(), value, found[2] == "!=")
 
 
-def _check_key(key: str) -> None:
+def _check_text(what: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{what}({value!r}): give the selector as text")
+
+
+def _check_mapping(what: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what}({value!r}): give a mapping")
+
+
+def _instead_of(value: object, absent: str) -> str:
+    return f"use {absent}" if value is None else f"write {str(value)!r}"
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str):
+        raise SelectorError(
+            f"label key {key!r} is a {type(key).__name__}: label keys are text, for example "
+            "'app' or 'example.com/tier'"
+        )
     prefix, slash, name = key.rpartition("/")
     if slash and (len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
         raise SelectorError(
@@ -333,7 +430,7 @@ def _check_value(key: str, value: object) -> None:
     if not isinstance(value, str):
         raise SelectorError(
             f"value {value!r} of label {key!r} is a {type(value).__name__}: label values are text, "
-            f"write {str(value)!r}"
+            + _instead_of(value, f"the selector {key!r} for objects with the label, or '!{key}'")
         )
     if len(value) > 63 or (value and not _NAME.fullmatch(value)):
         raise SelectorError(
@@ -343,15 +440,20 @@ def _check_value(key: str, value: object) -> None:
 
 
 def _check_integer(key: str, value: str) -> None:
-    try:
-        int(value)
-    except ValueError:
+    if _integer(value) is None:
         raise SelectorError(
             f"value {value!r} of label {key!r} is compared by order: use an integer"
-        ) from None
+        )
 
 
-_TOKEN: Final = re.compile(r"\s*(?:(==|!=|[=!<>(),])|([^\s=!<>(),]+))")
+def _integer(text: str) -> int | None:
+    """The number as servers read it, of 64 bits, without the spaces and ``_`` that Python takes."""
+    if not _INTEGER.fullmatch(text) or not -(1 << 63) <= (number := int(text)) < 1 << 63:
+        return None
+    return number
+
+
+_TOKEN: Final = re.compile(r"\s*(?:(==|!=|[=!<>(),])|([^\s=!<>(),]+))", re.ASCII)
 
 
 class _Parser:
@@ -446,3 +548,64 @@ class _Parser:
             f"label selector {self._text!r}: found {found}, expected {wanted}; write for example "
             "'tier=web,env in (prod,test),!canary'"
         )
+
+
+LabelSelection: TypeAlias = LabelSelector | Mapping[str, str] | str
+"""The forms in which a label selector is given: ``"app=web,tier in (a,b)"``, ``{"app": "web"}`` for
+labels with exactly these values, or parsed."""
+
+FieldSelection: TypeAlias = FieldSelector | Mapping[str, str] | str
+"""The same for fields: ``"metadata.name=web"``, ``{"metadata.name": "web"}``, or parsed."""
+
+
+def label_selector_of(
+    selector: LabelSelection | None, option: str = "label_selector"
+) -> LabelSelector | None:
+    """A label selector from any of its forms; ``option`` is its name in error texts.
+
+    Raises:
+        SelectorError: it cannot be parsed, or a key or value is none.
+        TypeError: it has another form.
+    """
+    if isinstance(selector, str):
+        return LabelSelector.parse(selector)
+    if isinstance(selector, Mapping):
+        _check_plain(option, selector, "LabelSelector.from_object for matchLabels")
+        return LabelSelector.from_mapping(selector)
+    if selector is None or isinstance(selector, LabelSelector):
+        return selector
+    raise _no_selector(option, selector, "LabelSelector", '"app=web,tier in (a,b)"')
+
+
+def field_selector_of(
+    selector: FieldSelection | None, option: str = "field_selector"
+) -> FieldSelector | None:
+    """A field selector from any of its forms; ``option`` is its name in error texts.
+
+    Raises:
+        SelectorError: it cannot be parsed, or a path or value is none.
+        TypeError: it has another form.
+    """
+    if isinstance(selector, str):
+        return FieldSelector.parse(selector)
+    if isinstance(selector, Mapping):
+        _check_plain(option, selector, "paths like metadata.name")
+        return FieldSelector.from_mapping(selector)
+    if selector is None or isinstance(selector, FieldSelector):
+        return selector
+    raise _no_selector(option, selector, "FieldSelector", '"metadata.name=web"')
+
+
+def _check_plain(option: str, selector: Mapping[Any, Any], instead: str) -> None:
+    for key, value in selector.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(
+                f"{option}={selector!r}: at {key!r}, keys and values must be text; use {instead}"
+            )
+
+
+def _no_selector(option: str, selector: object, form: str, example: str) -> TypeError:
+    return TypeError(
+        f"{option}={selector!r}: give it as text, as a mapping or as a {form}, for example "
+        f"{option}={example}"
+    )

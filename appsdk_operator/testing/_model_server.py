@@ -26,8 +26,9 @@ from appsdk_operator.client import (
     WatchSilent,
 )
 from appsdk_operator.resource import (
+    FieldSelection,
     Kind,
-    LabelSelector,
+    LabelSelection,
     ListPage,
     Object,
     PatchError,
@@ -36,6 +37,7 @@ from appsdk_operator.resource import (
     decode_json,
     encode_json,
 )
+from appsdk_operator.resource._selectors import label_selector_of
 from appsdk_operator.runtime import StopSignal
 
 __all__ = ["Fault", "ModelServer"]
@@ -217,8 +219,8 @@ class ModelServer:
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: str | None = None,
-        field_selector: str | None = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         limit: int = 0,
         continue_token: str = "",
         retry: bool = True,
@@ -249,8 +251,8 @@ class ModelServer:
         kind: Kind,
         *,
         namespace: str = "",
-        label_selector: str | None = None,
-        field_selector: str | None = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         resource_version: str = "",
         timeout: float = 0.0,
         send_initial_events: bool = False,
@@ -403,10 +405,10 @@ class _Stream:
         # HALF: the half line was dropped by the transport, and the stream just ends.
 
 
-def _selected(objects: Any, selector: str | None) -> list[dict[str, Any]]:
-    if selector is None:
+def _selected(objects: Any, selection: LabelSelection | None) -> list[dict[str, Any]]:
+    parsed = label_selector_of(selection)
+    if parsed is None:
         return list(objects)
-    parsed = LabelSelector.parse(selector)
     return [data for data in objects if parsed.matches(data["metadata"].get("labels") or {})]
 
 

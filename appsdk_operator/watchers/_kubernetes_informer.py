@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, final
 
 from appsdk_operator.cache import Informer, ListWatchClient
 from appsdk_operator.cache._options import check_client
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
 
 __all__ = ["KubernetesInformer"]
 
@@ -26,8 +25,8 @@ class KubernetesInformer(Informer):
         client: ListWatchClient,
         *,
         namespace: str = "",
-        label_selectors: Sequence[str] | str = (),
-        field_selector: str | None = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
         resync: float = 30.0,
         **options: Any,
     ) -> None:
@@ -37,9 +36,9 @@ class KubernetesInformer(Informer):
             kind: what to follow.
             client: lists and watches.
             namespace: the one to follow; default: all.
-            label_selectors: objects must match all of them, for example ``("app=web", "tier")``;
-                a single one may be given as it is.
-            field_selector: objects must match it too, for example ``"metadata.name=web"``.
+            label_selector: which objects: text such as ``"app=web,tier"``, a mapping of labels to
+                values, or a LabelSelector; default: all.
+            field_selector: the same for fields, for example ``"metadata.name=web"``.
             resync: seconds, give or take a tenth; default 30; 0: never.
             options: any other of :class:`~appsdk_operator.cache.Informer`.
 
@@ -47,13 +46,17 @@ class KubernetesInformer(Informer):
             TypeError, ValueError: an argument that cannot be used.
         """
         check_client(client, "list_page", "watch")
-        # A string is a series of strings too, and nobody wants to select its letters.
-        selectors = [label_selectors] if isinstance(label_selectors, str) else label_selectors
+        if "label_selectors" in options:
+            given = options["label_selectors"]
+            raise TypeError(
+                f"label_selectors={given!r}: the argument is label_selector, and one selector with "
+                'commas asks for all of its conditions, for example label_selector="app=web,tier"'
+            )
         super().__init__(
             kind,
             client,
             namespace=namespace,
-            label_selector=",".join(filter(None, selectors)) or None,
+            label_selector=label_selector,
             field_selector=field_selector,
             resync=resync,
             **options,

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from appsdk_operator.client._request import Request, check_path_segment, selector_text
+from appsdk_operator.client._request import Request, selectors_of
+from appsdk_operator.resource import FieldSelector, LabelSelector
+from appsdk_operator.resource._names import check_path_segment
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb"])
@@ -24,11 +26,11 @@ def test_a_body_is_not_in_the_repr():
 
 
 def test_selectors_go_on_the_wire_as_text():
-    class Selector:
-        def __str__(self):
-            return "a in (b)"
-
-    assert selector_text(None) is None
-    assert selector_text("a=b") == "a=b"
-    assert selector_text({"a": "b"}) == "a=b"
-    assert selector_text(Selector()) == "a in (b)"
+    assert selectors_of(None, "") == []
+    assert selectors_of({}, {}) == []
+    assert selectors_of("a=b", None) == [("labelSelector", "a=b")]
+    assert selectors_of(None, {"a.b": "c,d"}) == [("fieldSelector", r"a.b=c\,d")]
+    assert selectors_of(LabelSelector.parse("a in (b)"), FieldSelector.parse("c!=d")) == [
+        ("labelSelector", "a in (b)"),
+        ("fieldSelector", "c!=d"),
+    ]

@@ -140,12 +140,51 @@ def test_an_object_that_is_no_selector_is_refused_with_the_remedy(
     assert remedy in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("make", "remedy"),
+    [
+        (lambda: LabelSelector("app=web"), "LabelSelector.parse('app=web')"),
+        (lambda: LabelSelector({"app": "web"}), "LabelSelector.from_mapping({'app': 'web'})"),
+        (lambda: LabelSelector(("app=web",)), "'app=web' is no Requirement"),
+        (lambda: LabelSelector.parse(None), "give the selector as text"),
+        (lambda: LabelSelector.from_mapping("app=web"), "give a mapping"),
+        (lambda: LabelSelector.from_object(["app"]), "give a mapping"),
+        (lambda: LabelSelector.from_object({"matchExpressions": ["app"]}), "'app' in matchExpr"),
+        (lambda: LabelSelector.from_object({5: 1}), "5 is no field"),
+        (lambda: LabelSelector.from_mapping({"app": None}), "or '!app'"),
+        (lambda: Requirement("a", Operator.IN, "xyz"), "give a tuple of values"),
+        (lambda: Requirement("a", Operator.IN, ([],)), "give a tuple of texts"),
+        (lambda: Requirement("a", Operator.IN, 5), "give a tuple of texts"),
+        (lambda: Requirement("a", "In", ("x",)), "use Operator.EQUALS"),
+        (lambda: FieldSelector("a=b"), "FieldSelector.parse('a=b')"),
+        (lambda: FieldSelector(("a=b",)), "'a=b' is no condition"),
+        (lambda: FieldSelector.parse(5), "give the selector as text"),
+        (lambda: FieldSelector.from_mapping(["a"]), "give a mapping"),
+    ],
+)
+def test_what_is_made_of_something_else_is_refused_with_the_remedy(make: Any, remedy: str) -> None:
+    with pytest.raises((TypeError, SelectorError)) as refused:
+        make()
+    assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize("number", ["1_0", "+", "9" * 20, "0x1"])
+def test_an_order_is_one_of_integers_as_servers_read_them(number: str) -> None:
+    with pytest.raises(SelectorError):
+        LabelSelector.parse(f"a>{number}")
+    assert not LabelSelector.parse("a>0").matches({"a": number})
+
+
 def test_equality_takes_one_value() -> None:
     with pytest.raises(SelectorError, match="exactly one value"):
         Requirement("a", Operator.EQUALS, ("x", "y"))
 
 
-KEYS = st.from_regex(r"[a-z]([-a-z0-9]{0,5}[a-z0-9])?", fullmatch=True)
+KEYS = st.one_of(
+    st.from_regex(r"[a-z]([-a-z0-9]{0,5}[a-z0-9])?", fullmatch=True),
+    st.from_regex(r"[a-z]{1,3}(\.[a-z]{1,3})?/[A-Za-z0-9]([-_.]{0,2}[A-Z])?", fullmatch=True),
+    st.sampled_from(["in", "notin", "x.y/in", "gt"]),
+)
 VALUES = st.from_regex(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,5}[A-Za-z0-9])?)?", fullmatch=True)
 REQUIREMENTS = st.one_of(
     st.builds(
@@ -161,6 +200,12 @@ REQUIREMENTS = st.one_of(
         st.lists(VALUES, min_size=1, max_size=3, unique=True).map(tuple),
     ),
     st.builds(Requirement, KEYS, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST])),
+    st.builds(
+        Requirement,
+        KEYS,
+        st.sampled_from([Operator.GREATER_THAN, Operator.LESS_THAN]),
+        st.integers(0, 2**63 - 1).map(str).map(lambda number: (number,)),
+    ),
 )
 SELECTORS = st.lists(REQUIREMENTS, max_size=4).map(lambda found: LabelSelector(tuple(found)))
 
@@ -216,6 +261,51 @@ def test_a_field_selector_asks_a_function_too() -> None:
 def test_a_field_selector_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SelectorError, match="write path=value"):
         FieldSelector.parse(text)
+
+
+# Anything that a mapping may have, near what means something in a selector.
+ANY = st.one_of(st.text('ab!=,<>()/. \\"\n\u00a0', max_size=5), st.text(max_size=3), VALUES, KEYS)
+
+
+@given(st.dictionaries(ANY, ANY, max_size=2), st.dictionaries(ANY, ANY, max_size=3))
+def test_a_mapping_of_labels_means_equality_or_is_refused(
+    asked: dict[str, str], labels: dict[str, str]
+) -> None:
+    try:
+        text = str(LabelSelector.from_mapping(asked))
+    except SelectorError as error:
+        text, refused = "", str(error)
+    if not text and asked:
+        assert any(repr(key) in refused for key in asked)
+        return
+    labels = {**asked, **labels}
+    assert LabelSelector.parse(text).matches(labels) is (asked.items() <= labels.items())
+
+
+@given(st.dictionaries(ANY, ANY, max_size=2), st.dictionaries(ANY, ANY, max_size=3))
+def test_a_mapping_of_fields_means_equality_or_is_refused(
+    asked: dict[str, str], others: dict[str, str]
+) -> None:
+    try:
+        text = str(FieldSelector.from_mapping(asked))
+    except SelectorError as error:
+        text, refused = "", str(error)
+    if not text and asked:
+        assert any(repr(path) in refused for path in asked)
+        return
+    fields = {**asked, **others}
+    means = all(fields[path] == value for path, value in asked.items())
+    assert FieldSelector.parse(text).matches(lambda path: fields.get(path, "")) is means
+
+
+@given(ANY)
+def test_any_text_is_refused_or_reads_back_as_printed(text: str) -> None:
+    for form in (LabelSelector, FieldSelector):
+        try:
+            selector = form.parse(text)
+        except SelectorError:
+            continue
+        assert form.parse(str(selector)) == selector
 
 
 @given(st.dictionaries(KEYS, st.text(max_size=8), max_size=3))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from appsdk_operator.resource import Kind, Scope, SelectorError
+from appsdk_operator.resource import Kind, LabelSelector, Scope, SelectorError
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import InformerController, KubernetesInformer, SimpleWatcher
@@ -48,29 +48,26 @@ def test_namespace_and_field_selector_are_asked_of_the_server():
 
 
 @pytest.mark.parametrize(
-    ("selectors", "joined"),
+    ("selector", "text"),
     [
-        ((), None),
-        ([], None),
-        (("app=web",), "app=web"),
-        (["app=web", "tier in (a,b)", "!old"], "app=web,tier in (a,b),!old"),
-        ("app=web", "app=web"),
-        ("", None),
+        ({"app": "web"}, "app=web"),
+        ("app=web,tier in (a,b),!old", "app=web,!old,tier in (a,b)"),
+        (LabelSelector.from_mapping({"app": "web"}), "app=web"),
     ],
 )
-def test_label_selectors_are_joined(selectors, joined):
-    text = asked(label_selectors=selectors)["label_selector"]
-    if joined is None:
-        assert text is None
-    else:
-        assert sorted(text.replace("a,b", "").split(",")) == sorted(
-            joined.replace("a,b", "").split(",")
-        )
+def test_a_label_selector_has_the_forms_of_every_other(selector, text):
+    assert asked(label_selector=selector)["label_selector"] == text
+
+
+@pytest.mark.parametrize("selectors", [{"app": "web"}, ["app=web"], "app=web", ()])
+def test_the_former_name_of_the_label_selector_is_refused_with_the_present_one(selectors):
+    with pytest.raises(TypeError, match=r"the argument is label_selector, .*\"app=web,tier\""):
+        KubernetesInformer(WIDGET, Client(), label_selectors=selectors, metrics=Metrics())
 
 
 def test_a_selector_that_cannot_be_parsed_is_refused():
     with pytest.raises(SelectorError):
-        KubernetesInformer(WIDGET, Client(), label_selectors=["a=b=c"], metrics=Metrics())
+        KubernetesInformer(WIDGET, Client(), label_selector="a=b=c", metrics=Metrics())
 
 
 def test_other_options_are_those_of_any_informer():

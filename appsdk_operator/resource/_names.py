@@ -1,0 +1,42 @@
+"""Names and namespaces as parts of a path on the API server, checked where they are given."""
+
+from __future__ import annotations
+
+__all__ = ["check_namespace_name", "check_path_segment"]
+
+
+def check_path_segment(what: str, value: object) -> None:
+    """Refuse what cannot be one segment of a path.
+
+    Raises:
+        ValueError: the API server accepts no such name, and a proxy on the way may take it for
+            another path.
+        TypeError: it is no text.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{what}={value!r}: give the {what} as text")
+    if not value or value in {".", ".."} or "/" in value or "%" in value:
+        raise ValueError(
+            f"{what} {value!r} cannot be part of a path on the API server: it must not be empty, "
+            "'.' or '..', nor contain '/' or '%'"
+        )
+
+
+def check_namespace_name(value: object, option: str = "namespace") -> None:
+    """Refuse what is neither the name of one namespace nor ``""``, which stands for all.
+
+    Raises:
+        ValueError: as :func:`check_path_segment`.
+        TypeError: it is no text, for example a list.
+    """
+    if not isinstance(value, str):
+        several = option == "namespace" and isinstance(value, (list, tuple, set, frozenset))
+        hint = "; several are what a Cache follows, Cache(client, namespaces=[…])"
+        raise TypeError(
+            f"{option}={value!r}: give the name of one namespace as text, or leave it out for all"
+            f"{hint if several else ''}"
+            if option == "namespace"
+            else f"{option}={value!r}: give names as text"
+        )
+    if value:
+        check_path_segment("namespace", value)
