@@ -8,6 +8,7 @@ from typing import final
 
 import attrs
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache_metrics import CacheMetrics
 from appsdk_operator.cache._cache_options import (
     CacheOptions,
@@ -227,7 +228,9 @@ class Cache(CacheReads):
         for informer in informers:
             informer.report_failures()
 
-    def add_index(self, kind: Kind, name: str, function: IndexFunction) -> None:
+    def add_index(
+        self, kind: Kind[SpecT, StatusT], name: str, function: IndexFunction[SpecT, StatusT]
+    ) -> None:
         """Index the objects of ``kind`` that are there and all that come; waits for no sync.
 
         Raises:
@@ -247,7 +250,12 @@ class Cache(CacheReads):
         for informer in informers:
             informer.add_index(name, function)
 
-    def index_field(self, kind: Kind, path: str, function: IndexFunction | None = None) -> None:
+    def index_field(
+        self,
+        kind: Kind[SpecT, StatusT],
+        path: str,
+        function: IndexFunction[SpecT, StatusT] | None = None,
+    ) -> None:
         """Let :meth:`list` answer field selectors on ``path``.
 
         Args:
@@ -267,7 +275,7 @@ class Cache(CacheReads):
         with self._lock:
             return list(self._kept)
 
-    def informers(self, kind: Kind) -> Sequence[Informer]:
+    def informers(self, kind: Kind[SpecT, StatusT]) -> Sequence[Informer[SpecT, StatusT]]:
         """The informers of ``kind``, one for each namespace that is followed.
 
         Raises:
@@ -278,8 +286,8 @@ class Cache(CacheReads):
 
     def add_event_handler(
         self,
-        kind: Kind,
-        handler: EventHandler | BatchHandler,
+        kind: Kind[SpecT, StatusT],
+        handler: EventHandler[SpecT, StatusT] | BatchHandler,
         *,
         resync: float | None = None,
         max_pending: int = 10_000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TypeAlias
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._kept import KeptKind, Place
 from appsdk_operator.cache._not_cached import Remedies
@@ -19,7 +20,7 @@ from appsdk_operator.runtime._waiters import Waiters
 __all__ = ["CacheReads"]
 
 # The class below has a method called list.
-Objects: TypeAlias = list[Object]
+Objects: TypeAlias = list[Object[SpecT, StatusT]]
 Places: TypeAlias = list[Place]
 
 _REMEDIES = Remedies(to_follow="add it with set_namespaces, or read it with a client")
@@ -40,7 +41,9 @@ class CacheReads:
         """Keep a kind."""
         raise NotImplementedError
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object | None:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT] | None:
         """The object of that name, None when there is none.
 
         Raises:
@@ -56,13 +59,13 @@ class CacheReads:
 
     def list(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
         namespace: str | None = None,
         label_selector: LabelSelection | None = None,
         field_selector: FieldSelection | None = None,
         limit: int = 0,
-    ) -> Objects:
+    ) -> Objects[SpecT, StatusT]:
         """The objects in ``namespace`` that the selectors match, by namespace and name.
 
         Args:
@@ -89,7 +92,9 @@ class CacheReads:
         found = [obj for place in places for obj in query.found_at(place)] if query else []
         return in_order(found, kind, limit)
 
-    def by_index(self, kind: Kind, index: str, value: str) -> Objects:
+    def by_index(
+        self, kind: Kind[SpecT, StatusT], index: str, value: str
+    ) -> Objects[SpecT, StatusT]:
         """The objects that ``index`` has under ``value``, by namespace and name.
 
         Raises:
@@ -145,7 +150,9 @@ class CacheReads:
             places = [] if kept is None else kept.places(namespace)
         return places[0] if places else None
 
-    def follower_of(self, kind: Kind, namespace: str) -> Informer | None:
+    def follower_of(
+        self, kind: Kind[SpecT, StatusT], namespace: str
+    ) -> Informer[SpecT, StatusT] | None:
         """Who follows ``namespace``; also one that is about to end and may yet be called back."""
         with self._lock:
             kept = self._kept.get(kind)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, final
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache import Cache
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._kept import Place
@@ -23,7 +24,7 @@ from appsdk_operator.client import (
     SubresourceWrapper,
     error_from_status,
 )
-from appsdk_operator.resource import DecodeError, Kind, MutableObject, Object, ObjectKey
+from appsdk_operator.resource import AnyObject, DecodeError, Kind, Object, ObjectKey
 from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 from appsdk_operator.runtime import Family, Metrics, Sample, StopSignal
@@ -44,9 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["CachedClient"]
 
 _log = logging.getLogger("appsdk_operator.cache")
-_Obj = Object | MutableObject
 # The class below has a method called list.
-Objects: TypeAlias = list[Object]
+Objects: TypeAlias = list[Object[SpecT, StatusT]]
 Places: TypeAlias = list[Place]
 Samples: TypeAlias = list[Sample]
 
@@ -133,7 +133,9 @@ class CachedClient(ClientWrapper):
 
     # Reading.
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         """The object as the cache has it, or as it was written.
 
         Raises:
@@ -157,7 +159,9 @@ class CachedClient(ClientWrapper):
             raise _not_found(kind, name)
         return obj.viewed_as(kind)
 
-    def list(self, kind: Kind, **options: Unpack[ListOptions]) -> Iterator[Object]:
+    def list(
+        self, kind: Kind[SpecT, StatusT], **options: Unpack[ListOptions]
+    ) -> Iterator[Object[SpecT, StatusT]]:
         """The objects as the cache has them, or as they were written, by namespace and name.
 
         ``limit`` is a client's number of objects a page, and means nothing here.
@@ -178,7 +182,9 @@ class CachedClient(ClientWrapper):
         )
         return iter(self._found(kind, query, namespace) if query else [])
 
-    def by_index(self, kind: Kind, index: str, value: str) -> Objects:
+    def by_index(
+        self, kind: Kind[SpecT, StatusT], index: str, value: str
+    ) -> Objects[SpecT, StatusT]:
         """The objects that ``index`` of the cache has under ``value``, by namespace and name.
 
         Raises:
@@ -213,7 +219,9 @@ class CachedClient(ClientWrapper):
         except NotCachedError as error:
             raise self.remedies.for_client(error) from None
 
-    def _resolved(self, kind: Kind, key: ObjectKey, informer: Informer) -> Object | None:
+    def _resolved(
+        self, kind: Kind[SpecT, StatusT], key: ObjectKey, informer: Informer[SpecT, StatusT]
+    ) -> Object[SpecT, StatusT] | None:
         entry = self._overlay.get(kind, key)
         if entry is None:
             return informer.store.get(key.name, key.namespace)
@@ -222,7 +230,9 @@ class CachedClient(ClientWrapper):
             return informer.store.get(key.name, key.namespace)
         return entry.resolved(key, informer)
 
-    def _found(self, kind: Kind, query: Query, namespace: str) -> Objects:
+    def _found(
+        self, kind: Kind[SpecT, StatusT], query: Query, namespace: str
+    ) -> Objects[SpecT, StatusT]:
         while True:
             places = self._places(kind, namespace)
             found = self._found_at(kind, query, places)
@@ -232,7 +242,9 @@ class CachedClient(ClientWrapper):
             if places == self._places(kind, namespace):
                 return found
 
-    def _found_at(self, kind: Kind, query: Query, places: Places) -> Objects:
+    def _found_at(
+        self, kind: Kind[SpecT, StatusT], query: Query, places: Places
+    ) -> Objects[SpecT, StatusT]:
         informers = {place.informer for place in places}
         written: dict[ObjectKey, tuple[Entry, Informer]] = {}
         for key, entry in self._overlay.of_kind(kind).items():
@@ -257,25 +269,35 @@ class CachedClient(ClientWrapper):
 
     # Writing.
 
-    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.create`."""
         mark = self._overlay.mark()
         answer = self.inner.create(obj, **options)
         return self.note(obj.kind, answer, options, created_after=mark)
 
-    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.update`."""
         return self.note(obj.kind, self.inner.update(obj, **options), options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.patch`."""
         return self.note(kind, self.inner.patch(kind, name, patch, **options), options)
 
-    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.apply`."""
         return self.note(obj.kind, self.inner.apply(obj, **options), options)
 
-    def delete(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Object | None:
+    def delete(
+        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
+    ) -> Object[SpecT, StatusT] | None:
         """As :meth:`Client.delete`."""
         key = ObjectKey(options.get("namespace", ""), name)
         known = self._known(kind, key)
@@ -323,8 +345,13 @@ class CachedClient(ClientWrapper):
     # What was written.
 
     def note(
-        self, kind: Kind, answer: Object, options: Any, *, created_after: int | None = None
-    ) -> Object:
+        self,
+        kind: Kind[SpecT, StatusT],
+        answer: Object[SpecT, StatusT],
+        options: Any,
+        *,
+        created_after: int | None = None,
+    ) -> Object[SpecT, StatusT]:
         """For subresources: remember what a write made; returns it."""
         if answer.kind == kind and self._is_noted(kind, options):
             if _is_gone(answer):
@@ -352,7 +379,7 @@ class CachedClient(ClientWrapper):
     def _is_noted(self, kind: Kind, options: Any) -> bool:
         return not (self._is_dry or options.get("dry_run") or kind in self._uncached)
 
-    def _known(self, kind: Kind, key: ObjectKey) -> Object | None:
+    def _known(self, kind: Kind[SpecT, StatusT], key: ObjectKey) -> Object[SpecT, StatusT] | None:
         """What a read would give, before the first sync too."""
         informer = None if kind in self._uncached else self._informer_of(kind, key.namespace)
         return None if informer is None else self._resolved(kind, key, informer)
@@ -388,7 +415,9 @@ class CachedClient(ClientWrapper):
         )
         self._overlay.lay(kind, key, entry)
 
-    def _informer_of(self, kind: Kind, namespace: str) -> Informer | None:
+    def _informer_of(
+        self, kind: Kind[SpecT, StatusT], namespace: str
+    ) -> Informer[SpecT, StatusT] | None:
         return self.cache.follower_of(kind, namespace)
 
     def _samples(self) -> Samples:
@@ -405,17 +434,25 @@ class _CachedSubresource(SubresourceWrapper):
         super().__init__(inner)
         self._client = client
 
-    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
+    ) -> Object[SpecT, StatusT]:
         return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
+    ) -> Object[SpecT, StatusT]:
         kind = options.get("parent") or obj.kind
         return self._client.note(kind, self.inner.update(obj, **options), options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         return self._client.note(kind, self.inner.patch(kind, name, patch, **options), options)
 
-    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         kind = options.get("parent") or obj.kind
         return self._client.note(kind, self.inner.apply(obj, **options), options)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Sequence
-from typing import Protocol, TypeAlias, final, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, final, runtime_checkable
 
 import msgspec
 
+from appsdk_operator._generics import SpecT_co, SpecT_contra, StatusT_co, StatusT_contra, subscript
 from appsdk_operator.resource import Object, ObjectKey
 
 __all__ = ["BatchHandler", "Event", "EventHandler", "Outcome", "ResourceAction"]
@@ -32,16 +33,21 @@ class ResourceAction(enum.Enum):
 
 
 @final
-class Event(msgspec.Struct, frozen=True, gc=False, eq=False, weakref=False):
+class Event(
+    msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, gc=False, eq=False, weakref=False
+):
     """Something that happened to one object.
 
     Frozen and safe to share between threads.
     """
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     action: ResourceAction
-    object: Object
+    object: Object[SpecT_co, StatusT_co]
     """The object now; for a deletion its last known state."""
-    old: Object | None = None
+    old: Object[SpecT_co, StatusT_co] | None = None
     """The object before an update; None for every other action."""
     is_initial: bool = False
     """Whether the object was there when the handler began to listen."""
@@ -64,7 +70,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, eq=False, weakref=False):
 
 
 @runtime_checkable
-class EventHandler(Protocol):
+class EventHandler(Protocol[SpecT_contra, StatusT_contra]):
     """One method for each thing that can happen to an object.
 
     An informer calls them one at a time, in the order in which things happened, in a thread that
@@ -74,15 +80,22 @@ class EventHandler(Protocol):
     for all calls of the handler, which runs during these calls only.
     """
 
-    def on_add(self, obj: Object, *, is_initial: bool) -> Outcome:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def on_add(self, obj: Object[SpecT_contra, StatusT_contra], *, is_initial: bool) -> Outcome:
         """``obj`` appeared, or was there when the handler began to listen (``is_initial``)."""
         ...
 
-    def on_update(self, old: Object, new: Object) -> Outcome:
+    def on_update(
+        self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
+    ) -> Outcome:
         """The object changed; at a resync ``old is new``."""
         ...
 
-    def on_delete(self, obj: Object, *, is_final_state_unknown: bool) -> Outcome:
+    def on_delete(
+        self, obj: Object[SpecT_contra, StatusT_contra], *, is_final_state_unknown: bool
+    ) -> Outcome:
         """The object is gone; ``obj`` is its last known state."""
         ...
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic
 
+from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache import _options
 from appsdk_operator.cache._event_source import EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
@@ -57,7 +59,7 @@ from appsdk_operator.runtime._waiters import Waiters
 __all__ = ["Informer"]
 
 
-class Informer:
+class Informer(Generic[SpecT, StatusT]):
     """A local copy of the objects of one kind, and those who want to know of changes.
 
     Guarantees:
@@ -72,17 +74,20 @@ class Informer:
     Thread-safe. :meth:`run` blocks; an InformerController or a Manager runs it in a thread.
     """
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     def __init__(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         client: ListWatchClient,
         *,
         namespace: str = "",
         label_selector: LabelSelection | None = None,
         field_selector: FieldSelection | None = None,
-        transform: Transform | None = None,
+        transform: Transform[SpecT, StatusT] | None = None,
         metadata_only: bool = False,
-        indexes: Mapping[str, IndexFunction] | None = None,
+        indexes: Mapping[str, IndexFunction[SpecT, StatusT]] | None = None,
         resync: float = 0.0,
         page_size: int = 500,
         stream_first_sync: bool = True,
@@ -187,11 +192,11 @@ class Informer:
     # What it knows.
 
     @property
-    def store(self) -> Lister:
+    def store(self) -> Lister[SpecT, StatusT]:
         """The local copy, for reading; complete once :attr:`has_synced`."""
         return self._store
 
-    def add_index(self, name: str, function: IndexFunction) -> None:
+    def add_index(self, name: str, function: IndexFunction[SpecT, StatusT]) -> None:
         """Index the objects that are there and all that come.
 
         Raises:
@@ -264,7 +269,7 @@ class Informer:
 
     def add_event_handler(
         self,
-        handler: EventHandler | BatchHandler,
+        handler: EventHandler[SpecT, StatusT] | BatchHandler,
         *,
         resync: float | None = None,
         max_pending: int = 10_000,
@@ -296,7 +301,7 @@ class Informer:
 
     def attach(
         self,
-        handler: EventHandler | BatchHandler,
+        handler: EventHandler[SpecT, StatusT] | BatchHandler,
         *,
         resync: float | None = None,
         max_pending: int = 10_000,
@@ -335,7 +340,7 @@ class Informer:
             registration.end_resync = sink.resync_every(resync, registration.replay)
         return registration
 
-    def transformed(self, obj: Object) -> Object:
+    def transformed(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         """For the cached client: ``obj`` as it would be kept; never raises."""
         return obj if self.transform is None else kept_form(obj, self.transform, self._problem)
 

@@ -9,6 +9,7 @@ from typing import final
 
 import attrs
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
 
@@ -54,7 +55,9 @@ class Entry:
         stored = informer.store.get(key.name, key.namespace)
         return stored is None or stored.uid not in self.gone
 
-    def resolved(self, key: ObjectKey, informer: Informer) -> Object | None:
+    def resolved(
+        self, key: ObjectKey, informer: Informer[SpecT, StatusT]
+    ) -> Object[SpecT, StatusT] | None:
         """What there is: the newer one of what was written and what the local copy has."""
         while True:
             # In this order: what the informer applies in between is seen by the next look.

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._kept import Place
 from appsdk_operator.cache._store import IndexFunction, Lister
 from appsdk_operator.resource import (
@@ -113,7 +114,9 @@ def query_of(
     return Query(namespace=where, name=name, labels=labels, indexes=wanted)
 
 
-def in_order(found: list[Object], kind: Kind, limit: int) -> list[Object]:
+def in_order(
+    found: list[Object[SpecT, StatusT]], kind: Kind[SpecT, StatusT], limit: int
+) -> list[Object[SpecT, StatusT]]:
     """By namespace and name, as the server lists them; the first ``limit``, 0 for all."""
     found.sort(key=_key)
     return [obj.viewed_as(kind) for obj in (found[:limit] if limit else found)]

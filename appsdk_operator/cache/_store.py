@@ -6,8 +6,9 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, final
 
+from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.resource import (
     Kind,
@@ -24,12 +25,12 @@ from appsdk_operator.runtime._threads import as_exception
 __all__ = ["IndexFunction", "Lister", "Store"]
 
 # The classes below have a method called list.
-Objects: TypeAlias = list[Object]
-Events: TypeAlias = list[Event]
+Objects: TypeAlias = list[Object[SpecT, StatusT]]
+Events: TypeAlias = list[Event[SpecT, StatusT]]
 
 _log = logging.getLogger("appsdk_operator.cache")
 
-IndexFunction: TypeAlias = Callable[[Object], Iterable[str]]
+IndexFunction: TypeAlias = Callable[[Object[SpecT, StatusT]], Iterable[str]]
 """The values under which an object is found in an index; a pure function of the object. A plain
 string is one value."""
 
@@ -38,15 +39,18 @@ _CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, Resour
 _DELETED = WatchEventType.DELETED
 
 
-class Lister(Protocol):
+class Lister(Protocol[SpecT, StatusT]):
     """Read access to a local copy. Thread-safe; what it returns is a snapshot."""
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> Kind[SpecT, StatusT]:
         """The kind of the objects."""
         ...
 
-    def get(self, name: str, namespace: str = "") -> Object | None:
+    def get(self, name: str, namespace: str = "") -> Object[SpecT, StatusT] | None:
         """The object of that name, None when there is none."""
         ...
 
@@ -55,11 +59,11 @@ class Lister(Protocol):
         *,
         namespace: str | None = None,
         label_selector: LabelSelection | None = None,
-    ) -> Objects:
+    ) -> Objects[SpecT, StatusT]:
         """The objects in ``namespace`` (default: in all) that the selector matches, in no order."""
         ...
 
-    def by_index(self, index: str, value: str) -> Objects:
+    def by_index(self, index: str, value: str) -> Objects[SpecT, StatusT]:
         """The objects that ``index`` has under ``value``.
 
         Raises:
@@ -75,7 +79,7 @@ class Lister(Protocol):
         """
         ...
 
-    def values_of(self, index: str, obj: Object) -> Sequence[str]:
+    def values_of(self, index: str, obj: Object[SpecT, StatusT]) -> Sequence[str]:
         """The values under which ``index`` would have ``obj``, which need not be here.
 
         Raises:
@@ -94,7 +98,7 @@ class Lister(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Object]: ...
+    def __iter__(self) -> Iterator[Object[SpecT, StatusT]]: ...
 
 
 class _Index:
@@ -148,7 +152,7 @@ class _Index:
 
 
 @final
-class Store:
+class Store(Generic[SpecT, StatusT]):
     """Objects of one kind, and what changes when the server's news is applied.
 
     Reading is thread-safe and never waits for user code; writing is the informer's, one thread at
@@ -156,11 +160,14 @@ class Store:
     locks of their own.
     """
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     def __init__(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
-        indexes: Mapping[str, IndexFunction] | None = None,
+        indexes: Mapping[str, IndexFunction[SpecT, StatusT]] | None = None,
         write_lock: threading.RLock | None = None,
     ) -> None:
         """An empty store with ``indexes`` by name.
@@ -174,7 +181,7 @@ class Store:
         self.kind = kind
         self._lock = threading.Lock()
         self._write_lock = write_lock or threading.RLock()
-        self._namespaces: dict[str, dict[str, Object]] = {}
+        self._namespaces: dict[str, dict[str, Object[SpecT, StatusT]]] = {}
         self._count = 0
         self._bytes = 0
         self._indexes: dict[str, _Index] = {}
@@ -188,7 +195,7 @@ class Store:
 
     # Reading.
 
-    def get(self, name: str, namespace: str = "") -> Object | None:
+    def get(self, name: str, namespace: str = "") -> Object[SpecT, StatusT] | None:
         """The object of that name, None when there is none."""
         objects = self._namespaces.get(namespace)
         return None if objects is None else objects.get(name)
@@ -198,7 +205,7 @@ class Store:
         *,
         namespace: str | None = None,
         label_selector: LabelSelection | None = None,
-    ) -> Objects:
+    ) -> Objects[SpecT, StatusT]:
         """The objects in ``namespace`` (default: in all) that the selector matches, in no order."""
         with self._lock:
             if namespace:
@@ -207,7 +214,7 @@ class Store:
                 found = [obj for objects in self._namespaces.values() for obj in objects.values()]
         return _selected(found, label_selector)
 
-    def by_index(self, index: str, value: str) -> Objects:
+    def by_index(self, index: str, value: str) -> Objects[SpecT, StatusT]:
         """The objects that ``index`` has under ``value``.
 
         Raises:
@@ -221,7 +228,7 @@ class Store:
         with self._lock:
             return list(self._index(index).objects)
 
-    def values_of(self, index: str, obj: Object) -> Sequence[str]:
+    def values_of(self, index: str, obj: Object[SpecT, StatusT]) -> Sequence[str]:
         """The values under which ``index`` would have ``obj``, which need not be here."""
         with self._lock:
             found = self._index(index)
@@ -235,7 +242,7 @@ class Store:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Object]:
+    def __iter__(self) -> Iterator[Object[SpecT, StatusT]]:
         return iter(self.list())
 
     @property
@@ -243,7 +250,7 @@ class Store:
         """How many bytes of JSON it holds."""
         return self._bytes
 
-    def add_index(self, name: str, function: IndexFunction) -> None:
+    def add_index(self, name: str, function: IndexFunction[SpecT, StatusT]) -> None:
         """Index the objects that are there and all that come.
 
         Raises:
@@ -268,7 +275,7 @@ class Store:
     # Writing, by one thread.
 
     @contextlib.contextmanager
-    def writing(self, objects: Iterable[Object]) -> Iterator[None]:
+    def writing(self, objects: Iterable[Object[SpecT, StatusT]]) -> Iterator[None]:
         """Hold the write lock, what the indexes say of ``objects`` computed before it is taken.
 
         Within, objects other than these must not be written. Each writing method does this by
@@ -280,7 +287,7 @@ class Store:
         if self._values is not None:
             yield
             return
-        written: Sequence[Object] | None = None
+        written: Sequence[Object[SpecT, StatusT]] | None = None
         while True:
             indexes = self._indexes
             if indexes and written is None:
@@ -304,9 +311,11 @@ class Store:
         """A complete list begins."""
         self._seen = {} if self._count else None
 
-    def upsert(self, objects: Sequence[Object], *, is_initial: bool) -> Events:
+    def upsert(
+        self, objects: Sequence[Object[SpecT, StatusT]], *, is_initial: bool
+    ) -> Events[SpecT, StatusT]:
         """Objects that a list named; returns what changed."""
-        events: Events = []
+        events: Events[SpecT, StatusT] = []
         append = events.append
         with self.writing(objects), self._lock:
             spaces = self._namespaces
@@ -325,12 +334,12 @@ class Store:
                     append(Event(_CREATE, obj, None, is_initial))
         return events
 
-    def finish_list(self) -> Events:
+    def finish_list(self) -> Events[SpecT, StatusT]:
         """The list is complete: objects that it did not name are gone; returns their deletions."""
         seen, self._seen = self._seen, None
         if seen is None:
             return []
-        events: Events = []
+        events: Events[SpecT, StatusT] = []
         with self._lock:
             for namespace, objects in list(self._namespaces.items()):
                 named = seen.get(namespace, _NOTHING)
@@ -340,9 +349,9 @@ class Store:
                     events.append(Event(_DELETE, obj, None, False, True))
         return events
 
-    def change(self, changes: Sequence[WatchEvent]) -> Events:
+    def change(self, changes: Sequence[WatchEvent[SpecT, StatusT]]) -> Events[SpecT, StatusT]:
         """Changes that a watch brought; returns what they mean, nothing for what is not new."""
-        events: Events = []
+        events: Events[SpecT, StatusT] = []
         append = events.append
         objects = (change.object for change in changes if change.object is not None)
         with self.writing(objects), self._lock:
@@ -369,17 +378,27 @@ class Store:
                         self._changed(obj, old, events)
         return events
 
-    def _changed(self, obj: Object, old: Object | None, events: Events) -> None:
+    def _changed(
+        self,
+        obj: Object[SpecT, StatusT],
+        old: Object[SpecT, StatusT] | None,
+        events: Events[SpecT, StatusT],
+    ) -> None:
         self._note_seen(obj)
         if old is None or not is_older_version(obj.resource_version, old.resource_version):
             self._take(obj, old, events)
 
-    def _note_seen(self, obj: Object) -> None:
+    def _note_seen(self, obj: Object[SpecT, StatusT]) -> None:
         if self._seen is not None:
             self._seen.setdefault(obj.namespace, set()).add(obj.name)
 
     def _take(
-        self, obj: Object, old: Object | None, events: Events, *, is_initial: bool = False
+        self,
+        obj: Object[SpecT, StatusT],
+        old: Object[SpecT, StatusT] | None,
+        events: Events[SpecT, StatusT],
+        *,
+        is_initial: bool = False,
     ) -> None:
         """Keep ``obj`` in the place of ``old``, and tell what that means."""
         if old is None:
@@ -393,7 +412,12 @@ class Store:
             self._put(obj, old)
             events.append(Event(_UPDATE, obj, old))
 
-    def _deleted(self, obj: Object, old: Object | None, events: Events) -> None:
+    def _deleted(
+        self,
+        obj: Object[SpecT, StatusT],
+        old: Object[SpecT, StatusT] | None,
+        events: Events[SpecT, StatusT],
+    ) -> None:
         if old is None or is_older_version(obj.resource_version, old.resource_version):
             return
         if self._seen is not None and obj.namespace in self._seen:
@@ -405,7 +429,7 @@ class Store:
         else:
             events.append(Event(_DELETE, obj))
 
-    def _put(self, obj: Object, old: Object | None = None) -> None:
+    def _put(self, obj: Object[SpecT, StatusT], old: Object[SpecT, StatusT] | None = None) -> None:
         objects = self._namespaces.get(obj.namespace)
         if objects is None:
             objects = self._namespaces[obj.namespace] = {}
@@ -419,7 +443,7 @@ class Store:
         for index in self._indexes.values():
             index.put(obj, values[index.name, id(obj)])
 
-    def _remove(self, obj: Object) -> None:
+    def _remove(self, obj: Object[SpecT, StatusT]) -> None:
         objects = self._namespaces[obj.namespace]
         del objects[obj.name]
         if not objects:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._watch_state import Changes, Step, Upsert
 from appsdk_operator.resource import Object, WatchEvent
 from appsdk_operator.runtime._threads import as_exception
@@ -21,7 +22,7 @@ __all__ = [
     "transformed",
 ]
 
-Transform: TypeAlias = Callable[[Object], Object]
+Transform: TypeAlias = Callable[[Object[SpecT, StatusT]], Object[SpecT, StatusT]]
 """Makes of each object what is to be kept, before it reaches the store; must be idempotent, and
 keep what identifies the object: namespace, name, uid and resourceVersion."""
 
@@ -32,7 +33,7 @@ _PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 _QUOTED = b'"managedFields"'
 
 
-def drop_managed_fields(obj: Object) -> Object:
+def drop_managed_fields(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
     """The object without ``metadata.managedFields``, two fifths of many objects.
 
     Everything else keeps its bytes and its order, and is not decoded. An update of such an object
@@ -49,7 +50,7 @@ def drop_managed_fields(obj: Object) -> Object:
     return Object.from_json(obj.kind, _encode(members))
 
 
-def only_metadata(obj: Object) -> Object:
+def only_metadata(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
     """The object's metadata in the form in which servers send it alone."""
     if obj.is_metadata_only:
         return obj
@@ -65,7 +66,9 @@ def only_metadata_then(transform: Transform | None) -> Transform:
     return lambda obj: transform(only_metadata(obj))
 
 
-def kept_form(obj: Object, transform: Transform, on_error: Callable[[Exception], None]) -> Object:
+def kept_form(
+    obj: Object[SpecT, StatusT], transform: Transform, on_error: Callable[[Exception], None]
+) -> Object[SpecT, StatusT]:
     """What ``transform`` makes of an object, or the object itself where it fails.
 
     An object for which it fails is kept as it came, and the failure reported: to lose the object

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._options import FieldValidation, write_query
 from appsdk_operator.client._request import (
     JSON,
@@ -12,7 +13,15 @@ from appsdk_operator.client._request import (
     check_namespace,
     query_of,
 )
-from appsdk_operator.resource import Kind, MutableObject, Object, Scope, decode_json, encode_json
+from appsdk_operator.resource import (
+    AnyObject,
+    Kind,
+    MutableObject,
+    Object,
+    Scope,
+    decode_json,
+    encode_json,
+)
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_namespace_name, check_path_segment
 
@@ -108,7 +117,7 @@ def check_patch(patch: object) -> None:
         )
 
 
-def encode_object(obj: Object | MutableObject, verb: str) -> bytes:
+def encode_object(obj: AnyObject, verb: str) -> bytes:
     """An object as the body of a request.
 
     Raises:
@@ -144,7 +153,7 @@ def apply_query(
     return [*write_query(dry_run, field_manager, field_validation), *query_of(force=force)]
 
 
-def name_of(obj: Object | MutableObject) -> str:
+def name_of(obj: AnyObject) -> str:
     """The name of an object that has to have one.
 
     Raises:
@@ -155,7 +164,7 @@ def name_of(obj: Object | MutableObject) -> str:
     return obj.name
 
 
-def object_or_none(kind: Kind, body: bytes) -> Object | None:
+def object_or_none(kind: Kind[SpecT, StatusT], body: bytes) -> Object[SpecT, StatusT] | None:
     """The object in the answer to a delete, None for a Status."""
     answer = decode_json(body) if body else None
     if not isinstance(answer, dict) or answer.get("kind") == "Status":
@@ -163,7 +172,7 @@ def object_or_none(kind: Kind, body: bytes) -> Object | None:
     return Object.from_json(kind, body)
 
 
-def answer_of_any_kind(kind: Kind, body: bytes) -> Object:
+def answer_of_any_kind(kind: Kind[SpecT, StatusT], body: bytes) -> Object[SpecT, StatusT]:
     """The object in the answer of a subresource, whose kind may be another than its parent's."""
     answer: Any = decode_json(body)
     name = answer.get("kind", "") if isinstance(answer, dict) else ""

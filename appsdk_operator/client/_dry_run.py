@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._options import (
     ApplyOptions,
     DeleteCollectionOptions,
@@ -17,11 +18,9 @@ from appsdk_operator.client._options import (
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._protocols import SubresourceLike
 from appsdk_operator.client._wrapper import ClientWrapper, SubresourceWrapper
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource import AnyObject, Kind, Object
 
 __all__ = ["DryRunClient"]
-
-_Obj = Object | MutableObject
 
 
 class DryRunClient(ClientWrapper):
@@ -30,27 +29,37 @@ class DryRunClient(ClientWrapper):
     Reads and watches are real.
     """
 
-    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.create` with ``dry_run``."""
         options["dry_run"] = True
         return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.update` with ``dry_run``."""
         options["dry_run"] = True
         return self.inner.update(obj, **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.patch` with ``dry_run``."""
         options["dry_run"] = True
         return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.apply` with ``dry_run``."""
         options["dry_run"] = True
         return self.inner.apply(obj, **options)
 
-    def delete(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Object | None:
+    def delete(
+        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
+    ) -> Object[SpecT, StatusT] | None:
         """As :meth:`Client.delete` with ``dry_run``."""
         options["dry_run"] = True
         return self.inner.delete(kind, name, **options)
@@ -66,18 +75,26 @@ class DryRunClient(ClientWrapper):
 
 
 class _DryRunSubresource(SubresourceWrapper):
-    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
+    ) -> Object[SpecT, StatusT]:
         options["dry_run"] = True
         return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
+    ) -> Object[SpecT, StatusT]:
         options["dry_run"] = True
         return self.inner.update(obj, **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         options["dry_run"] = True
         return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         options["dry_run"] = True
         return self.inner.apply(obj, **options)

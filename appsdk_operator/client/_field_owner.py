@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._options import (
     ApplyOptions,
     PatchOptions,
@@ -15,11 +16,9 @@ from appsdk_operator.client._options import (
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._wrapper import ClientWrapper, SubresourceWrapper
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource import AnyObject, Kind, Object
 
 __all__ = ["FieldOwnerClient"]
-
-_Obj = Object | MutableObject
 
 
 class FieldOwnerClient(ClientWrapper):
@@ -42,22 +41,30 @@ class FieldOwnerClient(ClientWrapper):
             )
         self.field_manager = field_manager
 
-    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.create`, signed."""
         options["field_manager"] = options.get("field_manager") or self.field_manager
         return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.update`, signed."""
         options["field_manager"] = options.get("field_manager") or self.field_manager
         return self.inner.update(obj, **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.patch`, signed."""
         options["field_manager"] = options.get("field_manager") or self.field_manager
         return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.apply`, signed."""
         options["field_manager"] = options.get("field_manager") or self.field_manager
         return self.inner.apply(obj, **options)
@@ -72,18 +79,26 @@ class _SignedSubresource(SubresourceWrapper):
         super().__init__(inner)
         self._field_manager = field_manager
 
-    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
+    ) -> Object[SpecT, StatusT]:
         options["field_manager"] = options.get("field_manager") or self._field_manager
         return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
+    ) -> Object[SpecT, StatusT]:
         options["field_manager"] = options.get("field_manager") or self._field_manager
         return self.inner.update(obj, **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         options["field_manager"] = options.get("field_manager") or self._field_manager
         return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         options["field_manager"] = options.get("field_manager") or self._field_manager
         return self.inner.apply(obj, **options)

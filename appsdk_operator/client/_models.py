@@ -11,8 +11,9 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._package import package
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource import AnyObject, Kind, MutableObject
 
 __all__ = ["from_model", "to_model"]
 
@@ -20,7 +21,7 @@ __all__ = ["from_model", "to_model"]
 _MICRO_TIMES = frozenset({"acquireTime", "renewTime", "eventTime", "lastObservedTime"})
 
 
-def from_model(kind: Kind, model: Any) -> MutableObject:
+def from_model(kind: Kind[SpecT, StatusT], model: Any) -> MutableObject[SpecT, StatusT]:
     """An object of one's own from a model, for example a ``V1Pod``.
 
     Fields that are None in the model are left out; ``apiVersion`` and ``kind`` are added.
@@ -41,7 +42,7 @@ def from_model(kind: Kind, model: Any) -> MutableObject:
     return MutableObject(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **data})
 
 
-def to_model(obj: Object | MutableObject, name: str) -> Any:
+def to_model(obj: AnyObject, name: str) -> Any:
     """A model of the package, for example ``to_model(pod, "V1Pod")``.
 
     What the package's release does not know of is not in the model: do not send a model back as an

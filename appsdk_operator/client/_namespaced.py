@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Unpack
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._calls import check_object
 from appsdk_operator.client._options import (
     ApplyOptions,
@@ -23,13 +24,11 @@ from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._watch import WatchStream
 from appsdk_operator.client._wrapper import ClientWrapper, SubresourceWrapper
-from appsdk_operator.resource import Kind, ListPage, MutableObject, Object
+from appsdk_operator.resource import AnyObject, Kind, ListPage, MutableObject, Object
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_path_segment
 
 __all__ = ["NamespacedClient"]
-
-_Obj = Object | MutableObject
 
 
 class NamespacedClient(ClientWrapper):
@@ -47,43 +46,61 @@ class NamespacedClient(ClientWrapper):
         check_path_segment("namespace", namespace)
         self.namespace = namespace
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.get`."""
         return self.inner.get(kind, name, namespace=self.filled(kind, name, namespace))
 
-    def list(self, kind: Kind, **options: Unpack[ListOptions]) -> Iterator[Object]:
+    def list(
+        self, kind: Kind[SpecT, StatusT], **options: Unpack[ListOptions]
+    ) -> Iterator[Object[SpecT, StatusT]]:
         """As :meth:`Client.list`."""
         options["namespace"] = self.filled(kind, "", options.get("namespace", ""))
         return self.inner.list(kind, **options)
 
-    def list_page(self, kind: Kind, **options: Unpack[ListPageOptions]) -> ListPage:
+    def list_page(
+        self, kind: Kind[SpecT, StatusT], **options: Unpack[ListPageOptions]
+    ) -> ListPage[SpecT, StatusT]:
         """As :meth:`Client.list_page`."""
         options["namespace"] = self.filled(kind, "", options.get("namespace", ""))
         return self.inner.list_page(kind, **options)
 
-    def watch(self, kind: Kind, **options: Unpack[WatchOptions]) -> WatchStream:
+    def watch(
+        self, kind: Kind[SpecT, StatusT], **options: Unpack[WatchOptions]
+    ) -> WatchStream[SpecT, StatusT]:
         """As :meth:`Client.watch`."""
         options["namespace"] = self.filled(kind, "", options.get("namespace", ""))
         return self.inner.watch(kind, **options)
 
-    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.create`."""
         return self.inner.create(self.placed(obj), **options)
 
-    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.update`."""
         return self.inner.update(self.placed(obj), **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.patch`."""
         options["namespace"] = self.filled(kind, name, options.get("namespace", ""))
         return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.apply`."""
         return self.inner.apply(self.placed(obj), **options)
 
-    def delete(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Object | None:
+    def delete(
+        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
+    ) -> Object[SpecT, StatusT] | None:
         """As :meth:`Client.delete`."""
         options["namespace"] = self.filled(kind, name, options.get("namespace", ""))
         return self.inner.delete(kind, name, **options)
@@ -112,7 +129,7 @@ class NamespacedClient(ClientWrapper):
             )
         return self.namespace
 
-    def placed(self, obj: _Obj, kind: Kind | None = None) -> _Obj:
+    def placed(self, obj: AnyObject, kind: Kind | None = None) -> AnyObject:
         """The object in the client's namespace; a copy, if it was in none."""
         check_object(obj)
         namespace = self.filled(kind or obj.kind, obj.name, obj.namespace)
@@ -128,22 +145,32 @@ class _NamespacedSubresource(SubresourceWrapper):
         super().__init__(inner)
         self._client = client
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         return self.inner.get(kind, name, namespace=self._client.filled(kind, name, namespace))
 
-    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
+    ) -> Object[SpecT, StatusT]:
         check_object(obj)
         parent = options.get("parent") or obj.kind
         namespace = options.get("namespace") or obj.namespace
         options["namespace"] = self._client.filled(parent, obj.name, namespace)
         return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
+    ) -> Object[SpecT, StatusT]:
         return self.inner.update(self._client.placed(obj, options.get("parent")), **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         options["namespace"] = self._client.filled(kind, name, options.get("namespace", ""))
         return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         return self.inner.apply(self._client.placed(obj, options.get("parent")), **options)

@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol, final
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, final, overload
 
+from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.client._errors import AlreadyExists, Conflict, NotFound
-from appsdk_operator.resource import Kind, MutableObject, Object, ObjectKey
+from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object, ObjectKey
 
 __all__ = ["ObjectStore", "SpecStore", "StoreClient"]
 
 _ATTEMPTS = 5
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as _TypeVar
+
+    _ValueT = _TypeVar("_ValueT", default=Any)
+else:
+    _ValueT = TypeVar("_ValueT")
+
 
 class StoreClient(Protocol):
     """What the stores need of a client."""
 
-    def get(self, kind: Kind, name: str, *, namespace: str = ...) -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ...
+    ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.get`."""
         ...
 
-    def list(self, kind: Kind, *, namespace: str = ...) -> Iterator[Object]:
+    def list(
+        self, kind: Kind[SpecT, StatusT], *, namespace: str = ...
+    ) -> Iterator[Object[SpecT, StatusT]]:
         """As :meth:`Client.list`."""
         ...
 
-    def create(self, obj: Object | MutableObject) -> Object:
+    def create(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         """As :meth:`Client.create`."""
         ...
 
-    def update(self, obj: Object | MutableObject) -> Object:
+    def update(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         """As :meth:`Client.update`."""
         ...
 
-    def delete(self, kind: Kind, name: str, *, namespace: str = ...) -> Object | None:
+    def delete(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ...
+    ) -> Object[SpecT, StatusT] | None:
         """As :meth:`Client.delete`."""
         ...
 
@@ -43,15 +57,18 @@ class StoreClient(Protocol):
 
 
 @final
-class ObjectStore:
+class ObjectStore(Generic[SpecT, StatusT]):
     """The objects of one kind by key. Thread-safe, as its client is."""
 
-    def __init__(self, client: StoreClient, kind: Kind) -> None:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __init__(self, client: StoreClient, kind: Kind[SpecT, StatusT]) -> None:
         """A store of ``kind``; typed where the kind's spec and status are."""
         self._client = client
         self.kind = kind
 
-    def get(self, key: ObjectKey) -> Object:
+    def get(self, key: ObjectKey) -> Object[SpecT, StatusT]:
         """The object.
 
         Raises:
@@ -59,7 +76,7 @@ class ObjectStore:
         """
         return self._client.get(self.kind, key.name, namespace=key.namespace)
 
-    def add(self, obj: Object | MutableObject) -> Object:
+    def add(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         """Create it; returns it as the server made it.
 
         Raises:
@@ -67,7 +84,7 @@ class ObjectStore:
         """
         return self._client.create(obj)
 
-    def update(self, obj: Object | MutableObject) -> Object:
+    def update(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         """Replace it; returns it as the server made it.
 
         Raises:
@@ -76,7 +93,7 @@ class ObjectStore:
         """
         return self._client.update(obj)
 
-    def upsert(self, obj: Object | MutableObject) -> Object:
+    def upsert(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         """Create it, or replace what is there, whatever version that has.
 
         Raises:
@@ -111,19 +128,38 @@ class ObjectStore:
         except NotFound:
             return
 
-    def list(self, namespace: str = "") -> Iterator[Object]:
+    def list(self, namespace: str = "") -> Iterator[Object[SpecT, StatusT]]:
         """The objects in ``namespace``, default: in all, page by page."""
         return self._client.list(self.kind, namespace=namespace)
 
 
 @final
-class SpecStore:
+class SpecStore(Generic[_ValueT]):
     """Only the spec, or the status, of the objects of one kind by key.
 
     For programs that think in values and leave the rest of the object to others: what is not
     written stays as it is.
     """
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    @overload
+    def __init__(
+        self: SpecStore[SpecT],
+        client: StoreClient,
+        kind: Kind[SpecT, Any],
+        *,
+        part: Literal["spec"] = "spec",
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: SpecStore[StatusT],
+        client: StoreClient,
+        kind: Kind[Any, StatusT],
+        *,
+        part: Literal["status"],
+    ) -> None: ...
     def __init__(
         self, client: StoreClient, kind: Kind, *, part: Literal["spec", "status"] = "spec"
     ) -> None:
@@ -138,16 +174,17 @@ class SpecStore:
         self._part = part
         self.kind = kind
 
-    def get(self, key: ObjectKey) -> Any:
+    def get(self, key: ObjectKey) -> _ValueT:
         """The part, in the kind's type.
 
         Raises:
             NotFound: there is no such object.
             DecodeError: it does not fit the type.
         """
-        return getattr(self._object(key), self._part)
+        value: _ValueT = getattr(self._object(key), self._part)
+        return value
 
-    def add(self, key: ObjectKey, value: Any) -> Any:
+    def add(self, key: ObjectKey, value: _ValueT) -> _ValueT:
         """Create an object with this spec; returns the part as the server made it.
 
         Raises:
@@ -157,9 +194,10 @@ class SpecStore:
         if self._part != "spec":
             raise ValueError("a status cannot be added: create the object, then update its status")
         new = MutableObject.new(self.kind, key.name, namespace=key.namespace, spec=value)
-        return self._client.create(new).spec
+        made: _ValueT = self._client.create(new).spec
+        return made
 
-    def update(self, key: ObjectKey, value: Any) -> Any:
+    def update(self, key: ObjectKey, value: _ValueT) -> _ValueT:
         """Replace the part, on top of whatever else was changed meanwhile.
 
         Raises:
@@ -171,14 +209,15 @@ class SpecStore:
             draft = self._object(key).mutable_copy()
             setattr(draft, self._part, value)
             try:
-                if self._part == "status":
-                    return self._client.status.update(draft).status
-                return self._client.update(draft).spec
+                is_status = self._part == "status"
+                written = (self._client.status if is_status else self._client).update(draft)
+                value_now: _ValueT = getattr(written, self._part)
+                return value_now
             except Conflict as error:
                 failure = error
         raise failure or AssertionError
 
-    def upsert(self, key: ObjectKey, value: Any) -> Any:
+    def upsert(self, key: ObjectKey, value: _ValueT) -> _ValueT:
         """Replace the part, or create the object with it.
 
         Raises:
@@ -196,7 +235,7 @@ class SpecStore:
         except NotFound:
             return
 
-    def list(self, namespace: str = "") -> Iterator[tuple[ObjectKey, Any]]:
+    def list(self, namespace: str = "") -> Iterator[tuple[ObjectKey, _ValueT]]:
         """Keys and parts in ``namespace``, default: in all."""
         for obj in self._client.list(self.kind, namespace=namespace):
             yield obj.key, getattr(obj, self._part)

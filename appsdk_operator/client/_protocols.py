@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._options import FieldValidation, Propagation
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._watch import WatchStream
 from appsdk_operator.resource import (
+    AnyObject,
     FieldSelection,
     Kind,
     LabelSelection,
     ListPage,
-    MutableObject,
     Object,
 )
 from appsdk_operator.runtime import StopSignal
@@ -25,19 +26,21 @@ __all__ = ["ClientLike", "Reader", "SubresourceLike", "Writer"]
 class Reader(Protocol):
     """Reads objects: a client, or a cache. Semantics as :class:`Client`."""
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         """One object."""
         ...
 
     def list(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
         namespace: str = "",
         label_selector: LabelSelection | None = None,
         field_selector: FieldSelection | None = None,
         limit: int = 500,
-    ) -> Iterator[Object]:
+    ) -> Iterator[Object[SpecT, StatusT]]:
         """The objects of a kind."""
         ...
 
@@ -48,29 +51,29 @@ class Writer(Protocol):
 
     def create(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Make an object."""
         ...
 
     def update(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Replace an object."""
         ...
 
     def patch(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         name: str,
         patch: Patch,
         *,
@@ -78,25 +81,25 @@ class Writer(Protocol):
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Change parts of an object."""
         ...
 
     def apply(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         field_manager: str = "",
         force: bool = False,
         dry_run: bool = False,
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Server-side apply."""
         ...
 
     def delete(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         name: str,
         *,
         namespace: str = "",
@@ -105,7 +108,7 @@ class Writer(Protocol):
         propagation: Propagation | None = None,
         grace_period: float | None = None,
         dry_run: bool = False,
-    ) -> Object | None:
+    ) -> Object[SpecT, StatusT] | None:
         """Delete an object."""
         ...
 
@@ -132,13 +135,15 @@ class SubresourceLike(Protocol):
         """The subresource, for example ``status``."""
         ...
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         """Read it."""
         ...
 
     def create(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         parent: Kind | None = None,
         name: str = "",
@@ -146,25 +151,25 @@ class SubresourceLike(Protocol):
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Post to it."""
         ...
 
     def update(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         parent: Kind | None = None,
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Replace it."""
         ...
 
     def patch(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         name: str,
         patch: Patch,
         *,
@@ -172,20 +177,20 @@ class SubresourceLike(Protocol):
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Change parts of it."""
         ...
 
     def apply(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         field_manager: str = "",
         parent: Kind | None = None,
         force: bool = False,
         dry_run: bool = False,
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Server-side apply to it."""
         ...
 
@@ -195,7 +200,7 @@ class ClientLike(Reader, Writer, Protocol):
 
     def list_page(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
         namespace: str = "",
         label_selector: LabelSelection | None = None,
@@ -207,13 +212,13 @@ class ClientLike(Reader, Writer, Protocol):
         retry: bool = True,
         metadata_only: bool = False,
         stop: StopSignal | None = None,
-    ) -> ListPage:
+    ) -> ListPage[SpecT, StatusT]:
         """One page of a list."""
         ...
 
     def watch(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
         namespace: str = "",
         label_selector: LabelSelection | None = None,
@@ -225,7 +230,7 @@ class ClientLike(Reader, Writer, Protocol):
         silence_limit: float | None = None,
         metadata_only: bool = False,
         stop: StopSignal | None = None,
-    ) -> WatchStream:
+    ) -> WatchStream[SpecT, StatusT]:
         """Open a watch."""
         ...
 

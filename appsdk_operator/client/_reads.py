@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import _calls
 from appsdk_operator.client._errors import Expired
 from appsdk_operator.client._options import ListPageOptions
@@ -33,7 +34,9 @@ class Reads:
 
     _transport: Transport
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         """One object.
 
         Args:
@@ -51,7 +54,7 @@ class Reads:
 
     def list(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
         namespace: str = "",
         label_selector: LabelSelection | None = None,
@@ -61,7 +64,7 @@ class Reads:
         resource_version_match: str | None = None,
         allow_inconsistent: bool = False,
         stop: StopSignal | None = None,
-    ) -> Iterator[Object]:
+    ) -> Iterator[Object[SpecT, StatusT]]:
         """The objects of a kind, fetched page by page while they are iterated.
 
         What comes is one state of the cluster, that of the first page. Servers keep it for some
@@ -119,7 +122,7 @@ class Reads:
 
     def list_page(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
         namespace: str = "",
         label_selector: LabelSelection | None = None,
@@ -131,7 +134,7 @@ class Reads:
         retry: bool = True,
         metadata_only: bool = False,
         stop: StopSignal | None = None,
-    ) -> ListPage:
+    ) -> ListPage[SpecT, StatusT]:
         """One page of a list.
 
         Args:
@@ -175,7 +178,7 @@ class Reads:
 
     def watch(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
         namespace: str = "",
         label_selector: LabelSelection | None = None,
@@ -187,7 +190,7 @@ class Reads:
         silence_limit: float | None = None,
         metadata_only: bool = False,
         stop: StopSignal | None = None,
-    ) -> WatchStream:
+    ) -> WatchStream[SpecT, StatusT]:
         """Open a watch. It is not tried again: who watches has to resume anyway.
 
         Args:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import _calls
 from appsdk_operator.client._options import FieldValidation, write_query
 from appsdk_operator.client._patches import Patch
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource import AnyObject, Kind, Object
 from appsdk_operator.resource._names import check_path_segment
 
 if TYPE_CHECKING:
@@ -35,13 +36,15 @@ class SubresourceClient:
         """The subresource, for example ``status``."""
         return self._name
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         """Read it; the answer's kind may be another than ``kind``, the parent's."""
         return self._send(kind, "GET", "get", namespace=namespace, name=name, repeatable=True)
 
     def create(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         parent: Kind | None = None,
         name: str = "",
@@ -49,7 +52,7 @@ class SubresourceClient:
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Post to it: evict or bind a pod, ask for a token.
 
         Args:
@@ -75,13 +78,13 @@ class SubresourceClient:
 
     def update(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         parent: Kind | None = None,
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Replace it. Of an object sent to ``status``, the server takes nothing but the status.
 
         Args:
@@ -106,7 +109,7 @@ class SubresourceClient:
 
     def patch(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         name: str,
         patch: Patch,
         *,
@@ -114,7 +117,7 @@ class SubresourceClient:
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Change parts of it; arguments as :meth:`Client.patch`, ``kind`` is the parent's."""
         _calls.check_patch(patch)
         return self._send(
@@ -131,14 +134,14 @@ class SubresourceClient:
 
     def apply(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         field_manager: str = "",
         parent: Kind | None = None,
         force: bool = False,
         dry_run: bool = False,
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Server-side apply to it; arguments as :meth:`Client.apply`.
 
         Args:
@@ -164,6 +167,8 @@ class SubresourceClient:
             repeatable=True,
         )
 
-    def _send(self, kind: Kind, method: str, verb: str, **parts: Any) -> Object:
+    def _send(
+        self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
+    ) -> Object[SpecT, StatusT]:
         request = _calls.request(kind, method, verb, subresource=self._name, **parts)
         return _calls.answer_of_any_kind(kind, self._transport.send(request).body)

@@ -7,8 +7,9 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Generic, Self, final
 
+from appsdk_operator._generics import SpecT_co, StatusT_co, subscript
 from appsdk_operator.client._dechunk import (
     ChunkedLines,
     LineDecoder,
@@ -49,7 +50,7 @@ _NONE = Lines([])
 
 
 @final
-class WatchStream:
+class WatchStream(Generic[SpecT_co, StatusT_co]):
     """An open watch. Iterating it gives lines: all that one read of the socket completed at once.
 
     Each line is the JSON of one event, without its newline, for
@@ -63,9 +64,12 @@ class WatchStream:
         BadResponse: what came is no HTTP, or a line is longer than 64 MiB.
     """
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     def __init__(
         self,
-        kind: Kind,
+        kind: Kind[SpecT_co, StatusT_co],
         request: Request,
         opened: Opened,
         *,
@@ -116,7 +120,7 @@ class WatchStream:
         if self._done:
             self._run_on_release()
 
-    def __enter__(self) -> WatchStream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -145,7 +149,7 @@ class WatchStream:
                 raise StopIteration
         return lines
 
-    def events(self) -> Iterator[WatchEvent]:
+    def events(self) -> Iterator[WatchEvent[SpecT_co, StatusT_co]]:
         """The events, decoded.
 
         Raises:

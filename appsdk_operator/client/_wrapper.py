@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Unpack
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._options import (
     ApplyOptions,
     DeleteCollectionOptions,
@@ -21,11 +22,9 @@ from appsdk_operator.client._options import (
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._watch import WatchStream
-from appsdk_operator.resource import Kind, ListPage, MutableObject, Object
+from appsdk_operator.resource import AnyObject, Kind, ListPage, Object
 
 __all__ = ["ClientWrapper", "SubresourceWrapper"]
-
-_Obj = Object | MutableObject
 
 
 class ClientWrapper:
@@ -35,39 +34,57 @@ class ClientWrapper:
         self.inner = inner
         """The client that does the work."""
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.get`."""
         return self.inner.get(kind, name, namespace=namespace)
 
-    def list(self, kind: Kind, **options: Unpack[ListOptions]) -> Iterator[Object]:
+    def list(
+        self, kind: Kind[SpecT, StatusT], **options: Unpack[ListOptions]
+    ) -> Iterator[Object[SpecT, StatusT]]:
         """See :meth:`Client.list`."""
         return self.inner.list(kind, **options)
 
-    def list_page(self, kind: Kind, **options: Unpack[ListPageOptions]) -> ListPage:
+    def list_page(
+        self, kind: Kind[SpecT, StatusT], **options: Unpack[ListPageOptions]
+    ) -> ListPage[SpecT, StatusT]:
         """See :meth:`Client.list_page`."""
         return self.inner.list_page(kind, **options)
 
-    def watch(self, kind: Kind, **options: Unpack[WatchOptions]) -> WatchStream:
+    def watch(
+        self, kind: Kind[SpecT, StatusT], **options: Unpack[WatchOptions]
+    ) -> WatchStream[SpecT, StatusT]:
         """See :meth:`Client.watch`."""
         return self.inner.watch(kind, **options)
 
-    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.create`."""
         return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.update`."""
         return self.inner.update(obj, **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.patch`."""
         return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.apply`."""
         return self.inner.apply(obj, **options)
 
-    def delete(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Object | None:
+    def delete(
+        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
+    ) -> Object[SpecT, StatusT] | None:
         """See :meth:`Client.delete`."""
         return self.inner.delete(kind, name, **options)
 
@@ -97,22 +114,32 @@ class SubresourceWrapper:
         """The subresource, for example ``status``."""
         return self.inner.name
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.get`."""
         return self.inner.get(kind, name, namespace=namespace)
 
-    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.create`."""
         return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.update`."""
         return self.inner.update(obj, **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.patch`."""
         return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.apply`."""
         return self.inner.apply(obj, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import _calls
 from appsdk_operator.client._options import (
     FieldValidation,
@@ -13,7 +14,7 @@ from appsdk_operator.client._options import (
 )
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._request import check_namespace, selectors_of
-from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, MutableObject, Object
+from appsdk_operator.resource import AnyObject, FieldSelection, Kind, LabelSelection, Object
 from appsdk_operator.resource._kind import check_kind
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ class Writes:
 
     def create(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Make an object, and return what the server made of it.
 
         Args:
@@ -61,12 +62,12 @@ class Writes:
 
     def update(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Replace an object, and return what the server made of it.
 
         With a resource version in it, the server refuses when the object has changed since; without
@@ -93,7 +94,7 @@ class Writes:
 
     def patch(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         name: str,
         patch: Patch,
         *,
@@ -101,7 +102,7 @@ class Writes:
         dry_run: bool = False,
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Change parts of an object, and return what became of it.
 
         Args:
@@ -131,13 +132,13 @@ class Writes:
 
     def apply(
         self,
-        obj: Object | MutableObject,
+        obj: AnyObject[SpecT, StatusT],
         *,
         field_manager: str = "",
         force: bool = False,
         dry_run: bool = False,
         field_validation: FieldValidation | None = None,
-    ) -> Object:
+    ) -> Object[SpecT, StatusT]:
         """Have the fields in ``obj`` be as they are there, and make it if needed (server-side
         apply).
 
@@ -167,7 +168,7 @@ class Writes:
 
     def delete(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         name: str,
         *,
         namespace: str = "",
@@ -176,7 +177,7 @@ class Writes:
         propagation: Propagation | None = None,
         grace_period: float | None = None,
         dry_run: bool = False,
-    ) -> Object | None:
+    ) -> Object[SpecT, StatusT] | None:
         """Delete an object.
 
         Args:
@@ -247,6 +248,8 @@ class Writes:
         )
         self._transport.send(request)
 
-    def _object(self, kind: Kind, method: str, verb: str, **parts: Any) -> Object:
+    def _object(
+        self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
+    ) -> Object[SpecT, StatusT]:
         request = _calls.request(kind, method, verb, **parts)
         return Object.from_json(kind, self._transport.send(request).body)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol, Unpack
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import ClientLike, ClientWrapper, Patch, SubresourceLike
 from appsdk_operator.client._before_write import checked_before_write
 from appsdk_operator.client._options import (
@@ -19,11 +20,9 @@ from appsdk_operator.client._options import (
     WriteOptions,
 )
 from appsdk_operator.client._wrapper import SubresourceWrapper
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource import AnyObject, Kind, Object
 
 __all__ = ["Fence", "FencedClient"]
-
-_Obj = Object | MutableObject
 
 
 class Fence(Protocol):
@@ -61,27 +60,37 @@ class FencedClient(ClientWrapper):
         super().__init__(inner)
         self._fence = fence
 
-    def create(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.create`; raises LeadershipLost when it is too late."""
         with _guarded(self._fence):
             return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[WriteOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.update`; raises LeadershipLost when it is too late."""
         with _guarded(self._fence):
             return self.inner.update(obj, **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.patch`; raises LeadershipLost when it is too late."""
         with _guarded(self._fence):
             return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[ApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.apply`; raises LeadershipLost when it is too late."""
         with _guarded(self._fence):
             return self.inner.apply(obj, **options)
 
-    def delete(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Object | None:
+    def delete(
+        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
+    ) -> Object[SpecT, StatusT] | None:
         """See :meth:`Client.delete`; raises LeadershipLost when it is too late."""
         with _guarded(self._fence):
             return self.inner.delete(kind, name, **options)
@@ -101,19 +110,27 @@ class _FencedSubresource(SubresourceWrapper):
         super().__init__(inner)
         self._fence = fence
 
-    def create(self, obj: _Obj, **options: Unpack[SubresourceCreateOptions]) -> Object:
+    def create(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
+    ) -> Object[SpecT, StatusT]:
         with _guarded(self._fence):
             return self.inner.create(obj, **options)
 
-    def update(self, obj: _Obj, **options: Unpack[SubresourceUpdateOptions]) -> Object:
+    def update(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
+    ) -> Object[SpecT, StatusT]:
         with _guarded(self._fence):
             return self.inner.update(obj, **options)
 
-    def patch(self, kind: Kind, name: str, patch: Patch, **options: Unpack[PatchOptions]) -> Object:
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
         with _guarded(self._fence):
             return self.inner.patch(kind, name, patch, **options)
 
-    def apply(self, obj: _Obj, **options: Unpack[SubresourceApplyOptions]) -> Object:
+    def apply(
+        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
+    ) -> Object[SpecT, StatusT]:
         with _guarded(self._fence):
             return self.inner.apply(obj, **options)
 

@@ -37,6 +37,7 @@ from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
 from appsdk_operator.resource._lines import Lines as Lines
+from appsdk_operator.resource._mutable import AnyObject as AnyObject
 from appsdk_operator.resource._mutable import MutableObject as MutableObject
 from appsdk_operator.resource._object import Object as Object
 from appsdk_operator.resource._object import ObjectKey as ObjectKey
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from appsdk_operator.resource._yaml import load_yaml as load_yaml
 
 __all__ = [
+    "AnyObject",
     "DecodeError",
     "EncodeError",
     "FieldSelection",

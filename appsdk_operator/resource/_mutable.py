@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -12,7 +12,7 @@ from appsdk_operator.resource import _codec
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import Object, ObjectKey, type_fields, view_error
 
-__all__ = ["MutableObject"]
+__all__ = ["AnyObject", "MutableObject"]
 
 _T = TypeVar("_T")
 
@@ -226,6 +226,10 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
     def __repr__(self) -> str:
         return f"<mutable {self.kind.kind} {self.key} rv={self.resource_version or '-'}>"
+
+
+AnyObject: TypeAlias = Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]
+"""An object as it was read, or one's own draft of it."""
 
 
 def _made(parent: dict[str, Any], key: str, make: type[_T]) -> _T:
