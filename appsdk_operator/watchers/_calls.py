@@ -8,8 +8,8 @@ from typing import Any, final
 import attrs
 
 from appsdk_operator.cache import Event, Lister, ResourceAction
-from appsdk_operator.resource import Object
-from appsdk_operator.watchers._entries import Entry
+from appsdk_operator.resource import Object, is_older_version
+from appsdk_operator.watchers._entries import Entry, goes_back
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
@@ -101,9 +101,15 @@ class OwedCall:
             self.due = other.due if self.due is None else min(self.due, other.due)
 
     def learn(self, event: Event) -> None:
-        """Take over the newest state of the object."""
-        if event.object.uid == self.latest.uid:
-            self.latest = event.object
+        """Take over the newest state of the object.
+
+        Who was added late may have seen a newer one than the events show that waited by then.
+        """
+        obj, latest = event.object, self.latest
+        if obj.uid == latest.uid and (
+            goes_back(event) or not is_older_version(obj.resource_version, latest.resource_version)
+        ):
+            self.latest = obj
 
     def described(self, now: float) -> dict[str, Any]:
         """The call for a debug page, as values that JSON knows."""

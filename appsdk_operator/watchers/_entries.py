@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("appsdk_operator.watchers")
 
-__all__ = ["Entry", "ReconcilerEntry", "WatcherEntry"]
+__all__ = ["Entry", "ReconcilerEntry", "WatcherEntry", "goes_back"]
 
 
 # Looked up once: an enumeration's member costs as much as a call.
@@ -94,7 +94,7 @@ class Entry:
         if known is None or known[0] != obj.uid:
             if action is not _CREATE or (known and is_older_version(version, known[1])):
                 return False
-        elif first is None and action is not _DELETE and not _goes_back(event):
+        elif first is None and action is not _DELETE and not goes_back(event):
             is_shown = bool(version) and version == known[1] and action is not _RESYNC
             if is_shown or is_older_version(version, known[1]):
                 return False
@@ -150,7 +150,7 @@ class Entry:
             return False
 
 
-def _goes_back(event: Event) -> bool:
+def goes_back(event: Event) -> bool:
     """Whether the server's history went back, as after a restore: the older state is the news."""
     old = event.old
     return old is not None and is_older_version(event.object.resource_version, old.resource_version)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,32 +14,41 @@ from hypothesis import strategies as st
 
 from appsdk_operator.cache import Informer, ResourceAction
 from appsdk_operator.client import Expired
+from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing import ModelServer
+from appsdk_operator.testing import Fault, ModelServer
 from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
     KubernetesInformer,
+    ReconcileRequest,
+    RetryDequeuePolicy,
+    SimpleReconciler,
     SimpleWatcher,
+    keep_all_retries,
 )
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
 
 class Notes:
-    """A watcher's notes, and whether they make sense: nobody is told of what it does not know."""
+    """A watcher's notes, and whether they make sense: nobody is told of what it does not know, and
+    nobody is shown an older state than before, be it by an event or by a retry."""
 
     def __init__(self, fails: Callable[[], bool] = lambda: False) -> None:
         self.told: list[str] = []
         self.known: dict[str, Object] = {}
         self.watcher = SimpleWatcher(add=self.add, update=self.update, delete=self.delete)
+        self.has_restores = False
+        self.keeps_retries = False
+        self._again: set[str] = set()
         self._fails = fails
 
     def add(self, obj: Object) -> None:
         self.told.append(f"add {obj.name}@{obj.resource_version}")
         assert not self._shown_before(obj), f"{self.told}: added twice"
-        self.known[obj.uid] = obj
+        self._note(obj)
 
     def update(self, old: Object, new: Object) -> None:
         self.told.append(f"update {new.name}@{old.resource_version}->{new.resource_version}")
@@ -46,24 +57,50 @@ class Notes:
         assert self._version(new) > 0
         if not is_resync:
             assert not self._shown_before(new), f"{self.told}: not newer"
-        self.known[new.uid] = new
+        self._note(new)
 
     def delete(self, obj: Object) -> None:
         self.told.append(f"delete {obj.name}@{obj.resource_version}")
-        assert self.known.pop(obj.uid, None), f"{self.told}: a deletion of an unknown object"
+        assert obj.uid in self.known, f"{self.told}: a deletion of an unknown object"
+        self._note(obj)
+        del self.known[obj.uid]
+
+    def reconcile(self, request: ReconcileRequest) -> Result | None:
+        """As the watcher, in the words of a reconciler, which asks to be called again."""
+        obj = request.object
+        self.told.append(f"{request.action.value} {obj.name}@{obj.resource_version}")
+        if request.action is not ResourceAction.RESYNC:
+            assert not self._shown_before(obj), f"{self.told}: not newer"
+        try:
+            self._note(obj)
+        except ConnectionError:
+            return Result(requeue_after=1.0)
+        if request.action is ResourceAction.DELETE:
+            del self.known[obj.uid]
+        return None
+
+    def _note(self, obj: Object) -> None:
+        self.known[obj.uid] = obj
+        self._again.discard(obj.uid)
+        if self._fails():
+            self._again.add(obj.uid)
+            raise ConnectionError("planned")
 
     def _version(self, obj: Object) -> int:
         return int(obj.resource_version)
 
     def _shown_before(self, obj: Object) -> bool:
         known = self.known.get(obj.uid)
-        return known is not None and self._version(known) >= self._version(obj)
+        if known is None or self.has_restores:
+            return False
+        is_again = obj.uid in self._again or self.keeps_retries
+        return self._version(known) >= self._version(obj) + is_again
 
 
 class World:
     """A server, an informer and a controller, one step at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, dequeue_policy: RetryDequeuePolicy | None = None) -> None:
         self.clock = ManualClock()
         self.server = ModelServer(WIDGET)
         self.errors: list[Exception] = []
@@ -74,6 +111,7 @@ class World:
             clock=self.clock,
             metrics=Metrics(),
             retry_policy=ConstantBackoff(1),
+            retry_dequeue_policy=dequeue_policy,
             error_handler=lambda error, _: self.errors.append(error),
         )
         self.controller.add_informer(self.informer, WIDGET)
@@ -97,10 +135,15 @@ class World:
             self.poll()
             self.work()
 
-    def add_late(self) -> Notes:
-        notes = Notes()
+    def add_late(self, failures: int = 0, *, as_reconciler: bool = False) -> Notes:
+        """Add a watcher, or a reconciler, whose first calls fail or are asked for again."""
+        outcomes = iter([True] * failures)
+        notes = Notes(lambda: next(outcomes, False))
         self.late.append(notes)
-        self.controller.add_watcher(notes.watcher, WIDGET)
+        if as_reconciler:
+            self.controller.add_reconciler(SimpleReconciler(notes.reconcile), WIDGET)
+        else:
+            self.controller.add_watcher(notes.watcher, WIDGET)
         return notes
 
     def close(self) -> None:
@@ -376,22 +419,147 @@ def test_what_is_handed_over_while_it_is_added_is_neither_lost_nor_told_twice(
             assert notes == told[name]
 
 
-steps = st.lists(
-    st.sampled_from(
-        [f"{verb} {name}" for verb in ("create", "change", "delete") for name in "ab"]
-        + 2 * ["poll", "handle"]
-        + ["late", "late in the gap", "resync"]
-    ),
-    max_size=40,
+class SlowWatcher:
+    """The first watcher of a kind: in its next call everything happens that a test wants."""
+
+    def __init__(self) -> None:
+        self.act: Callable[[], None] = lambda: None
+        self.watcher = SimpleWatcher(
+            add=lambda _: self._call(),
+            update=lambda *_: self._call(),
+            delete=lambda _: self._call(),
+        )
+
+    def _call(self) -> None:
+        act, self.act = self.act, lambda: None
+        act()
+
+
+def test_a_retry_of_its_first_call_is_never_made_with_an_older_state(world):
+    slow = SlowWatcher()
+    world.controller.add_watcher(slow.watcher, WIDGET)
+    world.server.create("a")
+    world.settle()
+
+    late: list[Notes] = []
+    slow.act = lambda: late.append(world.add_late(failures=1))
+    for n in range(3):
+        world.server.change("a", spec={"n": n})
+    world.poll()
+    assert world.controller.process_next()
+    assert late[0].told == ["add a@5"], "the newest state, while older events wait"
+    world.clock.advance(1)
+    world.work()
+    assert late[0].told == ["add a@5", "add a@5"]
+
+
+def test_what_a_late_reconciler_asks_for_is_never_made_with_an_older_state(world):
+    slow = SlowWatcher()
+    world.controller.add_watcher(slow.watcher, WIDGET)
+    world.server.create("a")
+    world.settle()
+
+    late: list[Notes] = []
+    slow.act = lambda: late.append(world.add_late(failures=1, as_reconciler=True))
+    for n in range(3):
+        world.server.change("a", spec={"n": n})
+    world.poll()
+    assert world.controller.process_next()
+    world.clock.advance(1)
+    world.work()
+    assert late[0].told == ["CREATE a@5", "CREATE a@5"]
+
+
+class History:
+    """What happens on a server that may be restored from a copy, as etcd is.
+
+    No version is used twice, since nobody could tell its two states apart.
+    """
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+        self._restores = 0
+        self._copies: list[tuple[dict, int]] = []
+        self.copy()
+
+    def begin_write(self) -> None:
+        self._server._revision = (self._server._revision // 1000 + 1) * 1000 + self._restores - 1
+
+    def copy(self) -> None:
+        self._copies.append((deepcopy(self._server._objects), self._server._revision))
+
+    def restore(self) -> None:
+        self._restores += 1
+        objects, revision = self._copies[-1]
+        self._server._objects = deepcopy(objects)
+        self._server._history.clear()
+        self._server._snapshots.clear()
+        self._server._revision = revision
+        # The server knows of no versions as new as the informer's, and says so.
+        self._server.next_fault = Fault.EXPIRED
+
+
+happenings = st.sampled_from(
+    [f"{verb} {name}" for verb in ("create", "change", "change", "delete") for name in "ab"]
+    + 2 * ["poll", "handle"]
+    + ["late", "late in the gap", "late in a call", "resync", "time"]
+    + ["failing", "failing in the gap", "failing in a call", "asking", "asking in a call"]
 )
+# A history with a backlog behind a slow watcher, which chance alone seldom makes.
+backlogs = st.builds(
+    lambda name, late, changes, rest: [
+        f"create {name}", "poll", "poll", *["handle"] * 3, late,
+        *[f"change {name}"] * changes, "poll", "handle", *rest,
+    ],
+    st.sampled_from("ab"),
+    st.sampled_from(["late in a call", "failing in a call", "asking in a call"]),
+    st.integers(2, 4),
+    st.lists(st.sampled_from(["time", "handle", "change a", "change b", "poll"]), max_size=8),
+)  # fmt: skip
+steps = st.builds(
+    lambda before, backlog, after: before + backlog + after,
+    st.lists(happenings, max_size=40),
+    backlogs | st.just([]),
+    st.lists(happenings, max_size=10),
+)
+# And one that is restored: the informer is told that its version is gone, and lists.
+restores = st.builds(
+    lambda changes, late, backlog, rest: [
+        "create a", "copy", *["change a"] * changes, "poll", "poll", *["handle"] * 5, late,
+        *["change a", "poll", "handle"] * backlog, "handle", "restore", *["poll"] * 3, *rest,
+    ],
+    st.integers(1, 3),
+    st.sampled_from(["late", "failing", "asking", "failing in a call"]),
+    st.integers(0, 2),
+    st.lists(st.sampled_from(["time", "handle", "poll"]), max_size=8),
+)  # fmt: skip
+disasters = st.lists(happenings | st.sampled_from(["copy", "restore", "poll"]), max_size=40)
 
 
 @settings(max_examples=250, deadline=None)
-@example(steps=["create a", "poll", "delete a", "handle", "late", "resync"])
-@given(steps=steps)
-def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers_state(steps):
-    world = World()
+@example(steps=["create a", "poll", "delete a", "handle", "late", "resync"], dequeue_policy=None)
+@example(
+    steps=[
+        *["create a", "poll", "poll", "handle", "failing in a call", "change a", "change a"],
+        *["change a", "poll", "handle", "handle", "time", "handle"],
+    ],
+    dequeue_policy=None,
+)
+@given(steps=steps | restores | disasters, dequeue_policy=st.sampled_from([None, keep_all_retries]))
+def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers_state(
+    steps, dequeue_policy
+):
+    world = World(dequeue_policy)
+    history = History(world.server)
     gap = DuringHandOver()
+    slow = SlowWatcher()
+    world.controller.add_watcher(slow.watcher, WIDGET)
+
+    def come(who: str) -> None:
+        late = world.add_late(0 if who == "late" else 2, as_reconciler=who == "asking")
+        late.has_restores = "restore" in steps
+        late.keeps_retries = dequeue_policy is not None
+
     world.controller.remove_informer(world.informer)
     world.informer.add_event_handler(gap)
     world.controller.add_informer(world.informer, WIDGET)
@@ -404,25 +572,36 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
                 world.poll()
             elif step == "handle":
                 world.controller.process_next()
-            elif step == "late":
-                world.add_late()
-            elif step == "late in the gap":
+            elif step == "time":
+                world.clock.advance(1)
+            elif step in ("late", "failing", "asking"):
+                come(step)
+            elif step.endswith("in the gap"):
 
-                def act() -> None:
-                    world.add_late()
+                def act(who: str = verb) -> None:
+                    come(who)
                     world.work()
 
                 gap.act = act
+            elif step.endswith("in a call"):
+                slow.act = partial(come, verb)
             elif step == "resync":
                 replay()
+            elif step == "copy":
+                history.copy()
+            elif step == "restore":
+                history.restore()
             elif verb == "create" and present is None:
+                history.begin_write()
                 world.server.create(name)
             elif verb == "change" and present is not None:
+                history.begin_write()
                 world.server.change(name, spec={"n": number})
             elif verb == "delete" and present is not None:
+                history.begin_write()
                 world.server.delete(name)
         world.settle()
-        assert not world.errors
+        assert {type(error) for error in world.errors} <= {ConnectionError}, world.errors
         there = {obj.uid: obj for obj in world.server.objects}
         for late in world.late:
             assert late.known == there
