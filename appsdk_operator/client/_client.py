@@ -97,8 +97,15 @@ class Client(Reads, Writes):
         from appsdk_operator.client._discovery import Discovery
 
         if self._discovery is None:
-            self._discovery = Discovery(lambda path: self.request("GET", path))
+            self._discovery = Discovery(self._asked, get_once=self._asked_once)
         return self._discovery
+
+    def _asked(self, path: str) -> bytes:
+        return self.request("GET", path)
+
+    def _asked_once(self, path: str) -> bytes:
+        request = Request(method="GET", path=path, accept=JSON, repeatable=True, retry=False)
+        return self._transport.send(request).body
 
     def request(
         self,

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 
-from appsdk_operator.client._errors import NotFound
-from appsdk_operator.resource import Kind, Scope, decode_json
+from appsdk_operator.client._errors import ApiError, NotFound, Unauthorized
+from appsdk_operator.client._transport_errors import (
+    ConnectFailed,
+    RequestStopped,
+    TransportError,
+)
+from appsdk_operator.resource import DecodeError, Kind, Scope, decode_json
 
 __all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
+
+# The next group would fare no better.
+_OF_THE_WHOLE_SERVER = (ConnectFailed, RequestStopped, Unauthorized)
 
 
 @attrs.frozen(order=True)
@@ -42,7 +50,7 @@ class APIResource:
 
 
 class NoSuchKind(LookupError):  # noqa: N818 - named as the API errors are
-    """The server serves no kind of this name."""
+    """The server serves no kind of this name; the text names what could not be asked."""
 
 
 class Discovery:
@@ -50,14 +58,31 @@ class Discovery:
 
     Thread-safe. A kind that is not found is looked for once more with fresh answers, because its
     CRD may have come since. What is gone from the server stays known until then.
+
+    A group that does not answer, as one of an aggregated server that is down, keeps no name from
+    being found in the others.
     """
 
-    def __init__(self, get: Callable[[str], bytes]) -> None:
-        """Discovery that asks with ``get(path)``, which raises :class:`NotFound` for a 404."""
+    def __init__(
+        self,
+        get: Callable[[str], bytes],
+        *,
+        get_once: Callable[[str], bytes] | None = None,
+    ) -> None:
+        """Discovery that asks the server.
+
+        Args:
+            get: gives the answer at a path, and raises :class:`NotFound` for a 404.
+            get_once: the same, but does not wait for failures that pass: for groups that nobody
+                may have asked for; default: ``get``.
+        """
         self._get = get
+        self._get_once = get_once or get
         self._lock = threading.Lock()
         self._groups: dict[str, list[str]] | None = None
         self._resources: dict[str, tuple[APIResource, ...]] = {}
+        # What did not answer is asked last, so that its time-out is not paid for each name.
+        self._failed: set[str] = set()
 
     def server_version(self) -> ServerVersion:
         """The server's version; asked each time."""
@@ -84,14 +109,27 @@ class Discovery:
 
         Raises:
             NotFound: it is not served.
+            DecodeError: the answer is no list of resources.
         """
+        return self._resources_of(api_version, self._get)
+
+    def _resources_of(
+        self, api_version: str, get: Callable[[str], bytes]
+    ) -> tuple[APIResource, ...]:
         with self._lock:
             known = self._resources.get(api_version)
         if known is None:
             root = "apis" if "/" in api_version else "api"
-            known = _resources(api_version, decode_json(self._get(f"/{root}/{api_version}")))
+            answer = decode_json(get(f"/{root}/{api_version}"))
+            try:
+                known = _resources(api_version, answer)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise DecodeError(
+                    f"what the server says of {api_version} is no list of resources: {error!r}"
+                ) from error
             with self._lock:
                 self._resources[api_version] = known
+                self._failed.discard(api_version)
         return known
 
     def kind_for(self, name: str, *, api_version: str = "") -> Kind:
@@ -104,23 +142,49 @@ class Discovery:
             api_version: only in this ``group/version``; default: the preferred version.
 
         Raises:
-            NoSuchKind: the server serves nothing of this name, also when asked anew.
+            NoSuchKind: the server serves nothing of this name, also when asked anew; or not in what
+                answered, the text names the rest.
+            ApiError, TransportError: nothing of what was to be asked answered.
 
-        A name without group is looked for in the core group first, and then in all others.
+        A name without group is looked for in the core group first, and then in all others, in the
+        preferred version of each; and then in all other versions.
         """
+        _check_name(name)
+        failures: dict[str, Exception] = {}
+        answered = False
         for attempt in range(2):
             if attempt:
                 self.forget()
-            for candidate, versions in self._candidates(name, api_version):
-                for version in versions:
-                    found = self._find(candidate, version)
-                    if found is not None:
-                        return found
+            failures.clear()
+            answered = False
+            for candidate, version in self._candidates(name, api_version):
+                try:
+                    resources = self._resources_of(
+                        version, self._get if attempt else self._get_once
+                    )
+                except NotFound:
+                    answered = True
+                    continue
+                except (ApiError, TransportError, DecodeError) as error:
+                    if isinstance(error, _OF_THE_WHOLE_SERVER):
+                        raise
+                    failures[version] = error
+                    with self._lock:
+                        self._failed.add(version)
+                    continue
+                answered = True
+                found = _find(candidate, resources)
+                if found is not None:
+                    return found
+        cause = next(iter(failures.values()), None)
+        if cause is not None and not answered:
+            raise cause
         where = f" in {api_version}" if api_version else ""
+        unknown = "".join(f"; {version} did not answer: {e}" for version, e in failures.items())
         raise NoSuchKind(
             f"the server serves no {name!r}{where}: check the spelling, and that its CRD is "
-            "installed and established"
-        )
+            f"installed and established{unknown}"
+        ) from cause
 
     def forget(self) -> None:
         """Ask anew from now on."""
@@ -128,38 +192,26 @@ class Discovery:
             self._groups = None
             self._resources.clear()
 
-    def _candidates(self, name: str, api_version: str) -> Iterator[tuple[str, list[str]]]:
+    def _candidates(self, name: str, api_version: str) -> Iterator[tuple[str, str]]:
+        """What to look for in which version, first things first."""
         if api_version:
-            yield name, [api_version]
+            yield name, api_version
             return
         groups = self._versions()
         resource, _, rest = name.partition(".")
         if not rest:
-            # One version a group is enough: what is served, is served in the preferred one too
-            # but for what is on its way out, which wants its version said.
-            yield resource, [_join(group, versions[0]) for group, versions in groups.items()]
+            wanted = [_join(group, versions[0]) for group, versions in groups.items()]
+            # Some are served only in a version that is not preferred, as CronJobs were for long.
+            wanted += [_join(group, v) for group, versions in groups.items() for v in versions[1:]]
+            with self._lock:
+                wanted.sort(key=self._failed.__contains__)
+            yield from ((resource, version) for version in wanted)
             return
         version, _, group = rest.partition(".")
         if version in groups.get(group, ()):
-            yield resource, [_join(group, version)]
+            yield resource, _join(group, version)
         if rest in groups:
-            yield resource, [_join(rest, version) for version in groups[rest]]
-
-    def _find(self, name: str, api_version: str) -> Kind | None:
-        try:
-            resources = self.resources(api_version)
-        except NotFound:
-            return None
-        wanted = name.lower()
-        for names in (
-            lambda r: (r.kind.plural,),
-            lambda r: (r.kind.kind.lower(), r.singular),
-            lambda r: r.short_names,
-        ):
-            for resource in resources:
-                if wanted in names(resource):
-                    return resource.kind
-        return None
+            yield from ((resource, _join(rest, version)) for version in groups[rest])
 
     def _versions(self) -> dict[str, list[str]]:
         with self._lock:
@@ -169,11 +221,31 @@ class Discovery:
         groups = {"": [str(version) for version in core.get("versions") or ["v1"]]}
         for group in decode_json(self._get("/apis")).get("groups") or ():
             versions = [str(version["version"]) for version in group["versions"]]
+            if not versions:
+                continue
             preferred = str((group.get("preferredVersion") or {}).get("version", versions[0]))
             groups[str(group["name"])] = sorted(versions, key=lambda v: v != preferred)
         with self._lock:
             self._groups = groups
         return groups
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name={name!r}: name the kind as text, for example 'deployments.apps'")
+
+
+def _find(name: str, resources: Iterable[APIResource]) -> Kind | None:
+    wanted = name.lower()
+    for names in (
+        lambda r: (r.kind.plural,),
+        lambda r: (r.kind.kind.lower(), r.singular),
+        lambda r: r.short_names,
+    ):
+        for resource in resources:
+            if wanted in names(resource):
+                return resource.kind
+    return None
 
 
 def _join(group: str, version: str) -> str:

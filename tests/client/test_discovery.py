@@ -2,9 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from appsdk_operator.client import NoSuchKind, NotFound, ServerVersion
+from appsdk_operator.client import (
+    ConnectFailed,
+    Forbidden,
+    NoSuchKind,
+    NotFound,
+    ReadTimeout,
+    ServerVersion,
+    ServiceUnavailable,
+    Unauthorized,
+)
 from appsdk_operator.client._discovery import Discovery
-from appsdk_operator.resource import Scope, encode_json
+from appsdk_operator.resource import DecodeError, Scope, encode_json
 
 
 def entry(name, kind, *, namespaced=True, singular="", short=(), verbs=("get", "watch")):
@@ -185,7 +194,7 @@ def test_a_version_that_vanished_between_two_questions_is_passed_over(discovery,
     serve_versions(server, "v2", preferred="v2")
     # The list of groups is from before; the next version of the group answers.
     assert str(discovery.kind_for("widgets.example.com")) == "widgets.v2.example.com"
-    # Without a group only the preferred version is asked; it is gone, so all is asked anew.
+    # The same without a group.
     assert str(discovery.kind_for("wi")) == "widgets.v2.example.com"
 
 
@@ -217,3 +226,126 @@ def test_another_failure_than_not_found_is_no_missing_kind(discovery, server):
     broken = Discovery(fail)
     with pytest.raises(ConnectionError):
         broken.kind_for("widgets.example.com")
+
+
+def break_group(server, failure, path="/apis/metrics.k8s.io/v1beta1"):
+    """An aggregated server that is down stays in the list of groups, before those of CRDs."""
+    group, version = path.removeprefix("/apis/").split("/")
+    server.answers["/apis"]["groups"].insert(0, {"name": group, "versions": [{"version": version}]})
+    healthy, asked = server.get, []
+
+    def get(path_asked):
+        if path_asked == path:
+            asked.append(path)
+            raise failure
+        return healthy(path_asked)
+
+    server.get = get
+    return asked
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ServiceUnavailable("the server is currently unable", status=503),
+        Forbidden("no", status=403),
+        ReadTimeout("nothing came", sent=True),
+        DecodeError("not JSON"),
+    ],
+)
+def test_a_broken_group_keeps_no_name_from_being_found_in_the_others(server, failure):
+    asked = break_group(server, failure)
+    discovery = Discovery(server.get)
+    assert str(discovery.kind_for("deploy")) == "deployments.v1.apps"
+    assert str(discovery.kind_for("deployments.apps")) == "deployments.v1.apps"
+    # From now on it is asked last, so its time-out is paid once.
+    assert str(discovery.kind_for("deployments")) == "deployments.v1.apps"
+    assert len(asked) == 1
+
+
+def test_a_name_that_may_be_of_a_broken_group_is_not_said_to_be_unknown(server):
+    unavailable = ServiceUnavailable("the server is currently unable", status=503)
+    break_group(server, unavailable)
+    discovery = Discovery(server.get)
+    with pytest.raises(
+        NoSuchKind, match=r"metrics\.k8s\.io/v1beta1 did not answer: .*503"
+    ) as refused:
+        discovery.kind_for("podmetrics")
+    assert refused.value.__cause__ is unavailable
+    with pytest.raises(ServiceUnavailable):
+        discovery.kind_for("podmetrics.metrics.k8s.io")
+    with pytest.raises(ServiceUnavailable):
+        discovery.kind_for("podmetrics", api_version="metrics.k8s.io/v1beta1")
+
+
+def test_a_group_that_answers_again_is_asked_in_its_place(server):
+    asked = break_group(server, ServiceUnavailable("down", status=503), "/apis/first.io/v1")
+    discovery = Discovery(lambda path: server.get(path))  # noqa: PLW0108 - exchanged below
+    assert str(discovery.kind_for("deployments")) == "deployments.v1.apps"
+    healthy = FakeServer()
+    healthy.answers["/apis"] = server.answers["/apis"]
+    healthy.answers["/apis/first.io/v1"] = {"resources": [entry("deployments", "Deployment")]}
+    server.get = healthy.get
+    assert str(discovery.kind_for("deployments.first.io")) == "deployments.v1.first.io"
+    assert str(discovery.kind_for("deployments")) == "deployments.v1.first.io"
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("failure", [Unauthorized("who?", status=401), ConnectFailed("refused")])
+def test_a_failure_of_the_whole_server_is_not_asked_of_each_group(server, failure):
+    asked = break_group(server, failure)
+    with pytest.raises(type(failure)):
+        Discovery(server.get).kind_for("deployments")
+    assert len(asked) == 1
+
+
+def test_failures_that_pass_are_waited_for_only_when_nothing_else_was_found(server):
+    break_group(server, ServiceUnavailable("down", status=503))
+    patient = []
+
+    def wait(path):
+        patient.append(path)
+        return server.get(path)
+
+    discovery = Discovery(wait, get_once=server.get)
+    discovery.kind_for("deployments")
+    assert patient == ["/api", "/apis"]
+    with pytest.raises(NoSuchKind):
+        discovery.kind_for("nothing")
+    assert "/apis/metrics.k8s.io/v1beta1" in patient
+
+
+def test_what_is_served_in_a_version_that_is_not_preferred_is_found(discovery, server):
+    server.answers["/apis/apps/v1beta1"]["resources"].append(
+        entry("cronjobs", "CronJob", short=["cj"])
+    )
+    for name in ("cronjobs", "cj", "CronJob", "cronjobs.apps"):
+        assert str(discovery.kind_for(name)) == "cronjobs.v1beta1.apps"
+
+
+def test_a_preferred_version_of_any_group_comes_before_the_others(discovery, server):
+    server.answers["/apis"]["groups"].append({"name": "later.io", "versions": [{"version": "v1"}]})
+    server.answers["/apis/later.io/v1"] = {"resources": [entry("cronjobs", "CronJob")]}
+    server.answers["/apis/apps/v1beta1"]["resources"].append(entry("cronjobs", "CronJob"))
+    assert str(discovery.kind_for("cronjobs")) == "cronjobs.v1.later.io"
+
+
+@pytest.mark.parametrize(
+    "answer", [[], {"resources": [{"kind": "A"}]}, {"resources": 5}, {"resources": ["a"]}, None]
+)
+def test_an_answer_that_is_no_list_of_resources_is_an_error_that_says_so(discovery, server, answer):
+    server.answers["/api/v1"] = answer
+    with pytest.raises(DecodeError, match="what the server says of v1 is no list"):
+        discovery.resources("v1")
+    assert str(discovery.kind_for("deployments")) == "deployments.v1.apps"
+
+
+def test_a_group_without_versions_is_passed_over(discovery, server):
+    server.answers["/apis"]["groups"].insert(0, {"name": "empty.io", "versions": []})
+    assert str(discovery.kind_for("deployments")) == "deployments.v1.apps"
+
+
+@pytest.mark.parametrize("name", ["", None, 5, ["pods"]])
+def test_a_kind_is_named_by_text(discovery, name):
+    with pytest.raises(TypeError, match="name="):
+        discovery.kind_for(name)
