@@ -101,6 +101,7 @@ class Controller(Generic[R]):
         self._begun = threading.Event()
         self._is_by_hand = False
         self._has_run = False
+        self._stands_by = False
         self._works = False
         self._is_closed = False
         self._is_over = False
@@ -220,8 +221,9 @@ class Controller(Generic[R]):
     def warm_up(self, stop: StopSignal) -> None:
         """Start the sources and wait until they have synced, without reconciling anything.
 
-        Returns at once unless the option ``warm_up`` is set. Beside :meth:`run`, or after it, it
-        starts nothing twice. The sources go on until ``stop`` is set, or :meth:`run` has ended.
+        Returns at once unless the option ``warm_up`` is set. Beside :meth:`run`, after it or when
+        called again, it starts nothing twice. The sources go on until ``stop`` is set, or
+        :meth:`run` has ended.
 
         Raises:
             Exception: as :meth:`run`, for the sources.
@@ -234,8 +236,11 @@ class Controller(Generic[R]):
             if self._own.is_set():
                 return
             engine = self._begin()
-            # It may never come to run, and then nobody else would end what begins here.
-            self._helpers.start("stand-by", self._end_stand_by)
+            with self._lock:
+                is_first, self._stands_by = not self._stands_by, True
+            if is_first:  # two would wait for each other at the end
+                # It may never come to run, and then nobody else would end what begins here.
+                self._helpers.start("stand-by", self._end_stand_by)
             engine.starts.wait()
         except BaseException:
             self._own.set()

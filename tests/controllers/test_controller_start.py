@@ -422,6 +422,39 @@ def test_a_warm_up_that_fails_raises_and_stops_what_it_started() -> None:
     rig.controller.close()
 
 
+@pytest.mark.parametrize("begun_by", ["warm_up", "process_next"])
+def test_warming_up_again_starts_nothing_twice_and_the_stop_waits_for_nothing(
+    begun_by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # With the time-out that a stop would wait, were there something to wait for.
+    rig = Rig(name="warmed", warm_up=True, stop_timeout=PATIENCE)
+    source = JoinedTap()
+    rig.controller.watch(source)
+    if begun_by == "process_next":
+        rig.controller.process_next()
+    for _ in range(3):
+        rig.controller.warm_up(rig.stop_signal)
+    assert source.starts == 1
+    began = system_clock.monotonic()
+    rig.stop_signal.set()
+    eventually(lambda: not any(rig.controller.name in t.name for t in threading.enumerate()))
+    assert source.joins == 1
+    assert system_clock.monotonic() - began < PATIENCE / 2
+    assert "still running" not in caplog.text
+
+
+def test_a_controller_that_runs_may_be_warmed_up() -> None:
+    rig = Rig(warm_up=True, stop_timeout=PATIENCE)
+    rig.controller.watch(rig.tap)
+    rig.start()
+    eventually(lambda: rig.controller.has_synced)
+    for _ in range(2):
+        rig.controller.warm_up(rig.stop_signal)
+    began = system_clock.monotonic()
+    assert rig.stop() == []
+    assert system_clock.monotonic() - began < PATIENCE / 2
+
+
 def stood_by(rig: Rig, source: Tap) -> None:
     """Warm up, and stop before the controller was run."""
     rig.controller.watch(source)
