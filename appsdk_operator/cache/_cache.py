@@ -123,6 +123,8 @@ class Cache(CacheReads):
         self._lock = threading.RLock()
         self._changed = Waiters(clock)
         self._kept: dict[Kind, KeptKind] = {}
+        # Kinds that somebody will need whole.
+        self._whole: set[Kind] = set()
         self._failure: BaseException | None = None
         self._threads = ThreadGroup("cache")
         self._stop: StopSignal | None = None
@@ -135,8 +137,9 @@ class Cache(CacheReads):
     def add(self, kind: Kind, options: CacheOptions | None = None) -> None:
         """Keep ``kind``; while the cache runs its informers start at once.
 
-        Without ``options`` a kind that is kept already stays as it is, and another gets those that
-        the cache was made with, ``by_kind``.
+        Without ``options`` a kind gets those that the cache was made with, ``by_kind``, and one
+        that is kept already stays as it is. A kind of which the metadata alone is kept, because
+        controllers need no more, is kept whole from now on.
 
         Raises:
             TypeError: ``kind`` is no Kind.
@@ -146,24 +149,76 @@ class Cache(CacheReads):
         check_kind(kind)
         if options is not None:
             _check_scope(kind, options)
+        informers: Sequence[Informer] = ()
         with self._lock:
             kept = self._kept.get(kind)
-            if kept is not None:
-                if options is not None:
-                    _check_same(kind, kept.options, options)
+            if kept is None:
+                self._keep(kind, options or self._options_of(kind))
+            elif options is None or (
+                kept.may_widen and options == attrs.evolve(kept.options, metadata_only=False)
+            ):
+                informers = self._widen(kept)
+            else:
+                _check_same(kind, kept.options, options)
+        for informer in informers:
+            informer.report_failures()
+
+    def add_metadata(self, kind: Kind) -> None:
+        """For sources: keep the metadata of ``kind``, or all of it if anybody needs it whole.
+
+        Unlike with :class:`CacheOptions` that say ``metadata_only``, the kind can be had whole
+        later: it is listed again then.
+        """
+        with self._lock:
+            if kind in self._kept:
                 return
-            options = options or self._by_kind.get(kind) or CacheOptions()
-            kept = KeptKind(kind, options, make=self._informer, run=self._run)
-            kept.follow(self._scopes(kept))
-            # Kept once nothing can fail any more: a kind without informers would read as empty.
-            self._kept[kind] = kept
-            self._changed.wake()
+            options = self._options_of(kind)
+            may_widen = kind not in self._whole and not options.metadata_only
+            if may_widen:
+                options = attrs.evolve(options, metadata_only=True)
+            self._keep(kind, options, may_widen=may_widen)
+
+    def expect_whole(self, kind: Kind) -> None:
+        """For sources: let whoever adds the metadata of ``kind`` have it kept whole, once added.
+
+        Raises:
+            ValueError: the metadata alone is to be kept, by the options of the cache or the kind.
+        """
+        with self._lock:
+            kept = self._kept.get(kind)
+            options = self._options_of(kind) if kept is None else kept.options
+            if options.metadata_only and not (kept and kept.may_widen):
+                raise ValueError(
+                    f"of {kind} the cache keeps the metadata only, as its options say, and there "
+                    "is one copy for all: say metadata_only=True here too, or nowhere"
+                )
+            self._whole.add(kind)
+
+    def _options_of(self, kind: Kind) -> CacheOptions:
+        return self._by_kind.get(kind) or CacheOptions()
+
+    def _keep(self, kind: Kind, options: CacheOptions, *, may_widen: bool = False) -> None:
+        kept = KeptKind(kind, options, make=self._informer, run=self._run, may_widen=may_widen)
+        kept.follow(self._scopes(kept))
+        # Kept once nothing can fail any more: a kind without informers would read as empty.
+        self._kept[kind] = kept
+        self._changed.wake()
+
+    def _widen(self, kept: KeptKind) -> Sequence[Informer]:
+        """Keep whole what the metadata alone is kept of; who may have failures to report."""
+        if not kept.may_widen:
+            return ()
+        kept.may_widen = False
+        kept.options = attrs.evolve(kept.options, metadata_only=False)
+        kept.follow(self._scopes(kept))
+        self._changed.wake()
+        return [each.informer for each in kept.followed]
 
     def options_for(self, kind: Kind) -> CacheOptions:
         """What is kept of ``kind``, or would be when it is added without options."""
         with self._lock:
             kept = self._kept.get(kind)
-            return self._by_kind.get(kind, CacheOptions()) if kept is None else kept.options
+            return self._options_of(kind) if kept is None else kept.options
 
     def remove(self, kind: Kind, *, timeout: float = 30.0) -> None:
         """Stop the informers of ``kind``, forget it and its handlers; an unknown one: nothing.
@@ -312,15 +367,14 @@ class Cache(CacheReads):
                 overflow=overflow,
                 on_error=self._on_error,
                 clock=self._clock,
+                changed=self._changed,
                 remove=self._remove_handler,
             )
             try:
-                for each in kept.followed:
-                    registration.follow(each.informer)
+                kept.register(registration)
             except BaseException:
                 registration.stop()
                 raise
-            kept.registrations.append(registration)
             if self._stop is not None:
                 registration.start()
         registration.report_failures()
@@ -329,6 +383,7 @@ class Cache(CacheReads):
     def _remove_handler(self, registration: CacheRegistration, timeout: float) -> None:
         with self._lock:
             registration.stop()
+            self._changed.wake()
             kept = self._kept.get(registration.kind)
             if kept is not None and registration in kept.registrations:
                 kept.registrations.remove(registration)
@@ -394,6 +449,7 @@ class Cache(CacheReads):
                 registrations = self._handlers()
             for registration in registrations:
                 registration.end()
+            self._changed.wake()
             self._numbers.retire()
             joins = [self._threads.join, *(r.join for r in registrations)]
             join_all(joins, stop_timeout, "the cache")
@@ -411,7 +467,7 @@ class Cache(CacheReads):
             label_selector=scope.label_selector,
             field_selector=scope.query,
             transform=scope.transform,
-            metadata_only=options.metadata_only,
+            metadata_only=scope.metadata_only,
             indexes=kept.indexes,
             resync=self._resync if options.resync is None else options.resync,
             on_error=self._on_error,

@@ -158,6 +158,12 @@ class CacheReads:
             kept = self._kept.get(kind)
             return None if kept is None else kept.follower(namespace)
 
+    def shaper_of(self, kind: Kind, namespace: str) -> Informer | None:
+        """Who decides what is kept of an object of ``namespace``."""
+        with self._lock:
+            kept = self._kept.get(kind)
+            return None if kept is None else kept.shaper(namespace)
+
     def scope_selects(self, kind: Kind, obj: Object) -> bool:
         """Whether ``obj`` is one of those that are followed, by its namespace and selectors."""
         with self._lock:

@@ -13,6 +13,7 @@ from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.cache._registration import ErrorHandler, HandlerCalls, Registration
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["CacheRegistration"]
 
@@ -35,6 +36,7 @@ class CacheRegistration:
         overflow: Overflow,
         on_error: ErrorHandler | None,
         clock: Clock,
+        changed: Waiters,
         remove: Callable[[CacheRegistration, float], None],
     ) -> None:
         check_overflow(overflow)
@@ -42,7 +44,10 @@ class CacheRegistration:
         """The kind whose objects it is told of."""
         self._sink = handler
         self._clock = clock
-        self._is_over = False
+        self._is_over = self._has_ended = False
+        self._changed = changed
+        self.is_waiting = False
+        """For the cache: whether it is to be told once whole objects are there."""
         self._resync = resync
         self._do_remove = remove
         # Only ever replaced, so that it can be read without the cache's lock.
@@ -66,7 +71,7 @@ class CacheRegistration:
     def has_synced(self) -> bool:
         """Whether the handler has handled every object that was there when it was added, and when
         a namespace was added later."""
-        return all(place.has_synced for place in self._places.values())
+        return not self.is_waiting and all(p.has_synced for p in self._places.values())
 
     @property
     def pending_events(self) -> tuple[int, int]:
@@ -86,13 +91,18 @@ class CacheRegistration:
             its end meanwhile.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
+        # Woken when that changes, and at the end of the cache.
+        if not self._changed.wait(
+            lambda: not self.is_waiting or self._is_over or self._has_ended, stop, timeout
+        ):
+            return False
         # Namespaces may come and go while we wait.
         while waiting := [place for place in self._places.values() if not place.has_synced]:
             left = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
             is_over = not waiting[0].wait_for_sync(stop, left)
             if is_over and (waiting[0] in self._places.values() or stop.is_set() or left == 0):
                 return False
-        return not self._is_over
+        return not (self._is_over or self.is_waiting)
 
     def remove(self, *, timeout: float = 30.0) -> None:
         """Stop handing events to the handler, and wait for the call that runs; twice is harmless.
@@ -108,6 +118,10 @@ class CacheRegistration:
         self._do_remove(self, timeout)
 
     # For the cache.
+
+    def follows(self, informer: Informer) -> bool:
+        """Whether it is handed the events of ``informer``."""
+        return informer in self._places
 
     def follow(self, informer: Informer) -> None:
         """Hand over the events of ``informer`` too."""
@@ -161,6 +175,7 @@ class CacheRegistration:
 
     def end(self) -> None:
         """Begin no more calls; needs no lock of an informer, one of which may be stuck."""
+        self._has_ended = True
         if self._delivery is not None:
             self._delivery.stop()
 

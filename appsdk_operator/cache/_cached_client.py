@@ -396,7 +396,8 @@ class CachedClient(ClientWrapper):
             return
         kept: Object | None = None
         if self.cache.scope_selects(kind, obj):
-            kept = informer.transformed(obj)
+            shaper = self.cache.shaper_of(kind, obj.namespace) or informer
+            kept = shaper.transformed(obj)
         entry = Entry(
             informer=informer, rewinds=informer.rewinds, version=obj.resource_version, object=kept
         )

@@ -69,19 +69,25 @@ def hand_over(
     """Let ``registrations`` be told by ``new`` what they were told by ``old``.
 
     ``old`` are frozen, ``new`` have synced and are not behind. What differs between the two copies
-    happened meanwhile, so that is what handlers are told: nothing twice, and nothing left out.
+    happened meanwhile, so that is what handlers are told: nothing twice, and nothing left out. A
+    handler that waits for whole objects is told of all that is there.
     """
     with contextlib.ExitStack() as locks:
         for each in (*old, *new):
             locks.enter_context(each.informer.lock)
         had_synced = all(each.informer.has_synced for each in old)
+        have_synced = all(each.informer.has_synced for each in new)
         events = _difference(old, new, had_synced=had_synced)
         for registration in registrations:
+            told, knows_all, missed = old, had_synced, events
+            if registration.is_waiting:
+                told = [each for each in old if registration.follows(each.informer)]
+                knows_all, missed = False, _difference(told, new, had_synced=False)
             registration.move(
-                [each.informer for each in old],
+                [each.informer for each in told],
                 [each.informer for each in new],
-                events,
-                tells_end=not had_synced and all(each.informer.has_synced for each in new),
+                missed,
+                tells_end=not knows_all and have_synced,
             )
 
 

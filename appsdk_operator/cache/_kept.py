@@ -52,6 +52,7 @@ class KeptKind:
         *,
         make: Callable[[KeptKind, Scope], Informer],
         run: Callable[[Followed], None],
+        may_widen: bool = False,
     ) -> None:
         """A kind that nobody follows yet.
 
@@ -60,9 +61,11 @@ class KeptKind:
             options: as given, without what is taken from the cache.
             make: makes an informer.
             run: runs one, if the cache runs.
+            may_widen: whether the metadata alone is kept only because nobody needs more so far.
         """
         self.kind = kind
         self.options = options
+        self.may_widen = may_widen
         self.indexes: dict[str, IndexFunction] = dict(options.indexes)
         self.registrations: list[CacheRegistration] = []
         self.target: list[Scope] = []
@@ -118,6 +121,25 @@ class KeptKind:
             for each in news:
                 self._run(each)
             self.advance()
+        self._end_waits()
+
+    def register(self, registration: CacheRegistration) -> None:
+        """Let a handler be told, where whole objects are on their way of those and no others."""
+        if self._is_widening:
+            registration.is_waiting = True
+        for each in self.followed:
+            if each.scope.metadata_only == self.options.metadata_only:
+                registration.follow(each.informer)
+        self.registrations.append(registration)
+
+    @property
+    def _is_widening(self) -> bool:
+        return any(f.scope.metadata_only != self.options.metadata_only for f in self.followed)
+
+    def _end_waits(self) -> None:
+        if not self._is_widening:
+            for registration in self.registrations:
+                registration.is_waiting = False
 
     def advance(self) -> None:
         """Go on with the change that is under way, as far as it can go now."""
@@ -152,6 +174,7 @@ class KeptKind:
             del self._followed[each.scope]
         for each in change.new:
             self._followed[each.scope] = each
+        self._end_waits()
 
     def _begin(self, scope: Scope) -> None:
         followed = Followed(scope, self._make(self, scope))
@@ -190,6 +213,12 @@ class KeptKind:
             return places[0].informer
         found = (f.informer for f in self.followed if f.scope.covers(namespace))
         return next(found, None)
+
+    def shaper(self, namespace: str) -> Informer | None:
+        """Who decides what is kept of an object of ``namespace``: the one that is to take over."""
+        to_come = self._change.new if self._change else []
+        found = (f.informer for f in to_come if f.scope.covers(namespace))
+        return next(found, None) or self.follower(namespace)
 
     def scopes(self, namespace: str) -> list[Scope]:
         """The scopes to which ``namespace`` belongs, as :meth:`follower` finds them."""

@@ -30,6 +30,7 @@ class Scope:
     label_selector: LabelSelector | None = None
     field_selector: FieldSelector | None = None
     transform: Transform | None = None
+    metadata_only: bool = False
 
     def covers(self, namespace: str) -> bool:
         """Whether objects of ``namespace`` are within."""
@@ -119,6 +120,7 @@ def scopes_of(
                 label_selector=_first([each.label_selector for each in line]),
                 field_selector=_first([each.field_selector for each in line]),
                 transform=_first([each.transform for each in line]),
+                metadata_only=options.metadata_only,
             )
         )
     return scopes

@@ -7,8 +7,6 @@ import random
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar, final
 
-import attrs
-
 from appsdk_operator.cache import (
     Cache,
     CacheRegistration,
@@ -77,8 +75,9 @@ class KindSource(Generic[R]):
             kind: whose objects. Handlers and predicates read spec and status with its types.
             handler: turns events into requests.
             predicates: all of them must let an event pass to the handler.
-            metadata_only: whether the objects' metadata is enough; False: the start fails where the
-                cache keeps no more; default: whatever the cache keeps.
+            metadata_only: whether the objects' metadata is enough. There is one copy for all: False
+                has the cache keep the kind whole, for those too that need only its metadata.
+                Default: what the options of the cache say.
             max_pending: how many events may wait before the informer does; default 10,000.
             clock: what it waits on before it calls a failed handler again; for its cache it waits
                 on the cache's.
@@ -87,6 +86,8 @@ class KindSource(Generic[R]):
 
         Raises:
             TypeError: an argument has no form that is known.
+            ValueError: whole objects are needed, and by its options the cache keeps their metadata
+                only.
         """
         if not callable(getattr(cache, "add_event_handler", None)):
             raise TypeError(f"cache={cache!r}: give the cache that keeps the kind")
@@ -98,6 +99,9 @@ class KindSource(Generic[R]):
         self.kind = kind
         """Whose objects."""
         self._registration: CacheRegistration | None = None
+        if metadata_only is False:
+            # Said now, so that it does not matter which of several controllers starts first.
+            cache.expect_whole(kind)
         self._feed = EventFeed(
             str(kind),
             handler,
@@ -114,10 +118,16 @@ class KindSource(Generic[R]):
 
         Raises:
             RuntimeError: it was started before.
-            ValueError: whole objects are needed, and the cache keeps their metadata only.
+            ValueError: whole objects are needed, and by its options the cache keeps their metadata
+                only, since this source was made.
         """
         self._feed.claim()
-        self._keep()
+        if self._metadata_only:
+            self._cache.add_metadata(self.kind)
+        else:
+            if self._metadata_only is False:
+                self._cache.expect_whole(self.kind)
+            self._cache.add(self.kind)
         self._registration = self._cache.add_event_handler(self.kind, self._feed.events)
         try:
             self._feed.start(queue, stop)
@@ -125,18 +135,6 @@ class KindSource(Generic[R]):
             # Nobody joins a source whose start failed.
             self._registration.remove()
             raise
-
-    def _keep(self) -> None:
-        if self._metadata_only is None:
-            self._cache.add(self.kind)
-            return
-        options = self._cache.options_for(self.kind)
-        if options.metadata_only and not self._metadata_only:
-            raise ValueError(
-                f"of {self.kind} the cache keeps the metadata only, and there is one copy for all: "
-                "say metadata_only=True here too, or nowhere"
-            )
-        self._cache.add(self.kind, attrs.evolve(options, metadata_only=self._metadata_only))
 
     @property
     def has_synced(self) -> bool:

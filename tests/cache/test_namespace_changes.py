@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from appsdk_operator import client as c
 from appsdk_operator.cache import (
     Cache,
+    CacheRegistration,
     Event,
     NamespaceOptions,
     NotCachedError,
@@ -150,8 +151,8 @@ def names_of(choice: Any) -> set[str]:
 
 
 class NamespaceChanges(RuleBasedStateMachine):
-    @initialize(choice=choices)
-    def begin(self, choice: Any) -> None:
+    @initialize(choice=choices, metadata=st.booleans())
+    def begin(self, choice: Any, metadata: bool = False) -> None:
         self.clock = ManualClock()
         self.model = Model()
         self.cache = Cache(
@@ -163,11 +164,17 @@ class NamespaceChanges(RuleBasedStateMachine):
         )
         self.cache._stop = StopSignal(clock=self.clock)
         self.cache._threads = NoThreads()  # type: ignore[assignment]
-        self.cache.add(THING)
+        if metadata:
+            self.cache.add_metadata(THING)
+        else:
+            self.cache.add(THING)
+        self.is_whole = not metadata
         self.kept = self.cache._kept[THING]
         self.names = names_of(choice)
         self.own: set[str] | None = None
         self.handlers: list[tuple[BatchRecorder, list[Event]]] = []
+        self.places: list[CacheRegistration] = []
+        self.need_whole: list[BatchRecorder] = []
         self.gone: set[str] = set()
         self.add_handler()
         self.slow = Recorder()
@@ -188,6 +195,12 @@ class NamespaceChanges(RuleBasedStateMachine):
     def set_namespaces_of_the_kind(self, choice: Any) -> None:
         self.cache.set_namespaces(choice, kind=THING)
         self.own = None if choice is None else names_of(choice)
+
+    @rule()
+    def widen(self) -> None:
+        """Somebody needs the objects whole, of which the metadata may have been kept so far."""
+        self.cache.add(THING)
+        self.is_whole = True
 
     @rule(space=st.sampled_from(SPACES), name=st.sampled_from(NAMES), deletes=st.booleans())
     def write(self, space: str, name: str, deletes: bool) -> None:
@@ -211,8 +224,10 @@ class NamespaceChanges(RuleBasedStateMachine):
     @rule()
     def add_handler(self) -> None:
         recorder = BatchRecorder()
-        self.cache.add_event_handler(THING, recorder)
+        self.places.append(self.cache.add_event_handler(THING, recorder))
         self.handlers.append((recorder, []))
+        if self.is_whole:
+            self.need_whole.append(recorder)
 
     @rule()
     def work(self) -> None:
@@ -221,13 +236,25 @@ class NamespaceChanges(RuleBasedStateMachine):
 
     @invariant()
     def handlers_were_told_what_the_informers_hold(self) -> None:
-        held = {
-            (o.namespace, o.name): (o.uid, o.resource_version)
-            for f in self.kept.followed
-            for o in f.informer.store.list()
-        }
-        for recorder, _ in self.handlers:
+        for (recorder, _), place in zip(self.handlers, self.places, strict=True):
+            held = {
+                (o.namespace, o.name): (o.uid, o.resource_version)
+                for f in self.kept.followed
+                if not place.is_waiting or place.follows(f.informer)
+                for o in f.informer.store.list()
+            }
             assert told_by(recorder.events, self.model.deleted) == held
+
+    @invariant()
+    def who_waits_for_whole_objects_has_not_synced(self) -> None:
+        assert not any(place.is_waiting and place.has_synced for place in self.places)
+
+    @invariant()
+    def who_comes_when_the_kind_is_needed_whole_sees_nothing_else(self) -> None:
+        for recorder in self.need_whole:
+            assert not any(event.object.is_metadata_only for event in recorder.events)
+        for f in self.kept.followed:
+            assert f.informer.transform is None or not self.is_whole or f.scope.metadata_only
 
     @invariant()
     def nobody_is_told_that_something_is_followed_no_more_that_is(self) -> None:
@@ -276,6 +303,8 @@ class NamespaceChanges(RuleBasedStateMachine):
             assert told_by(recorder.events, self.model.deleted) == expected
         assert told_by(self.slow.events, None) == expected
         assert self.slow_place.has_synced
+        assert all(place.has_synced for place in self.places)
+        assert all(o.is_metadata_only is not self.is_whole for o in self.cache.list(THING))
         assert len(self.kept.all_followed) == len(self.kept.target)
         self.slow_place.remove()
 
@@ -354,3 +383,22 @@ def lags_behind(machine: NamespaceChanges) -> None:
         ResourceAction.CREATE,
         ResourceAction.DELETE,
     ]
+
+
+def test_who_waits_for_whole_objects_in_namespaces_that_are_left_waits_no_longer():
+    machine = NamespaceChanges()
+    machine.begin(["x"], metadata=True)
+    try:
+        machine.step(0, 0)
+        machine.step(0, 0)
+        machine.widen()
+        machine.add_handler()
+        place = machine.places[-1]
+        assert place.is_waiting
+        assert not place.has_synced
+        assert not place.wait_for_sync(StopSignal(), 0)
+        machine.set_namespaces(["y"])
+        assert not place.is_waiting
+        machine.teardown()
+    finally:
+        machine.slow_place.remove()

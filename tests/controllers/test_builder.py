@@ -15,6 +15,8 @@ from appsdk_operator.controllers import (
     BuilderError,
     ControllerBuilder,
     ControllerOptions,
+    JoinableSource,
+    KindSource,
     Request,
     controller_for,
     for_object,
@@ -276,7 +278,8 @@ class World:
         return self.client.create(obj)
 
     def start(self, *controllers: Any) -> None:
-        for runnable in (self.host.cache, *controllers):
+        cache = () if self.threads else (self.host.cache,)
+        for runnable in (*cache, *controllers):
 
             def run(runnable: Any = runnable) -> None:
                 try:
@@ -510,13 +513,95 @@ def test_metadata_only_keeps_the_other_options_that_the_cache_has_for_the_kind()
     controller.close()
 
 
-def test_a_controller_that_needs_a_kind_whole_fails_where_only_its_metadata_is_kept() -> None:
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_controller_that_needs_a_kind_whole_is_refused_where_options_say_metadata_only(
+    is_kept: bool,
+) -> None:
     # controller-runtime opens a second informer there, silently.
-    world = World()
-    try:
-        world.host.cache.add(CONFIG_MAP, CacheOptions(metadata_only=True))
-        controller = controller_for(world.host).for_(CONFIG_MAP).complete(world.reconcile)
-        with pytest.raises(ValueError, match="say metadata_only=True here too, or nowhere"):
-            controller.run(world.stop)
-    finally:
-        world.close()
+    options = CacheOptions(metadata_only=True)
+    host = Host(by_kind=None if is_kept else {CONFIG_MAP: options})
+    if is_kept:
+        host.cache.add(CONFIG_MAP, options)
+    with pytest.raises(ValueError, match="say metadata_only=True here too, or nowhere"):
+        controller_for(host).for_(CONFIG_MAP).complete(nothing)
+    assert host.added == []
+    controller_for(host).for_(CONFIG_MAP, metadata_only=True).build(nothing).close()
+
+
+@pytest.mark.parametrize("first", ["whole", "metadata"])
+@pytest.mark.parametrize("starts_first", ["whole", "metadata"])
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_kind_that_one_of_two_controllers_needs_whole_is_kept_whole_whoever_comes_first(
+    first: str, starts_first: str, runs: bool
+) -> None:
+    host, stop = Host(), StopSignal()
+    if runs:
+        host.cache._stop = stop  # with no thread that would ask a server
+        host.cache._threads = IdleThreads()  # type: ignore[assignment]
+    controllers = {
+        name: controller_for(host)
+        .for_(CONFIG_MAP, metadata_only=name == "metadata")
+        .named(name)
+        .complete(nothing)
+        for name in sorted(["whole", "metadata"], key=lambda name: name != first)
+    }
+    sources = {name: each._sources[0].source for name, each in controllers.items()}
+    for name in sorted(sources, key=lambda name: name != starts_first):
+        source = sources[name]
+        assert source is not None
+        source.start(RecordingQueue(), stop)
+    assert not host.cache.options_for(CONFIG_MAP).metadata_only
+    [informer] = host.cache.informers(CONFIG_MAP)
+    assert informer.transform is None
+    stop.set()
+    for controller in controllers.values():
+        controller.close()
+    for source in sources.values():
+        assert isinstance(source, JoinableSource)
+        assert source.join(20) == []
+
+
+class IdleThreads:
+    """Starts none."""
+
+    def start(self, name: str, target: object) -> None:
+        pass
+
+
+def test_a_controller_that_needs_a_kind_whole_may_come_when_its_metadata_is_followed(
+    world: World,
+) -> None:
+    world.create(CONFIG_MAP, "early")
+    cache = world.host.cache
+    builder = controller_for(world.host).for_(CONFIG_MAP, metadata_only=True).named("metadata")
+    world.start(builder.complete(lambda request: world.note(f"metadata {request.name}")))
+    world.wait_for("metadata early")
+    assert cache.options_for(CONFIG_MAP).metadata_only
+    [relieved] = cache.informers(CONFIG_MAP)
+
+    def reconcile(request: Request) -> None:
+        obj = cache.get(CONFIG_MAP, request.name, namespace=request.namespace)
+        assert obj is not None
+        world.note(f"whole {request.name} {obj.get('data') is None}")
+
+    late = controller_for(world.host).for_(CONFIG_MAP).named("whole").complete(reconcile)
+    assert cache.informers(CONFIG_MAP) == [relieved], "before it starts nothing is listed again"
+    world.start(late)
+    world.wait_for("whole early True")
+    [informer] = cache.informers(CONFIG_MAP)
+    assert informer is not relieved
+    assert not any(obj.is_metadata_only for obj in informer.store.list())
+    world.create(CONFIG_MAP, "late")
+    world.wait_for("whole late True", "metadata late")
+
+
+def test_a_source_that_leaves_it_open_gets_what_the_options_say() -> None:
+    for options, is_metadata in ((CacheOptions(metadata_only=True), True), (CacheOptions(), False)):
+        host, stop = Host(by_kind={CONFIG_MAP: options}), StopSignal()
+        first = KindSource(host.cache, CONFIG_MAP, for_object(), metadata_only=True)
+        second = KindSource(host.cache, CONFIG_MAP, for_object())
+        for source in (first, second):
+            source.start(RecordingQueue(), stop)
+        assert host.cache.options_for(CONFIG_MAP).metadata_only is is_metadata
+        stop.set()
+        assert first.join(20) == second.join(20) == []
