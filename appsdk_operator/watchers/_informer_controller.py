@@ -6,6 +6,7 @@ import logging
 import threading
 from typing import Any, final
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import (
     Cache,
     Delivery,
@@ -209,7 +210,9 @@ class InformerController:
         """
         self._ways.remove_cache(cache, kind)
 
-    def add_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
+    def add_watcher(
+        self, watcher: ResourceWatcher[SpecT, StatusT], kind: str | Kind[SpecT, StatusT]
+    ) -> None:
         """Call ``watcher`` after those that were added to ``kind`` before it.
 
         Raises:
@@ -233,7 +236,9 @@ class InformerController:
         """Call no watcher of ``kind`` any more, also for no retry; its reconcilers stay."""
         self._dispatcher.remove(None, checked_kind(kind), Role.WATCHER)
 
-    def add_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
+    def add_reconciler(
+        self, reconciler: ResourceReconciler[SpecT, StatusT], kind: str | Kind[SpecT, StatusT]
+    ) -> None:
         """Call ``reconciler`` after the watchers and reconcilers that ``kind`` has already.
 
         Args:

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+import random
+from collections.abc import Mapping
+from typing import Any, TypedDict, Unpack, final
 
-from appsdk_operator.cache import Informer, ListWatchClient
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.cache import IndexFunction, Informer, ListWatchClient, Transform
 from appsdk_operator.cache._options import check_client
+from appsdk_operator.cache._registration import ErrorHandler
 from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
+from appsdk_operator.runtime import Clock, Metrics
 
 __all__ = ["KubernetesInformer"]
 
 
+class InformerOptions(TypedDict, total=False):
+    """The other options of an :class:`~appsdk_operator.cache.Informer`, for type checkers."""
+
+    transform: Transform | None
+    metadata_only: bool
+    indexes: Mapping[str, IndexFunction] | None
+    page_size: int
+    stream_first_sync: bool
+    watch_timeout: tuple[float, float]
+    silence_limit: float | None
+    on_error: ErrorHandler | None
+    clock: Clock
+    metrics: Metrics | None
+    rng: random.Random | None
+
+
 @final
-class KubernetesInformer(Informer):
+class KubernetesInformer(Informer[SpecT, StatusT]):
     """An :class:`~appsdk_operator.cache.Informer` that shows every object again every 30 seconds.
 
     The resync costs no request: it is made from the local copy. It is what brings a watcher up to
@@ -21,14 +42,14 @@ class KubernetesInformer(Informer):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         client: ListWatchClient,
         *,
         namespace: str = "",
         label_selector: LabelSelection | None = None,
         field_selector: FieldSelection | None = None,
         resync: float = 30.0,
-        **options: Any,
+        **options: Unpack[InformerOptions],
     ) -> None:
         """An informer.
 
@@ -46,8 +67,9 @@ class KubernetesInformer(Informer):
             TypeError, ValueError: an argument that cannot be used.
         """
         check_client(client, "list_page", "watch")
-        if "label_selectors" in options:
-            given = options["label_selectors"]
+        others: dict[str, Any] = {**options}
+        if "label_selectors" in others:
+            given = others["label_selectors"]
             raise TypeError(
                 f"label_selectors={given!r}: the argument is label_selector, and one selector with "
                 'commas asks for all of its conditions, for example label_selector="app=web,tier"'

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Generic, final
 
+from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.resource import Kind, Object
@@ -23,7 +24,7 @@ __all__ = ["OpinionatedWatcher"]
 
 
 @final
-class OpinionatedWatcher:
+class OpinionatedWatcher(Generic[SpecT, StatusT]):
     """Tells apart what is new, what was handled by an earlier process, and what must be cleaned up.
 
     An object that was handled carries this watcher's finalizer, so the server keeps it until the
@@ -48,15 +49,18 @@ class OpinionatedWatcher:
     grafana-app-sdk's OpinionatedWatcher.
     """
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     def __init__(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         client: PatchClient,
         *,
-        add: ObjectCallback | None = None,
-        update: UpdateCallback | None = None,
-        delete: ObjectCallback | None = None,
-        sync: ObjectCallback | None = None,
+        add: ObjectCallback[SpecT, StatusT] | None = None,
+        update: UpdateCallback[SpecT, StatusT] | None = None,
+        delete: ObjectCallback[SpecT, StatusT] | None = None,
+        sync: ObjectCallback[SpecT, StatusT] | None = None,
         finalizer: FinalizerSupplier = default_finalizer,
     ) -> None:
         """A watcher for objects of ``kind``.
@@ -94,13 +98,13 @@ class OpinionatedWatcher:
     @classmethod
     def wrap(
         cls,
-        watcher: ResourceWatcher | None,
-        kind: Kind,
+        watcher: ResourceWatcher[OtherSpecT, OtherStatusT] | None,
+        kind: Kind[OtherSpecT, OtherStatusT],
         client: PatchClient,
         *,
         sync_to_add: bool = False,
         finalizer: FinalizerSupplier = default_finalizer,
-    ) -> OpinionatedWatcher:
+    ) -> OpinionatedWatcher[OtherSpecT, OtherStatusT]:
         """Give another watcher's callbacks the guarantees of this one.
 
         Args:
@@ -115,9 +119,9 @@ class OpinionatedWatcher:
             ValueError: as the constructor.
         """
         if watcher is None:
-            return cls(kind, client, finalizer=finalizer)
+            return OpinionatedWatcher(kind, client, finalizer=finalizer)
         check_watcher(watcher)
-        return cls(
+        return OpinionatedWatcher(
             kind,
             client,
             add=watcher.add,
@@ -127,7 +131,7 @@ class OpinionatedWatcher:
             finalizer=finalizer,
         )
 
-    def add(self, obj: Object) -> None:
+    def add(self, obj: Object[SpecT, StatusT]) -> None:
         """Handle an object that appeared, or was there at the start.
 
         Raises:
@@ -136,7 +140,7 @@ class OpinionatedWatcher:
         """
         self._custody.appeared(obj, self._tell)
 
-    def update(self, old: Object, new: Object) -> None:
+    def update(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> None:
         """Handle a change.
 
         Raises:
@@ -145,7 +149,7 @@ class OpinionatedWatcher:
         """
         self._custody.changed(old, new, self._tell)
 
-    def concerns(self, old: Object, new: Object) -> bool:
+    def concerns(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> bool:
         """Whether more than status, labels, annotations or our own finalizers changed.
 
         While ``add`` fails, our own write of the finalizer in progress must not pass for news that
@@ -153,7 +157,7 @@ class OpinionatedWatcher:
         """
         return self._custody.concerns(old, new)
 
-    def delete(self, obj: Object) -> None:
+    def delete(self, obj: Object[SpecT, StatusT]) -> None:
         """Usually nothing: the ``delete`` callback ran before the finalizer was taken off.
 
         But a server that is carrying out a deletion when a finalizer is put on may drop the object
@@ -166,7 +170,13 @@ class OpinionatedWatcher:
         """
         self._custody.vanished(obj, self._tell)
 
-    def _tell(self, action: ResourceAction, obj: Object, old: Object | None, /) -> None:
+    def _tell(
+        self,
+        action: ResourceAction,
+        obj: Object[SpecT, StatusT],
+        old: Object[SpecT, StatusT] | None,
+        /,
+    ) -> None:
         if action is ResourceAction.UPDATE:
             _call(self._update, old, obj)
         elif action is ResourceAction.CREATE:

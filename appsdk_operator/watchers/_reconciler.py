@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, final, runtime_checkable
 
 import msgspec
 
+from appsdk_operator._generics import (
+    SpecT,
+    SpecT_co,
+    SpecT_contra,
+    StatusT,
+    StatusT_co,
+    StatusT_contra,
+    subscript,
+)
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, ReconcileFunction, Reconciler, Request, Result
 from appsdk_operator.controllers._reconcile import wrong_outcome
@@ -26,17 +35,22 @@ __all__ = [
 
 
 @final
-class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ReconcileRequest(
+    msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, kw_only=True, eq=False
+):
     """What a :class:`ResourceReconciler` is asked to look at.
 
     Frozen, but for what you keep in :attr:`state`.
     """
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     action: ResourceAction
     """What happened; for a call that is made again, what happened when it was made first."""
-    object: Object
+    object: Object[SpecT_co, StatusT_co]
     """The newest state of the object; for a deletion the last known one."""
-    old: Object | None = None
+    old: Object[SpecT_co, StatusT_co] | None = None
     """For an update: what was known before; None for every other action."""
     attempt: int = 0
     """0 for the event itself and for what ``requeue_after`` asked for, 1 for the first retry, …"""
@@ -68,7 +82,7 @@ class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 @runtime_checkable
-class ResourceReconciler(Protocol):
+class ResourceReconciler(Protocol[SpecT_contra, StatusT_contra]):
     """Brings one object into shape, whatever happened to it; any object with this method is one.
 
     To raise is to fail, and leads to a retry as the controller's retry policy says, or as
@@ -79,35 +93,52 @@ class ResourceReconciler(Protocol):
     The semantics are those of grafana-app-sdk's Reconciler.
     """
 
-    def reconcile(self, request: ReconcileRequest, /) -> Outcome | Awaitable[Outcome]:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def reconcile(
+        self, request: ReconcileRequest[SpecT_contra, StatusT_contra], /
+    ) -> Outcome | Awaitable[Outcome]:
         """Look at ``request.object`` and do what is missing."""
         ...
 
 
 @runtime_checkable
-class SelectiveReconciler(ResourceReconciler, Protocol):
+class SelectiveReconciler(
+    ResourceReconciler[SpecT_contra, StatusT_contra], Protocol[SpecT_contra, StatusT_contra]
+):
     """A reconciler that can tell in advance which updates it would ignore.
 
     Those are not delivered, and so they do not take the place of calls that it is owed either.
     """
 
-    def concerns(self, old: Object, new: Object) -> bool:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def concerns(
+        self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
+    ) -> bool:
         """Whether :meth:`reconcile` would do anything for this update."""
         ...
 
 
-ObjectFunction: TypeAlias = Callable[[ReconcileRequest], Outcome | Awaitable[Outcome]]
+ObjectFunction: TypeAlias = Callable[
+    [ReconcileRequest[SpecT, StatusT]], Outcome | Awaitable[Outcome]
+]
 
 
 @final
-class SimpleReconciler:
+class SimpleReconciler(Generic[SpecT_contra, StatusT_contra]):
     """A reconciler made from a function of a :class:`ReconcileRequest`.
 
     >>> seen = []
     >>> reconciler = SimpleReconciler(lambda request: seen.append(request.object.name))
     """
 
-    def __init__(self, reconcile: ObjectFunction) -> None:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __init__(self, reconcile: ObjectFunction[SpecT_contra, StatusT_contra]) -> None:
         """A reconciler.
 
         Raises:
@@ -116,7 +147,9 @@ class SimpleReconciler:
         _check_takes_request(reconcile)
         self._reconcile = reconcile
 
-    def reconcile(self, request: ReconcileRequest, /) -> Outcome | Awaitable[Outcome]:
+    def reconcile(
+        self, request: ReconcileRequest[SpecT_contra, StatusT_contra], /
+    ) -> Outcome | Awaitable[Outcome]:
         """Call the function."""
         return self._reconcile(request)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, final, runtime_checkable
 
 import attrs
 
+from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
 from appsdk_operator.resource import Object
 from appsdk_operator.watchers._checks import check_takes
 
@@ -15,39 +16,51 @@ __all__ = ["Outcome", "ResourceWatcher", "SelectiveWatcher", "SimpleWatcher"]
 Outcome: TypeAlias = Awaitable[None] | None
 """What a callback returns: nothing, or when it is ``async def`` something to be awaited."""
 
-ObjectCallback: TypeAlias = Callable[[Object], Any]
-UpdateCallback: TypeAlias = Callable[[Object, Object], Any]
+ObjectCallback: TypeAlias = Callable[[Object[SpecT, StatusT]], Any]
+UpdateCallback: TypeAlias = Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], Any]
 
 
 @runtime_checkable
-class ResourceWatcher(Protocol):
+class ResourceWatcher(Protocol[SpecT_contra, StatusT_contra]):
     """Reacts to what happens to objects of one kind; to raise is to fail, and leads to a retry.
 
     Any object with these methods is one; they may be ``async def``. What they return is not looked
     at: an error or a Result among it is a failure that says so.
     """
 
-    def add(self, obj: Object) -> Outcome:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def add(self, obj: Object[SpecT_contra, StatusT_contra]) -> Outcome:
         """``obj`` appeared, or was there when this process began to watch."""
         ...
 
-    def update(self, old: Object, new: Object) -> Outcome:
+    def update(
+        self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
+    ) -> Outcome:
         """The object changed; ``old is new`` when it is only shown again (resync)."""
         ...
 
-    def delete(self, obj: Object) -> Outcome:
+    def delete(self, obj: Object[SpecT_contra, StatusT_contra]) -> Outcome:
         """The object is gone; ``obj`` is its last known state."""
         ...
 
 
 @runtime_checkable
-class SelectiveWatcher(ResourceWatcher, Protocol):
+class SelectiveWatcher(
+    ResourceWatcher[SpecT_contra, StatusT_contra], Protocol[SpecT_contra, StatusT_contra]
+):
     """A watcher that can tell in advance which updates it would ignore.
 
     Those are not delivered, and so they do not end its pending retries either.
     """
 
-    def concerns(self, old: Object, new: Object) -> bool:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def concerns(
+        self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
+    ) -> bool:
         """Whether :meth:`update` would do anything."""
         ...
 
@@ -61,7 +74,7 @@ def _function_of(*arguments: str) -> Any:
 
 @final
 @attrs.frozen(kw_only=True)
-class SimpleWatcher:
+class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
     """A watcher made from functions; those that are left out do nothing.
 
     Raises:
@@ -71,13 +84,16 @@ class SimpleWatcher:
     >>> watcher = SimpleWatcher(add=lambda obj: seen.append(obj.name))
     """
 
-    _add: ObjectCallback | None = attrs.field(
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    _add: ObjectCallback[SpecT_contra, StatusT_contra] | None = attrs.field(
         default=None, alias="add", validator=_function_of("obj")
     )
-    _update: UpdateCallback | None = attrs.field(
+    _update: UpdateCallback[SpecT_contra, StatusT_contra] | None = attrs.field(
         default=None, alias="update", validator=_function_of("old", "new")
     )
-    _delete: ObjectCallback | None = attrs.field(
+    _delete: ObjectCallback[SpecT_contra, StatusT_contra] | None = attrs.field(
         default=None, alias="delete", validator=_function_of("obj")
     )
 
@@ -92,17 +108,19 @@ class SimpleWatcher:
                 )
             return object.__new__(cls)
 
-    def add(self, obj: Object) -> Outcome:
+    def add(self, obj: Object[SpecT_contra, StatusT_contra]) -> Outcome:
         """Call the ``add`` function."""
         outcome: Outcome = None if self._add is None else self._add(obj)
         return outcome
 
-    def update(self, old: Object, new: Object) -> Outcome:
+    def update(
+        self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
+    ) -> Outcome:
         """Call the ``update`` function."""
         outcome: Outcome = None if self._update is None else self._update(old, new)
         return outcome
 
-    def delete(self, obj: Object) -> Outcome:
+    def delete(self, obj: Object[SpecT_contra, StatusT_contra]) -> Outcome:
         """Call the ``delete`` function."""
         outcome: Outcome = None if self._delete is None else self._delete(obj)
         return outcome
@@ -112,5 +130,5 @@ if not TYPE_CHECKING:  # its signature is that of the arguments
     SimpleWatcher.__new__.__wrapped__ = SimpleWatcher.__init__
 
 
-def _fits(watcher: SimpleWatcher) -> ResourceWatcher:
+def _fits(watcher: SimpleWatcher[SpecT, StatusT]) -> ResourceWatcher[SpecT, StatusT]:
     return watcher
