@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final, final
 
@@ -40,7 +39,7 @@ from appsdk_operator.testing._server._cel_types import (
     type_of,
 )
 from appsdk_operator.testing._server._cel_values import CelError, Duration, Timestamp
-from appsdk_operator.testing._server._go_text import GoPatternError, go_pattern
+from appsdk_operator.testing._server._go_pattern import GoPatternError, go_pattern
 
 __all__ = ["TYPES", "check"]
 
@@ -360,5 +359,5 @@ def _check_text(node: Call, text: str, arg: Literal, problems: list[Problem]) ->
                 Timestamp.parsed(text)
             case _:
                 return
-    except (GoPatternError, CelError, re.error):
+    except (GoPatternError, CelError):
         problems.append(Problem(arg.position, f"invalid {node.function} argument"))

@@ -21,7 +21,8 @@ from appsdk_operator.testing._server._cel_values import (
     equal,
     type_name,
 )
-from appsdk_operator.testing._server._go_text import GoPatternError, go_float, go_pattern
+from appsdk_operator.testing._server._go_pattern import GoPatternError, go_pattern
+from appsdk_operator.testing._server._go_text import go_float
 
 __all__ = ["STANDARD", "Row", "matches"]
 
@@ -100,7 +101,7 @@ def matches(text: str, pattern: str) -> bool:
         CelError: it is no pattern.
     """
     try:
-        return go_pattern(pattern).search(text) is not None
+        return go_pattern(pattern).found_in(text)
     except GoPatternError as error:
         raise CelError(str(error)) from None
 

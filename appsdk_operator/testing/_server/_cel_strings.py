@@ -12,7 +12,8 @@ from appsdk_operator.testing._server._cel_values import (
     TypeValue,
     Uint,
 )
-from appsdk_operator.testing._server._go_text import GoPatternError, go_float, go_pattern
+from appsdk_operator.testing._server._go_pattern import GoPatternError, go_pattern
+from appsdk_operator.testing._server._go_text import go_float
 
 __all__ = ["STRINGS"]
 
@@ -195,15 +196,9 @@ def _shown(value: Any) -> str:
 
 def _found(text: str, pattern: str, limit: int = -1) -> list[str]:
     try:
-        compiled = go_pattern(pattern)
+        return go_pattern(pattern).find_all(text, limit)
     except GoPatternError as error:
         raise CelError(f"Illegal regex: {error}") from None
-    found: list[str] = []
-    for match in compiled.finditer(text):
-        if len(found) == limit:
-            break
-        found.append(match[0])
-    return found
 
 
 def _find(text: str, pattern: str) -> str:

@@ -6,13 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from appsdk_operator.testing._server import _formats
-from appsdk_operator.testing._server._go_text import (
-    GoPatternError,
-    go_float,
-    go_json,
-    go_pattern,
-    go_quote,
-)
+from appsdk_operator.testing._server._go_pattern import GoPatternError, go_pattern
+from appsdk_operator.testing._server._go_text import go_float, go_json, go_quote
 from appsdk_operator.testing._server._status import FieldError
 
 __all__ = [
@@ -64,10 +59,10 @@ def string_steps(schema: Mapping[str, Any], format_: str) -> Iterable[Check]:
 
 def _text_step(longest: int | None, shortest: int | None, pattern: str | None) -> Check:
     problem = ""
-    search = None
+    found_in = None
     if pattern:
         try:
-            search = go_pattern(pattern).search
+            found_in = go_pattern(pattern).found_in
         except GoPatternError as error:
             problem = f", but pattern is invalid: {error}"
 
@@ -78,7 +73,7 @@ def _text_step(longest: int | None, shortest: int | None, pattern: str | None) -
         elif shortest and len(value) < shortest:
             detail = f"{path} in body should be at least {shortest} chars long"
             errors.append(invalid_at(path, value, detail))
-        elif pattern and (search is None or search(value) is None):
+        elif pattern and (found_in is None or not found_in(value)):
             detail = f"{path} in body should match '{pattern}{problem}'"
             errors.append(invalid_at(path, value, detail))
         return 0

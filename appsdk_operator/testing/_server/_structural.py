@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from appsdk_operator.testing._server._go_text import GoPatternError, go_pattern
+from appsdk_operator.testing._server._go_pattern import GoPatternError, go_pattern
 from appsdk_operator.testing._server._schema_fit import EMBEDDED, PRESERVE
 from appsdk_operator.testing._server._status import FieldError
 

@@ -12,7 +12,7 @@ from hypothesis import strategies
 from appsdk_operator.testing._server import _cel, _cel_cost, _cel_schema
 from appsdk_operator.testing._server._cel import DYN, CelError, CompileError
 from appsdk_operator.testing._server._cel_types import TIMESTAMP
-from appsdk_operator.testing._server._go_text import GoPatternError, go_float, go_pattern
+from appsdk_operator.testing._server._go_text import go_float
 
 
 def value_of(expression: str, **variables: Any) -> Any:
@@ -172,30 +172,6 @@ def test_whatever_is_read_is_read_or_refused(expression: str) -> None:
         program.evaluate({"x": {"a": [1]}, "a": 1})
     except (CompileError, CelError):
         pass
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matching", "other"),
-    [
-        ("^a$", "a", "a\n"),
-        (r"^\d+$", "12", "٣"),
-        ("[[:alpha:]]+", "x", "1"),
-        (r"^\p{L}+$", "äж", "1"),
-        (r"a\z", "ba", "ab"),
-        (r"^\Qa.b\E$", "a.b", "axb"),
-        ("(?i)^A$", "a", "b"),
-        ("^a{2}$", "aa", "a"),
-    ],
-)
-def test_patterns_are_those_of_go(pattern: str, matching: str, other: str) -> None:
-    assert go_pattern(pattern).search(matching)
-    assert not go_pattern(pattern).search(other)
-
-
-@pytest.mark.parametrize("pattern", ["(a", "a)", "[a", "*", "a**", "(?=a)", r"\y", r"\1", "a{2,1}"])
-def test_patterns_go_does_not_know_are_refused(pattern: str) -> None:
-    with pytest.raises(GoPatternError, match="error parsing regexp"):
-        go_pattern(pattern)
 
 
 @hypothesis.given(strategies.floats(allow_nan=False, allow_infinity=False))
