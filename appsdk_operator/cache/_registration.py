@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, final
 
@@ -13,7 +14,7 @@ from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Out
 from appsdk_operator.cache._options import join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
-from appsdk_operator.runtime import Clock, StopSignal, get_logger
+from appsdk_operator.runtime import Clock, StopSignal
 from appsdk_operator.runtime._threads import as_exception
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ __all__ = [
     "sink_of",
 ]
 
-_log = get_logger("appsdk_operator.cache")
+_log = logging.getLogger("appsdk_operator.cache")
 
 ErrorHandler: TypeAlias = Callable[[Exception], None]
 

@@ -170,8 +170,11 @@ class ClientConfig:
     connect_timeout: float = attrs.field(default=10.0, converter=float, validator=_positive)
     """Seconds for a connection, its proxy and its TLS handshake, each; default 10."""
     read_timeout: float = attrs.field(default=30.0, converter=float, validator=_positive)
-    """Seconds without a byte before a request counts as dead; default 30. The API server itself
-    gives up after 60. Watches have limits of their own."""
+    """Seconds for the head of an answer, and then without a byte of its body, before a request
+    counts as dead; default 30. Watches have limits of their own."""
+    request_timeout: float = attrs.field(default=300.0, converter=float, validator=_positive)
+    """Seconds for one try of a request, from its first byte to the last one of its answer, however
+    it drips; default 300. The API server itself gives up after 60. Not for the body of a watch."""
 
     qps: float | None = attrs.field(default=None, validator=_positive)
     """Requests per second in the long run; default: no limit here, the server's priority and

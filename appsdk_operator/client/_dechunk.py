@@ -1,17 +1,22 @@
-"""From the bytes of a streamed answer to its lines, without I/O and without work by the byte."""
+"""From the bytes of an answer to its body or lines, without I/O and without work by the byte."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import re
+from typing import Protocol, final
 
 from appsdk_operator.resource import Lines
 
-__all__ = ["ChunkedLines", "LineDecoder", "PlainLines", "StreamFormatError"]
+__all__ = ["ChunkedBody", "ChunkedLines", "LineDecoder", "PlainLines", "StreamFormatError"]
 
 MAX_LINE = 64 * 1024 * 1024
 """The longest line taken, in bytes: etcd holds at most some MiB, the rest is headroom."""
 
 _MAX_SIZE_LINE = 256  # a chunk's size and extensions
+_MAX_TRAILERS = 16384
+_MAX_SIZES = 4096
+# Some servers pad the size with spaces. int() alone takes signs, underscores and 0x as well.
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 
 
 class StreamFormatError(ValueError):
@@ -88,12 +93,13 @@ class ChunkedLines(PlainLines):
     """Lines of an answer in the chunked transfer coding of RFC 9112.
 
     API servers write each event as one chunk, so the common chunk is one line, which is found
-    with two searches and not copied; any other division is taken the slower way.
+    with two searches and not copied; any other division is taken the slower way. The answer ends
+    with its last chunk: trailers are not waited for, since nothing follows a stream.
 
     >>> lines = ChunkedLines()
     >>> list(lines.feed(b'8\\r\\n{"a":1}\\n\\r\\n8\\r\\n{"b"'))
     [b'{"a":1}']
-    >>> list(lines.feed(b":2}\\n\\r\\n0\\r\\n\\r\\n"))
+    >>> list(lines.feed(b":2}\\n\\r\\n0\\r\\n"))
     [b'{"b":2}']
     >>> lines.ended
     True
@@ -105,6 +111,9 @@ class ChunkedLines(PlainLines):
         # trickles in is joined once and not at each read.
         self._held: list[bytes] = []
         self._missing = 0
+        # By their text, together with the line break of the chunk before it: to look one up costs
+        # less than to convert it, and checks both.
+        self._sizes: dict[bytes, int] = {}
 
     @property
     def pending(self) -> bool:
@@ -117,6 +126,8 @@ class ChunkedLines(PlainLines):
         Raises:
             StreamFormatError: this is no chunk, or a line is longer than :data:`MAX_LINE`.
         """
+        if self.ended:
+            return Lines([])
         held = self._held
         if held:
             held.append(data)
@@ -126,29 +137,27 @@ class ChunkedLines(PlainLines):
             data = b"".join(held)
             self._held = []
         lines: list[tuple[bytes, int, int]] = []
-        find = data.find
+        find, known = data.find, self._sizes.get
         total = len(data)
-        position = 0
-        while position < total and not self.ended:
+        position = 0  # of a chunk's size
+        while position < total:
             eol = find(b"\r\n", position, position + _MAX_SIZE_LINE)
             if eol < 0:
                 if total - position >= _MAX_SIZE_LINE:
                     raise StreamFormatError("a chunk begins without its size")
-                self._hold(data[position:], 1)
+                self._hold(data, position, 1)
+                break
+            text = data[position - 2 : eol] if position else b"\r\n" + data[:eol]
+            size = known(text)
+            if size is None:
+                size = self._size(text)
+            if not size:
+                self.ended = True
                 break
             start = eol + 2
-            try:
-                size = int(data[position:eol], 16)
-            except ValueError:
-                size = -1
-            if not 0 < size <= MAX_LINE:
-                size = _size(data[position:eol])
-                if not size:
-                    self._end(data[position:], start - position)
-                    break
             end = start + size
             if end + 2 > total:
-                self._hold(data[position:], end + 2 - total)
+                self._hold(data, position, end + 2 - total)
                 break
             newline = find(b"\n", start, end)
             if newline == end - 1 > start and not self._line:
@@ -156,30 +165,115 @@ class ChunkedLines(PlainLines):
             else:
                 self._split(data[start:end], lines)
             position = end + 2
+        else:
+            _check_break(data, position)
         return Lines(lines)
 
-    def _hold(self, rest: bytes, missing: int) -> None:
-        self._held = [rest]
+    def _hold(self, data: bytes, position: int, missing: int) -> None:
+        _check_break(data, position)
+        self._held = [data[position:]]
         self._missing = missing
 
-    def _end(self, rest: bytes, start: int) -> None:
-        """The last chunk; trailers follow it up to an empty line."""
-        if rest.startswith(b"\r\n", start) or rest.find(b"\r\n\r\n", start) >= 0:
-            self.ended = True
-        elif len(rest) > _MAX_SIZE_LINE * 64:
-            raise StreamFormatError("the trailers do not end")
-        else:
-            self._hold(rest, 1)
+    def _size(self, text: bytes) -> int:
+        _check_break(text, 2)
+        size = _size(text[2:], MAX_LINE)
+        if len(self._sizes) < _MAX_SIZES:
+            self._sizes[text] = size
+        return size
 
 
-def _size(text: bytes) -> int:
-    try:
-        size = int(text, 16)
-    except ValueError:
-        try:
-            size = int(text.partition(b";")[0], 16)
-        except ValueError:
-            raise StreamFormatError(f"{text[:40]!r} is not the size of a chunk") from None
-    if not 0 <= size <= MAX_LINE:
-        raise StreamFormatError(f"a chunk of {size} bytes is not taken: at most {MAX_LINE}")
+def _check_break(data: bytes, position: int) -> None:
+    """Refuse a chunk that does not end where its size says, before ``position``."""
+    if position and not data.startswith(b"\r\n", position - 2):
+        raise StreamFormatError("a chunk is longer than its size")
+
+
+def _size(text: bytes, limit: int) -> int:
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise StreamFormatError(f"{text[:40]!r} is not the size of a chunk")
+    size = int(found[1], 16)
+    if size > limit:
+        raise StreamFormatError(f"a chunk of {size} bytes is not taken: at most {limit}")
     return size
+
+
+@final
+class ChunkedBody:
+    """A body in the chunked transfer coding, to its very end: what follows is another answer.
+
+    >>> body = ChunkedBody(limit=100)
+    >>> body.feed(b"3\\r\\nabc\\r\\n0\\r\\n"), body.ended
+    ([b'abc'], False)
+    >>> body.feed(b"\\r\\nHTTP"), body.ended, body.rest
+    ([], True, b'HTTP')
+    """
+
+    def __init__(self, *, limit: int) -> None:
+        """A body of ``limit`` bytes at most."""
+        self.ended = False
+        """Whether the empty line at its end was seen."""
+        self.rest = b""
+        """What came after it."""
+        self.too_large = False
+        """Whether it, or the chunk that begins, is larger than the limit."""
+        self._limit = limit
+        self._left = 0
+        """What is missing of the present chunk, the line break at its end included."""
+        self._held = b""
+        self._in_trailers = False
+        self._trailers = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The parts of the body in ``data``.
+
+        Raises:
+            StreamFormatError: this is not in the transfer coding.
+        """
+        parts: list[bytes] = []
+        if self._held:
+            data, self._held = self._held + data, b""
+        position, total = 0, len(data)
+        while position < total and not self.too_large:
+            if self._left > 2:
+                part = data[position : position + self._left - 2]
+                parts.append(part)
+                position += len(part)
+                self._left -= len(part)
+                continue
+            if self._left:
+                if total - position < 2 and data[position:] == b"\r":
+                    break
+                position += 2
+                _check_break(data, position)
+                self._left = 0
+                continue
+            eol = data.find(b"\r\n", position)
+            bound = _MAX_TRAILERS if self._in_trailers else _MAX_SIZE_LINE
+            if (total if eol < 0 else eol) - position > bound:
+                raise StreamFormatError(
+                    "the trailers do not end"
+                    if self._in_trailers
+                    else "a chunk begins without its size"
+                )
+            if eol < 0:
+                break
+            line, position = data[position:eol], eol + 2
+            if self._in_trailers:
+                if not line:
+                    self.ended = True
+                    self.rest = data[position:]
+                    return parts
+                self._trailers += len(line) + 2
+                if self._trailers > _MAX_TRAILERS:
+                    raise StreamFormatError("the trailers do not end")
+            else:
+                self._begin(_size(line, 1 << 60))
+        self._held = data[position:]
+        return parts
+
+    def _begin(self, size: int) -> None:
+        self._limit -= size
+        self.too_large = self._limit < 0
+        self._in_trailers = not size
+        self._left = size + 2 if size else 0

@@ -12,7 +12,7 @@ import attrs
 from appsdk_operator.client._request import Request, json_or_none
 
 if TYPE_CHECKING:
-    from email.message import Message
+    from appsdk_operator.client._http1 import Headers
 
 __all__ = [
     "AlreadyExists",
@@ -313,7 +313,7 @@ def error_from_status(
     )
 
 
-def error_from_response(request: Request, code: int, headers: Message, body: bytes) -> ApiError:
+def error_from_response(request: Request, code: int, headers: Headers, body: bytes) -> ApiError:
     """The error for an answer of status ``code``, be its body a Status or a proxy's page."""
     retry_after = _retry_after(headers)
     status = json_or_none(body)
@@ -334,7 +334,7 @@ def _class_of(reason: str, code: int) -> type[ApiError]:
     return found
 
 
-def _retry_after(headers: Message) -> float | None:
+def _retry_after(headers: Headers) -> float | None:
     # API servers send seconds; the HTTP date that the RFC also allows is not worth a wall clock.
     text = headers.get("Retry-After", "").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

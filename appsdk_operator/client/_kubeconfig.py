@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import os
 import threading
 import urllib.request
@@ -24,11 +25,10 @@ from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._package import package
 from appsdk_operator.client._transport_errors import ConfigError
 from appsdk_operator.resource._yaml import load_first
-from appsdk_operator.runtime import get_logger
 
 __all__ = ["from_kubeconfig", "in_cluster", "load"]
 
-_log = get_logger("appsdk_operator.client")
+_log = logging.getLogger("appsdk_operator.client")
 
 _SECTIONS = ("contexts", "clusters", "users")
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"

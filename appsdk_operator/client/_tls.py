@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import tempfile
@@ -11,11 +12,10 @@ from pathlib import Path
 from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._transport_errors import ConfigError
-from appsdk_operator.runtime import get_logger
 
 __all__ = ["TLSContexts", "trusting"]
 
-_log = get_logger("appsdk_operator.client")
+_log = logging.getLogger("appsdk_operator.client")
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
 

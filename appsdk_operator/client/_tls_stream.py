@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import ssl
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Protocol
 
 __all__ = ["ByteStream", "TLSStream"]
 
@@ -23,16 +23,13 @@ _RECORD = 16384
 class ByteStream(Protocol):
     """What TLS runs over: a connected socket, or another :class:`TLSStream`."""
 
-    def recv(self, limit: int, /) -> bytes:
-        """At most ``limit`` bytes, ``b""`` at the end."""
+    @property
+    def recv(self) -> Callable[[int], bytes]:
+        """Reads at most so many bytes, ``b""`` at the end."""
         ...
 
     def sendall(self, data: bytes, /) -> None:
         """Send all of it."""
-        ...
-
-    def makefile(self, mode: Literal["rb"], /, buffering: Literal[0]) -> io.RawIOBase:
-        """An unbuffered reader."""
         ...
 
 
@@ -77,6 +74,23 @@ class TLSStream:
         buffer = bytearray(min(limit, _READ))
         return bytes(memoryview(buffer)[: self.recv_into(memoryview(buffer))])
 
+    def recv_now(self, limit: int, /) -> bytes | None:
+        """The bytes in what the stream below has, at most ``limit``; None: no more than a part of
+        a record, or something of TLS' own."""
+        self._feed()
+        try:
+            return self._tls.read(min(limit, _RECORD))
+        except ssl.SSLWantReadError:
+            self._flush()
+            return None
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return b""
+
+    def pending(self) -> bool:
+        """Whether something has come that was not read."""
+        below = isinstance(self._inner, TLSStream) and self._inner.pending()
+        return bool(below or self._incoming.pending or self._tls.pending())
+
     def recv_into(self, view: memoryview) -> int:
         """Fill ``view`` with the records that are there; waits for the first one; 0 at the end."""
         filled = 0
@@ -104,7 +118,7 @@ class TLSStream:
             filled += count
         return filled
 
-    def makefile(self, mode: Literal["rb"], /, buffering: Literal[0]) -> io.RawIOBase:  # noqa: ARG002
+    def makefile(self) -> io.RawIOBase:
         """An unbuffered reader of what is decrypted."""
         return _RawReader(self)
 

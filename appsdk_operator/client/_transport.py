@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from email.message import Message
-from http.client import HTTPException, HTTPResponse
 from typing import NamedTuple, TypeVar
 
 from appsdk_operator.client._before_write import look_before_write
 from appsdk_operator.client._config import ClientConfig
-from appsdk_operator.client._connection import Connection, Endpoint
+from appsdk_operator.client._connection import Connection, Endpoint, Response
 from appsdk_operator.client._credentials import credentials_of, impersonation_headers
 from appsdk_operator.client._errors import ApiError, ClientError, error_from_response
+from appsdk_operator.client._http1 import Headers
 from appsdk_operator.client._metrics import RequestMetrics
 from appsdk_operator.client._pool import Pool
 from appsdk_operator.client._request import Request
@@ -28,14 +28,13 @@ from appsdk_operator.client._transport_errors import (
     ResponseTooLarge,
     TransportError,
 )
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, TokenBucket, get_logger, random_of
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, TokenBucket, random_of
 
 __all__ = ["Answer", "Opened", "Transport"]
 
-_log = get_logger("appsdk_operator.client")
+_log = logging.getLogger("appsdk_operator.client")
 
 _T = TypeVar("_T")
-_PORTION = 1 << 20
 _MAX_ERROR_BODY = 1 << 20
 _MAX_WARNINGS = 1000
 _EARLIER_TRY = "an earlier try of this request got no answer and may have been carried out"
@@ -46,7 +45,7 @@ class Answer(NamedTuple):
     """A complete answer."""
 
     status: int
-    headers: Message
+    headers: Headers
     body: bytes
 
 
@@ -54,7 +53,7 @@ class Opened(NamedTuple):
     """An answer whose body is still to come, with the connection it comes on."""
 
     connection: Connection
-    response: HTTPResponse
+    response: Response
 
 
 class _Guard:
@@ -236,7 +235,10 @@ class Transport:
     def _explained(self, request: Request, error: TransportError) -> TransportError:
         text = f"{request}: {error} ({self._endpoint}"
         if isinstance(error, ReadTimeout):
-            text += f", read_timeout={self._config.read_timeout:g} s"
+            text += (
+                f", read_timeout={self._config.read_timeout:g} s"
+                f", request_timeout={self._config.request_timeout:g} s"
+            )
         if error.sent and request.method != "GET":
             text += "; it may have been carried out: read the object before doing it again"
         return type(error)(f"{text})", sent=error.sent)
@@ -280,12 +282,10 @@ class Transport:
         try:
             body = _read_body(response, limit)
         except BaseException as error:
-            response.close()
             connection.close()
             if isinstance(error, TransportError):
                 raise self._explained(request, error) from error.__cause__
             raise
-        response.close()
         # Once it is in the pool it may be in use for another request, which our stop must not cut.
         guard.release()
         if response.will_close:
@@ -324,28 +324,13 @@ class Transport:
             _log.warning("the API server warns: %s", text.replace('\\"', '"'))
 
 
-def _read_body(response: HTTPResponse, limit: int) -> bytes:
-    length = response.length
-    if length is not None and length > limit:
-        raise ResponseTooLarge(f"the answer has {length} bytes, more than the {limit} allowed")
-    try:
-        if length is not None:
-            body = response.read()
-        else:
-            parts = []
-            left = limit
-            while data := response.read(min(_PORTION, left + 1)):
-                left -= len(data)
-                if left < 0:
-                    raise ResponseTooLarge(f"the answer has more than the {limit} bytes allowed")
-                parts.append(data)
-            body = b"".join(parts)
-    except TimeoutError as error:
-        raise ReadTimeout("the rest of the answer did not come in time") from error
-    except (OSError, HTTPException, ValueError) as error:
-        raise ConnectionLost(f"the answer broke off: {error}") from error
-    if response.headers.get("Content-Encoding") == "gzip":
-        body = _gunzip(body, limit)
+def _read_body(response: Response, limit: int) -> bytes:
+    body = response.read(limit)
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding == "gzip":
+        return _gunzip(body, limit)
+    if encoding != "identity":
+        raise BadResponse(f"the answer is packed with {encoding[:40]!r}, which was not asked for")
     return body
 
 
@@ -359,4 +344,6 @@ def _gunzip(body: bytes, limit: int) -> bytes:
         raise ResponseTooLarge(f"the unpacked answer has more than the {limit} bytes allowed")
     if not unpacker.eof:
         raise ConnectionLost("the packed answer broke off")
+    if unpacker.unused_data:
+        raise BadResponse("more follows the packed answer")
     return unpacked

@@ -31,7 +31,7 @@ from appsdk_operator.resource import (
     WatchEventType,
     decode_watch_event,
 )
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime import StopSignal, system_clock
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport import Opened
@@ -95,10 +95,10 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         self._decoder: LineDecoder = (
             ChunkedLines() if response.chunked else PlainLines(response.length)
         )
-        # http.client's own way through chunks costs a call for each; the buffered reader below it
-        # hands out whatever the socket has.
-        self._read1 = response.fp.read1
+        self._read1 = response.read1
         self._read_size = _READ
+        # When the first bytes came after the last line that was whole.
+        self._nothing_since: float | None = None
 
     @property
     def closed(self) -> bool:
@@ -181,12 +181,22 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 raise self._failure(error) from error
             self._read_size = _next_size(self._read_size, len(data))
             if lines:
+                self._nothing_since = None
                 return lines
             if not data:
                 self._check_end()
                 break
+            self._check_progress()
         self.truncated = decoder.pending
         return _NONE
+
+    def _check_progress(self) -> None:
+        """Bytes came that completed no line: a server that drips is silent as well."""
+        now = system_clock.monotonic()
+        if self._nothing_since is None:
+            self._nothing_since = now
+        elif now - self._nothing_since > self.silence_limit:
+            raise self._failure(TimeoutError())
 
     def _check_end(self) -> None:
         """The connection has ended: that is right only where nothing else marks the end."""
@@ -201,7 +211,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
     def _failure(self, error: Exception) -> TransportError:
         if isinstance(error, TimeoutError):
             return WatchSilent(
-                f"{self._request}: no byte for {self.silence_limit:g} s, the connection is taken "
+                f"{self._request}: nothing for {self.silence_limit:g} s, the connection is taken "
                 "for dead; resume from the last resource version"
             )
         if isinstance(error, StreamFormatError):
@@ -217,8 +227,6 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
             if self._done:
                 return
             self._done = True
-            with contextlib.suppress(OSError):
-                self._response.close()
             self._connection.close()
         finally:
             self._using.release()

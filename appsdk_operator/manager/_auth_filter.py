@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import itertools
+import logging
 import secrets
 import threading
 from collections import OrderedDict
@@ -29,18 +30,11 @@ from appsdk_operator.manager._http_messages import (
 )
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.resource import Kind, MutableObject, kinds
-from appsdk_operator.runtime import (
-    Clock,
-    StopSignal,
-    ThreadGroup,
-    get_logger,
-    random_of,
-    system_clock,
-)
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, random_of, system_clock
 
 __all__ = ["AuthFilter"]
 
-_log: Final = get_logger("appsdk_operator.manager")
+_log: Final = logging.getLogger("appsdk_operator.manager")
 _T = TypeVar("_T")
 _MAX_TOKEN: Final = 64 * 1024
 _TRIES: Final = 5

@@ -163,6 +163,7 @@ def elector_config(config: ClientConfig, options: LeaderElection) -> ClientConfi
         user_agent=f"{config.user_agent} leader-election",
         connect_timeout=min(config.connect_timeout, options.request_timeout),
         read_timeout=min(config.read_timeout, options.request_timeout),
+        request_timeout=min(config.request_timeout, options.request_timeout),
         qps=None,
         max_retries=0,
     )

@@ -19,7 +19,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from appsdk_operator.client import ConnectionLost, ReadTimeout
+from appsdk_operator.client import ConnectionLost, ReadTimeout, ResponseTooLarge
 from appsdk_operator.runtime import Clock
 from appsdk_operator.testing._server._exchange import Exchange
 
@@ -332,7 +332,7 @@ class MemoryConnection:
 
 @final
 class _Response:
-    """What the client's transport takes for a response, and for the reader below it."""
+    """What the client's transport takes for a response."""
 
     chunked = False
     will_close = True
@@ -343,15 +343,19 @@ class _Response:
         for name, value in passage.headers:
             self.headers[name] = value
         self.length = len(passage.buffer) if passage.is_done else None
-        self.fp = self
         self.read1 = connection.read
-        self._connection = connection
 
-    def read(self, limit: int | None = None) -> bytes:
-        """A part of the body, or all of it."""
-        if limit is not None:
-            return self._connection.read(limit)
-        return self._connection.read(self.length or 0)
-
-    def close(self) -> None:
-        """Nothing is held."""
+    def read(self, limit: int) -> bytes:
+        """The whole body."""
+        parts = []
+        try:
+            while data := self.read1(1 << 20):
+                parts.append(data)
+                limit -= len(data)
+                if limit < 0:
+                    raise ResponseTooLarge("the answer has more bytes than allowed")
+        except TimeoutError as error:
+            raise ReadTimeout("the rest of the answer did not come in time") from error
+        except OSError as error:
+            raise ConnectionLost(f"the answer broke off: {error}") from error
+        return b"".join(parts)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, final
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import get_logger, settle
+from appsdk_operator.runtime import settle
 from appsdk_operator.watchers._checks import check_told
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
@@ -24,7 +25,7 @@ from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
 if TYPE_CHECKING:
     from appsdk_operator.watchers._calls import OwedCall
 
-_log = get_logger("appsdk_operator.watchers")
+_log = logging.getLogger("appsdk_operator.watchers")
 
 __all__ = ["Entry", "ReconcilerEntry", "WatcherEntry", "goes_back"]
 

@@ -22,7 +22,6 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
-    get_logger,
     system_clock,
 )
 from appsdk_operator.watchers._calls import WatcherCall
@@ -45,7 +44,7 @@ from appsdk_operator.watchers._ways import Ways
 
 __all__ = ["InformerController"]
 
-_log = get_logger("appsdk_operator.watchers")
+_log = logging.getLogger("appsdk_operator.watchers")
 
 
 _CANCEL_TIMEOUT = 1.0

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pickle
-from email.message import Message
 
 import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.client import error_from_status
 from appsdk_operator.client._errors import error_from_response
+from appsdk_operator.client._http1 import Headers
 from appsdk_operator.client._request import Request
 
 LIST = Request(
@@ -19,11 +19,8 @@ LIST = Request(
 )
 
 
-def headers(**values: str) -> Message:
-    message = Message()
-    for key, value in values.items():
-        message[key.replace("_", "-")] = value
-    return message
+def headers(**values: str) -> Headers:
+    return Headers((key.replace("_", "-"), value) for key, value in values.items())
 
 
 @pytest.mark.parametrize(

@@ -570,7 +570,6 @@ def test_a_stream_that_was_handed_over_is_cut_by_its_own_close_alone(serve, conn
     opened = transport.open(Request(method="GET", path="/"))
     assert len(stops) == 1
     assert not opened.connection.aborted
-    opened.response.close()
     opened.connection.close()
 
 

@@ -142,7 +142,7 @@ def test_a_silent_watch_is_taken_for_dead(serve, connect):
     server.replies = [streaming(server, CHUNKED, chunk(event()))]
     with connect(server).watch(WIDGET, silence_limit=0.05) as stream:
         assert len(next(stream)) == 1
-        with pytest.raises(c.WatchSilent, match=r"no byte for 0\.05 s"):
+        with pytest.raises(c.WatchSilent, match=r"nothing for 0\.05 s"):
             next(stream)
         assert stream.closed
         assert list(stream) == []

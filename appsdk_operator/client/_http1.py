@@ -1,0 +1,150 @@
+"""The heads of HTTP/1.1 answers, read strictly and without I/O.
+
+What two readers may understand differently is refused, and not guessed: on a connection that is
+used again, a wrong guess gives the next request the rest of this answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import final
+
+import attrs
+
+from appsdk_operator.client._dechunk import StreamFormatError
+
+__all__ = ["Framing", "Head", "Headers", "end_of_head", "framing_of", "parse_head"]
+
+MAX_HEAD = 65536
+"""The longest head of an answer, in bytes."""
+_MAX_HEADERS = 100
+_BEGIN = b"HTTP/1."
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n\0]*)?")
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
+_BARE_NEWLINE = re.compile(rb"(?<!\r)\n")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+
+
+@final
+class Headers:
+    """The header fields of an answer; names in any case."""
+
+    def __init__(self, fields: Iterable[tuple[str, str]] = ()) -> None:
+        """These fields, in their order."""
+        self._fields: dict[str, list[str]] = {}
+        for name, value in fields:
+            self._fields.setdefault(name.lower(), []).append(value)
+
+    def get(self, name: str, default: str = "") -> str:
+        """The first field of this name."""
+        return self._fields.get(name.lower(), (default,))[0]
+
+    def get_all(self, name: str) -> list[str]:
+        """All fields of this name."""
+        return self._fields.get(name.lower(), [])
+
+    def tokens(self, name: str) -> list[str]:
+        """The elements of all fields of this name, in lower case."""
+        values = ",".join(self.get_all(name)).lower().split(",")
+        return [token for value in values if (token := value.strip())]
+
+
+@attrs.frozen
+class Head:
+    """The head of an answer."""
+
+    minor: int
+    """The version after ``HTTP/1.``."""
+    status: int
+    headers: Headers
+
+
+@attrs.frozen
+class Framing:
+    """Where an answer ends."""
+
+    length: int | None
+    """The bytes of its body; None: it is chunked, or ends with the connection."""
+    chunked: bool
+    closes: bool
+    """Whether the connection cannot be used again."""
+
+
+def end_of_head(data: bytes, searched: int) -> int:
+    """Where the first head in ``data`` ends, its empty line included; 0: not yet.
+
+    Args:
+        data: what came so far.
+        searched: how much of it was there when it was searched before.
+
+    Raises:
+        StreamFormatError: this becomes no head, however it goes on.
+    """
+    found = data.find(b"\r\n\r\n", max(0, searched - 3))
+    if not data.startswith(_BEGIN[: len(data)]):
+        raise StreamFormatError(f"it begins {data[:40]!r}")
+    if found < 0 and _BARE_NEWLINE.search(data, max(0, searched - 1)):
+        raise StreamFormatError("a line of its head ends without a carriage return")
+    if (len(data) if found < 0 else found) > MAX_HEAD:
+        raise StreamFormatError(f"its head has more than {MAX_HEAD} bytes")
+    return found + 4 if found >= 0 else 0
+
+
+def parse_head(raw: bytes) -> Head:
+    r"""A head, with the empty line at its end.
+
+    >>> head = parse_head(b"HTTP/1.1 200 OK\r\nA: 1\r\n\r\n")
+    >>> head.status, head.headers.get("a")
+    (200, '1')
+
+    Raises:
+        StreamFormatError: it breaks the rules of RFC 9112.
+    """
+    first, *lines = raw[:-4].split(b"\r\n")
+    status = _STATUS_LINE.fullmatch(first)
+    if status is None:
+        raise StreamFormatError(f"it begins {first[:40]!r}")
+    if len(lines) > _MAX_HEADERS:
+        raise StreamFormatError(f"it has more than {_MAX_HEADERS} header fields")
+    fields: list[tuple[str, str]] = []
+    for line in lines:
+        if line[:1] in (b" ", b"\t") and fields and not re.search(rb"[\r\n\0]", line):
+            # The obsolete way to go on in the next line means a space.
+            name, value = fields[-1]
+            fields[-1] = (name, f"{value} {line.decode('latin-1').strip()}")
+            continue
+        field = _FIELD.fullmatch(line)
+        if field is None:
+            raise StreamFormatError(f"{line[:40]!r} is not a header field")
+        fields.append((field[1].decode("latin-1"), field[2].decode("latin-1").rstrip(" \t")))
+    return Head(int(status[1]), int(status[2]), Headers(fields))
+
+
+def framing_of(head: Head, method: str) -> Framing:
+    """Where the answer to a request with this method ends.
+
+    Raises:
+        StreamFormatError: the head says it in two ways, or in one that is not known.
+    """
+    headers, status = head.headers, head.status
+    lengths = set(headers.tokens("Content-Length"))
+    codings = headers.tokens("Transfer-Encoding")
+    if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
+        raise StreamFormatError(f"its Content-Length is {', '.join(sorted(lengths))[:40]!r}")
+    if headers.get_all("Content-Length") and not lengths:
+        raise StreamFormatError("its Content-Length is empty")
+    if headers.get_all("Transfer-Encoding") and (codings != ["chunked"] or not head.minor):
+        raise StreamFormatError(f"its Transfer-Encoding is {', '.join(codings)[:40]!r}")
+    if codings and lengths:
+        raise StreamFormatError("it has both Content-Length and Transfer-Encoding")
+    wishes = headers.tokens("Connection")
+    closes = "close" in wishes or (not head.minor and "keep-alive" not in wishes)
+    length = int(lengths.pop()) if lengths else None
+    if method == "HEAD":
+        return Framing(0, chunked=False, closes=closes)
+    if status in (204, 304):
+        # Where these name a body none follows; but who names one may send it.
+        return Framing(0, chunked=False, closes=closes or bool(length or codings))
+    until_end = length is None and not codings
+    return Framing(length, chunked=bool(codings), closes=closes or until_end)
