@@ -350,8 +350,10 @@ class Cache(CacheReads):
     ) -> CacheRegistration:
         """Tell ``handler`` of the objects of ``kind``, in namespaces that are added later too.
 
-        An EventHandler is called in one thread of its own, however many namespaces there are. See
-        :meth:`Informer.add_event_handler` for the arguments.
+        An EventHandler is shown objects with the types of ``kind``, whatever those are with which
+        the cache was told of it first, in one thread of its own, however many namespaces there are;
+        a BatchHandler gets them as they are. See :meth:`Informer.add_event_handler` for the
+        arguments.
 
         Raises:
             NotCachedError: ``kind`` is not kept.

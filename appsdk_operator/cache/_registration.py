@@ -124,9 +124,12 @@ class Registration:
 class HandlerCalls:
     """Calls an :class:`EventHandler`; what it raises is reported and goes no further."""
 
-    def __init__(self, handler: EventHandler, on_error: ErrorHandler | None) -> None:
+    def __init__(
+        self, handler: EventHandler, on_error: ErrorHandler | None, view: Kind | None = None
+    ) -> None:
         self._handler = handler
         self._on_error = on_error
+        self._view = view  # None: objects are shown with the types of the informer's kind
         self._runner: asyncio.Runner | None = None
 
     @contextlib.contextmanager
@@ -157,13 +160,14 @@ class HandlerCalls:
                 report_failure(self._on_error, error, str(key))
 
     def _call(self, event: Event) -> Outcome:
+        obj, old = event.object, event.old or event.object
+        if self._view is not None:
+            obj, old = obj.viewed_as(self._view), old.viewed_as(self._view)
         if event.action is ResourceAction.CREATE:
-            return self._handler.on_add(event.object, is_initial=event.is_initial)
+            return self._handler.on_add(obj, is_initial=event.is_initial)
         if event.action is ResourceAction.DELETE:
-            return self._handler.on_delete(
-                event.object, is_final_state_unknown=event.is_final_state_unknown
-            )
-        return self._handler.on_update(event.old or event.object, event.object)
+            return self._handler.on_delete(obj, is_final_state_unknown=event.is_final_state_unknown)
+        return self._handler.on_update(old, obj)
 
 
 def check_resync(handler: EventHandler | BatchHandler, resync: float | None) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, final
 
-from appsdk_operator.client import JsonPatch, NotFound
+from appsdk_operator.client import ApiError, JsonPatch, NotFound
 from appsdk_operator.controllers._guarded import (
     Operations,
     PatchClient,
@@ -39,7 +39,24 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 
 
 class FinalizerError(Exception):
-    """A finalizer could not be put on or taken off; the cause says why."""
+    """A finalizer could not be put on or taken off; the cause says why.
+
+    grafana-app-sdk's error of this name has them as ``PatchRequest()`` and ``Status()``.
+    """
+
+    def __init__(
+        self, message: str = "", *, patch: JsonPatch | None = None, status: int | None = None
+    ) -> None:
+        """See the class."""
+        super().__init__(message)
+        self.patch = patch
+        """The patch that was sent last; None when it did not come to that."""
+        self.status = status
+        """The server's HTTP status, such as 403; None when it did not answer."""
+
+    def after(self, what: str) -> FinalizerError:
+        """This error with what came before it."""
+        return FinalizerError(f"{what}: {self}", patch=self.patch, status=self.status)
 
 
 _STRICT = ("", "apps", "autoscaling", "batch")
@@ -207,23 +224,35 @@ class Finalizers:
         except NotFound:
             return True
         except Exception as error:
-            raise FinalizerError(f"could not find out what became of {obj!r}: {error}") from error
+            raise FinalizerError(
+                f"could not find out what became of {obj!r}: {error}", status=_status_of(error)
+            ) from error
 
     def _change(self, obj: Object, change: _Change, what: str) -> Object | None:
         def guarded(present: Object) -> Operations:
             operations = change(present)
             return [*_guards(present), *operations] if operations else []
 
+        sent: JsonPatch | None = None
+
         def write(patch: JsonPatch) -> Object:
+            nonlocal sent
+            sent = patch
             return self._client.patch(self._kind, obj.name, patch, namespace=obj.namespace)
 
         try:
             return change_guarded(obj, guarded, read=lambda: self._read(obj), write=write)
         except Exception as error:
-            raise FinalizerError(f"could not {what} {obj!r}: {error}") from error
+            raise FinalizerError(
+                f"could not {what} {obj!r}: {error}", patch=sent, status=_status_of(error)
+            ) from error
 
     def _read(self, obj: Object) -> Object:
         return self._live.get(self._kind, obj.name, namespace=obj.namespace)
+
+
+def _status_of(error: Exception) -> int | None:
+    return (error.status or None) if isinstance(error, ApiError) else None
 
 
 def _guards(present: Object) -> list[dict[str, Any]]:

@@ -203,7 +203,11 @@ class Dispatcher:
         # owed, and who does not comes before it, with an object that is in the stores.
         entries = self._entries.items(source.kind)
         calls = self._owed_beside(source.key_of(event.object), event) if self._owed else ()
+        came = event
         for entry in entries:
+            event = came
+            if entry.view is not None and entry.view is not event.object.kind:
+                event = entry.read_event(event)
             if entry.is_removed or (entry.selective is not None and entry.ignores(event)):
                 continue
             if calls:
@@ -411,6 +415,7 @@ class Dispatcher:
     def _owe_first_call(
         self, entry: Entry, key: DeliveryKey, obj: Object, store: Lister | None = None
     ) -> None:
+        obj = entry.read(obj)
         call = OwedCall(
             why=Why.FIRST,
             entry=entry,

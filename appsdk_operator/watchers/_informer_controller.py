@@ -215,14 +215,17 @@ class InformerController:
     ) -> None:
         """Call ``watcher`` after those that were added to ``kind`` before it.
 
+        With a :class:`Kind` it is shown objects with the types of that one, whatever those of the
+        informer are; with a string, with those of the informer.
+
         Raises:
             TypeError: it is not a watcher.
             ValueError: ``kind`` is empty, or not that of an OpinionatedWatcher or
                 OpinionatedReconciler, or another one of these has the same finalizer.
         """
-        name = checked_kind(kind)
+        checked_kind(kind)
         check_watcher(watcher)
-        self._add(WatcherEntry(watcher, name), kind)
+        self._add(WatcherEntry(watcher, kind), kind)
 
     def remove_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
         """Call ``watcher`` no more, also for no retry; an unknown one: nothing.
@@ -244,15 +247,15 @@ class InformerController:
         Args:
             reconciler: an object with ``reconcile(request)``; see :class:`SimpleReconciler` for
                 functions and :class:`KeyReconciler` for the reconcilers of a Controller.
-            kind: ties it to informers.
+            kind: ties it to informers, and gives the types, as for :meth:`add_watcher`.
 
         Raises:
             TypeError: it is not a reconciler.
             ValueError: as :meth:`add_watcher`.
         """
-        name = checked_kind(kind)
+        checked_kind(kind)
         check_reconciler(reconciler)
-        self._add(ReconcilerEntry(reconciler, name), kind)
+        self._add(ReconcilerEntry(reconciler, kind), kind)
 
     def remove_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
         """Call ``reconciler`` no more, also for nothing that it is owed; an unknown one: nothing.
