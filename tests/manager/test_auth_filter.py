@@ -589,10 +589,10 @@ def test_the_embedded_server_reviews_the_tokens_it_was_given(
     assert "wrong-token" not in caplog.text
 
 
-def test_reviews_of_the_embedded_server_allow_everything_unless_told_otherwise() -> None:
+def test_reviews_of_the_embedded_server_know_only_tokens_of_users() -> None:
     with APIServer() as api, Client(ClientConfig(server=api.url), metrics=Metrics()) as client:
         auth = AuthFilter(client, audiences=())
-        assert auth.check(request("whatever")) is None
+        assert status(auth.check(request("whatever"))) == 401
         auth.close()
     with (
         APIServer(users={"t": {"username": "u"}}) as api,
