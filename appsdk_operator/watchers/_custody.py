@@ -148,7 +148,7 @@ class Custody:
         with self._lock:
             self._added_at.pop(obj.uid, None)
             is_done = self._told.get(obj.uid) is _DELETE
-            is_unheld = False
+            is_unheld = obj.uid in self._unheld
         outcome: Outcome = None
         is_held = not obj.is_deleting and any(name in obj.finalizers for name in self.names)
         # An object that only left the informer's selector looks the same, and lives on.
