@@ -13,7 +13,11 @@ from typing import NamedTuple, TypeVar
 from appsdk_operator.client._before_write import look_before_write
 from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._connection import Connection, Endpoint, Response
-from appsdk_operator.client._credentials import credentials_of, impersonation_headers
+from appsdk_operator.client._credentials import (
+    checked_authorization,
+    credentials_of,
+    impersonation_headers,
+)
 from appsdk_operator.client._errors import ApiError, ClientError, error_from_response
 from appsdk_operator.client._http1 import Headers
 from appsdk_operator.client._metrics import RequestMetrics
@@ -165,6 +169,9 @@ class Transport:
         reloaded = False
         while True:
             self._take_turn(request, signal)
+            self._credentials.prepare(signal)
+            if signal.is_set():
+                raise RequestStopped(f"{request}: stopped before it was sent", sent=guard.lost)
             try:
                 return self._once(request, guard, use)
             except ApiError as error:
@@ -246,7 +253,7 @@ class Transport:
     def _head(self, request: Request) -> bytes:
         headers = [("Accept", request.accept), *self._headers]
         headers.append(("Accept-Encoding", "gzip" if self._config.compression else "identity"))
-        authorization = self._credentials.authorization()
+        authorization = checked_authorization(self._credentials)
         if authorization is not None:
             headers.append(("Authorization", authorization))
         if request.body is not None:
