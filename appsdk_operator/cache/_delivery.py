@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import operator
 import random
 import sys
@@ -25,6 +24,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     WorkQueue,
+    get_logger,
     random_of,
     system_clock,
 )
@@ -32,7 +32,7 @@ from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Delivery", "Handle"]
 
-_log = logging.getLogger("appsdk_operator.cache")
+_log = get_logger("appsdk_operator.cache")
 
 _EVENTS = Family(
     "informer_events_total", "counter", "Events handed over by informers.", ("event_type", "kind")

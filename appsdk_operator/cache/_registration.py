@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, final
 
@@ -14,7 +13,7 @@ from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Out
 from appsdk_operator.cache._options import join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
-from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime import Clock, StopSignal, get_logger
 from appsdk_operator.runtime._threads import as_exception
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ __all__ = [
     "sink_of",
 ]
 
-_log = logging.getLogger("appsdk_operator.cache")
+_log = get_logger("appsdk_operator.cache")
 
 ErrorHandler: TypeAlias = Callable[[Exception], None]
 

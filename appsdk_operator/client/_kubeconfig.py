@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import logging
 import os
 import threading
 import urllib.request
@@ -27,10 +26,11 @@ from appsdk_operator.client._package import package
 from appsdk_operator.client._sections import Section
 from appsdk_operator.client._transport_errors import ConfigError
 from appsdk_operator.resource._yaml import load_first
+from appsdk_operator.runtime import get_logger
 
 __all__ = ["from_kubeconfig", "in_cluster", "load"]
 
-_log = logging.getLogger("appsdk_operator.client")
+_log = get_logger("appsdk_operator.client")
 
 _SECTIONS = ("contexts", "clusters", "users")
 _MOST_VALUES = 200_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import ssl
 import tempfile
@@ -13,10 +12,11 @@ from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._files import check_regular, memory_file
 from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.runtime import get_logger
 
 __all__ = ["TLSContexts", "trusting"]
 
-_log = logging.getLogger("appsdk_operator.client")
+_log = get_logger("appsdk_operator.client")
 
 _SHOWN_FILES = Path("/proc/self/fd")
 """Where Linux shows the open files of a process, those in memory too."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import threading
 import zlib
@@ -32,11 +31,11 @@ from appsdk_operator.client._transport_errors import (
     ResponseTooLarge,
     TransportError,
 )
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, TokenBucket, random_of
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, TokenBucket, get_logger, random_of
 
 __all__ = ["Answer", "Opened", "Transport"]
 
-_log = logging.getLogger("appsdk_operator.client")
+_log = get_logger("appsdk_operator.client")
 
 _T = TypeVar("_T")
 _MAX_ERROR_BODY = 1 << 20

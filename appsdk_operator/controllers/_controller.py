@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, final
@@ -25,6 +24,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    get_logger,
     system_clock,
 )
 
@@ -32,7 +32,7 @@ __all__ = ["Controller"]
 
 R = TypeVar("R", bound=Hashable)
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 _CANCEL_TIMEOUT = 1.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, Generic, TypeAlias, TypeVar, final, get_origin
 
@@ -18,6 +17,7 @@ from appsdk_operator.controllers._user_functions import (
     no_awaitable,
 )
 from appsdk_operator.resource import Kind, Object, ObjectKey
+from appsdk_operator.runtime import get_logger
 
 __all__ = [
     "EventQueue",
@@ -32,7 +32,7 @@ __all__ = [
     "with_low_priority_when_unchanged",
 ]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 

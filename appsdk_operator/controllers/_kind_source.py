@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar, final
@@ -25,11 +24,11 @@ from appsdk_operator.controllers._protocols import (
     SyncingSource,
 )
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, system_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, system_clock
 
 __all__ = ["InformerSource", "KindSource"]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 

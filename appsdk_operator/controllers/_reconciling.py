@@ -29,11 +29,11 @@ from appsdk_operator.controllers._reasons import (
 )
 from appsdk_operator.controllers._reconcile import Result, TerminalError, wrong_outcome
 from appsdk_operator.controllers._reconcile_metrics import ReconcileMetrics
-from appsdk_operator.runtime import Clock, QueueItem, StopSignal, WorkQueue, settle
+from appsdk_operator.runtime import Clock, QueueItem, StopSignal, WorkQueue, get_logger, settle
 
 __all__ = ["Inbox", "Reconciling"]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 

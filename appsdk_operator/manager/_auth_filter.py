@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hmac
 import itertools
-import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -32,11 +31,16 @@ from appsdk_operator.manager._http_messages import (
 )
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.resource import Kind, MutableObject, kinds
-from appsdk_operator.runtime import Clock, random_of, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    get_logger,
+    random_of,
+    system_clock,
+)
 
 __all__ = ["AuthFilter"]
 
-_log: Final = logging.getLogger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.manager")
 _T = TypeVar("_T")
 _MAX_TOKEN: Final = 64 * 1024
 _MAX_NAME: Final = 256

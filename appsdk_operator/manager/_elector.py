@@ -25,13 +25,14 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    get_logger,
     random_of,
     system_clock,
 )
 
 __all__ = ["Elector"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 _STATUS = Family(
     "leader_election_master_status",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -28,11 +27,18 @@ from appsdk_operator.manager._once import Once
 from appsdk_operator.manager._runnable import Runnable, RunnableGroup, as_runnable
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, ThreadGroup, default_metrics
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    default_metrics,
+    get_logger,
+)
 
 __all__ = ["Manager"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 _LAST_EVENTS = 5.0
 _LAST_EVENTS_IN_HASTE = 0.5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import logging
 import random
 import re
 import threading
@@ -30,11 +29,19 @@ from appsdk_operator.manager._sharded_work import (
 )
 from appsdk_operator.manager._shards_state import Board, decide, shard_of
 from appsdk_operator.resource import DecodeError, ObjectKey
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, ThreadGroup, random_of, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    get_logger,
+    random_of,
+    system_clock,
+)
 
 __all__ = ["SHARDS_LABEL", "Shards"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 SHARDS_LABEL = "appsdk-operator.io/shards"
 """The label by which the Leases of one set of shards are found; its value is the set's id."""

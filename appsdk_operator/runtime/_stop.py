@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.runtime._clock import Clock, system_clock
 from appsdk_operator.runtime._fork import fork_safe
+from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["StopSignal"]
 
-_log = logging.getLogger("appsdk_operator.runtime")
+_log = get_logger("appsdk_operator.runtime")
 
 
 @final

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
+from appsdk_operator.runtime._logging import get_logger
 
 # asyncio is imported where it is used: it takes longer to load than all the rest of the room, and
 # many programs have no coroutine.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopThread", "ThreadGroup", "as_exception", "settle"]
 
-_log = logging.getLogger("appsdk_operator.runtime")
+_log = get_logger("appsdk_operator.runtime")
 T = TypeVar("T")
 _bound = threading.local()
 

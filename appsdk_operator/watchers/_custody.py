@@ -6,7 +6,6 @@ The one table behind :class:`OpinionatedWatcher` and :class:`OpinionatedReconcil
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, final
@@ -17,6 +16,7 @@ from appsdk_operator.controllers import Outcome
 from appsdk_operator.controllers._finalizers import FinalizerError, Finalizers, check_finalizer
 from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.resource import Kind, Object, is_older_version
+from appsdk_operator.runtime import get_logger
 from appsdk_operator.watchers._finalizers import (
     FinalizerSupplier,
     in_progress_finalizer,
@@ -25,7 +25,7 @@ from appsdk_operator.watchers._finalizers import (
 
 __all__ = ["Concerns", "Custody", "Tell"]
 
-_log = logging.getLogger("appsdk_operator.watchers")
+_log = get_logger("appsdk_operator.watchers")
 
 Concerns = Callable[[Object, Object], bool]
 

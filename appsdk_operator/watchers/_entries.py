@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, final
 
@@ -11,7 +10,7 @@ from msgspec import structs
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import settle
+from appsdk_operator.runtime import get_logger, settle
 from appsdk_operator.watchers._checks import check_told
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
@@ -27,7 +26,7 @@ from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
 if TYPE_CHECKING:
     from appsdk_operator.watchers._calls import OwedCall
 
-_log = logging.getLogger("appsdk_operator.watchers")
+_log = get_logger("appsdk_operator.watchers")
 
 __all__ = ["Entry", "ReconcilerEntry", "WatcherEntry", "goes_back"]
 

@@ -22,6 +22,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    get_logger,
     system_clock,
 )
 from appsdk_operator.watchers._calls import WatcherCall
@@ -44,7 +45,7 @@ from appsdk_operator.watchers._ways import Ways
 
 __all__ = ["InformerController"]
 
-_log = logging.getLogger("appsdk_operator.watchers")
+_log = get_logger("appsdk_operator.watchers")
 
 
 _CANCEL_TIMEOUT = 1.0
