@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, final
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import ApiError, JsonPatch, NotFound
 from appsdk_operator.controllers._guarded import (
     Operations,
@@ -134,7 +135,9 @@ def has_finalizer(obj: Object | MutableObject, name: str) -> bool:
     return name in ((obj.data.get("metadata") or {}).get("finalizers") or ())
 
 
-def put_finalizer(client: PatchClient, obj: Object, name: str) -> Object | None:
+def put_finalizer(
+    client: PatchClient, obj: Object[SpecT, StatusT], name: str
+) -> Object[SpecT, StatusT] | None:
     """Put ``name`` on the object on the server, at the end and without touching any other.
 
     The patch tests what it builds upon; if somebody was quicker it is made anew from a fresh read,
@@ -151,7 +154,9 @@ def put_finalizer(client: PatchClient, obj: Object, name: str) -> Object | None:
     return Finalizers(obj.kind, client).put(obj, check_finalizer(name, obj.kind))
 
 
-def take_finalizer_off(client: PatchClient, obj: Object, name: str) -> Object | None:
+def take_finalizer_off(
+    client: PatchClient, obj: Object[SpecT, StatusT], name: str
+) -> Object[SpecT, StatusT] | None:
     """Take ``name`` off the object on the server, in the way of :func:`put_finalizer`.
 
     Returns:
@@ -172,7 +177,9 @@ class Finalizers:
         self._client = client
         self._live = live_reader(client)
 
-    def put(self, obj: Object, name: str, *, instead_of: str | None = None) -> Object | None:
+    def put(
+        self, obj: Object[SpecT, StatusT], name: str, *, instead_of: str | None = None
+    ) -> Object[SpecT, StatusT] | None:
         """Put ``name`` on, in the place of ``instead_of`` if that is there.
 
         Returns:
@@ -198,7 +205,7 @@ class Finalizers:
 
         return self._change(obj, change, f"put finalizer {name!r} on")
 
-    def remove(self, obj: Object, *names: str) -> Object | None:
+    def remove(self, obj: Object[SpecT, StatusT], *names: str) -> Object[SpecT, StatusT] | None:
         """Take ``names`` off, wherever they stand.
 
         Returns:
@@ -228,7 +235,9 @@ class Finalizers:
                 f"could not find out what became of {obj!r}: {error}", status=_status_of(error)
             ) from error
 
-    def _change(self, obj: Object, change: _Change, what: str) -> Object | None:
+    def _change(
+        self, obj: Object[SpecT, StatusT], change: _Change, what: str
+    ) -> Object[SpecT, StatusT] | None:
         def guarded(present: Object) -> Operations:
             operations = change(present)
             return [*_guards(present), *operations] if operations else []
@@ -247,7 +256,7 @@ class Finalizers:
                 f"could not {what} {obj!r}: {error}", patch=sent, status=_status_of(error)
             ) from error
 
-    def _read(self, obj: Object) -> Object:
+    def _read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         return self._live.get(self._kind, obj.name, namespace=obj.namespace)
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar, final
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import (
     Cache,
     CacheRegistration,
@@ -57,9 +58,9 @@ class KindSource(Generic[R]):
     def __init__(
         self,
         cache: Cache,
-        kind: Kind,
-        handler: Handler[R],
-        predicates: Iterable[EventFilter] = (),
+        kind: Kind[SpecT, StatusT],
+        handler: Handler[R, SpecT, StatusT],
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         *,
         metadata_only: bool | None = None,
         max_pending: int = 10_000,
@@ -206,9 +207,9 @@ class InformerSource(Generic[R]):
 
     def __init__(
         self,
-        informer: Informer,
-        handler: Handler[R],
-        predicates: Iterable[EventFilter] = (),
+        informer: Informer[SpecT, StatusT],
+        handler: Handler[R, SpecT, StatusT],
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         *,
         max_pending: int = 10_000,
         clock: Clock = system_clock,
