@@ -42,6 +42,7 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     ThreadGroup,
+    check_stop,
     default_metrics,
     system_clock,
 )
@@ -425,9 +426,11 @@ class Cache(CacheReads):
                 stop; default 30.
 
         Raises:
+            TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before, or an informer failed, which should not be.
             TimeoutError: some still run; the text names their threads.
         """
+        check_stop(stop)
         checked_seconds("stop_timeout", stop_timeout)
         own = stop.child()
         with self._lock:

@@ -50,6 +50,7 @@ from appsdk_operator.runtime import (
     Clock,
     Metrics,
     StopSignal,
+    check_stop,
     default_metrics,
     random_of,
     system_clock,
@@ -227,7 +228,7 @@ class Informer(Generic[SpecT, StatusT]):
         :attr:`Overflow.BLOCK`, waiting that long for a slow handler is a problem too.
         """
         return health_of(
-            f"informer of {self.kind}" + (f" in {self.namespace}" if self.namespace else ""),
+            f"informer of {self.kind}{self._selection()}",
             self._contact,
             self._clock.monotonic(),
             has_run=self._has_run,
@@ -236,6 +237,12 @@ class Informer(Generic[SpecT, StatusT]):
             last_error=self._last_error,
             count=len(self._store),
         )
+
+    def _selection(self) -> str:
+        """What tells it apart from another informer of its kind."""
+        where = f" in {self.namespace}" if self.namespace else ""
+        selected = ", ".join(str(s) for s in (self.label_selector, self.field_selector) if s)
+        return f"{where} where {selected}" if selected else where
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copy is complete; False when stopped or after ``timeout`` s."""
@@ -385,9 +392,11 @@ class Informer(Generic[SpecT, StatusT]):
                 stop; default 30.
 
         Raises:
+            TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before; make a new informer.
             TimeoutError: handlers still run; the text names their threads.
         """
+        check_stop(stop)
         _options.checked_seconds("stop_timeout", stop_timeout)
         with self._lock:
             if self._has_run:

@@ -45,8 +45,10 @@ _FALLBACK_DELAY = 10.0
 class Inbox(Generic[R]):
     """A controller's queue as its sources and handlers see it."""
 
-    def __init__(self, queue: WorkQueue[R]) -> None:
+    def __init__(self, queue: WorkQueue[R], fail: Callable[[Exception], None]) -> None:
         self._queue = queue
+        self.fail = fail
+        """Ends the controller with this error: one of its sources has lost its thread."""
 
     def add(
         self, request: R, *, priority: int | None = None, after: float = 0.0, reason: Any = None

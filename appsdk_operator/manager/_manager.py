@@ -32,6 +32,7 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     ThreadGroup,
+    check_stop,
     default_metrics,
     get_logger,
 )
@@ -350,8 +351,8 @@ class Manager:
         """
         if handle_signals:
             check_main_thread("manager")
-        if stop is not None and not isinstance(stop, StopSignal):
-            raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
+        if stop is not None:
+            check_stop(stop)
         with self._lock:
             if self._has_run:
                 raise RuntimeError("manager already started: make a new one")

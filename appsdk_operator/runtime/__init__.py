@@ -36,6 +36,7 @@ from appsdk_operator.runtime._rate_limiters import RateLimiter as RateLimiter
 from appsdk_operator.runtime._rate_limiters import TokenBucket as TokenBucket
 from appsdk_operator.runtime._rate_limiters import WithMaxWait as WithMaxWait
 from appsdk_operator.runtime._stop import StopSignal as StopSignal
+from appsdk_operator.runtime._stop import check_stop as check_stop
 from appsdk_operator.runtime._threads import LoopThread as LoopThread
 from appsdk_operator.runtime._threads import ThreadGroup as ThreadGroup
 from appsdk_operator.runtime._threads import settle as settle
@@ -66,6 +67,7 @@ __all__ = [
     "WithMaxWait",
     "WorkQueue",
     "after_fork",
+    "check_stop",
     "default_metrics",
     "fork_safe",
     "get_logger",

@@ -11,7 +11,7 @@ from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._waiters import Waiters
 
-__all__ = ["StopSignal"]
+__all__ = ["StopSignal", "check_stop"]
 
 _log = get_logger("appsdk_operator.runtime")
 
@@ -95,6 +95,16 @@ class StopSignal:
     def _forget(self, key: int) -> None:
         with self._lock:
             self._callbacks.pop(key, None)
+
+
+def check_stop(stop: object) -> None:
+    """Find what is no stop signal when it is given.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(stop, StopSignal):
+        raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
 
 
 def _run(callback: Callable[[], None]) -> None:
