@@ -114,7 +114,7 @@ class CachedClient(ClientWrapper):
             raise ValueError(f"overlay_limit={overlay_limit}: use at least 1")
         self.cache = cache
         """What is read from."""
-        self.remedies = Remedies()
+        self.remedies: Remedies = Remedies()
         """What errors advise where a read is none of the cache's."""
         self._uncached = frozenset(kind_tuple("uncached", uncached))
         self._overlay = Overlay(overlay_limit, self._informer_of)

@@ -40,8 +40,10 @@ from appsdk_operator.cache._watch_state import (
 )
 from appsdk_operator.resource import (
     FieldSelection,
+    FieldSelector,
     Kind,
     LabelSelection,
+    LabelSelector,
     Object,
     is_older_version,
 )
@@ -138,10 +140,12 @@ class Informer(Generic[SpecT, StatusT]):
         _options.check_indexes(indexes)
         self.kind = kind
         self.namespace = namespace
-        self.resync = _options.checked_seconds("resync", resync)
-        self.label_selector = label_selector_of(label_selector)
-        self.field_selector = field_selector_of(field_selector)
-        self.transform = only_metadata_then(transform) if metadata_only else transform
+        self.resync: float = _options.checked_seconds("resync", resync)
+        self.label_selector: LabelSelector | None = label_selector_of(label_selector)
+        self.field_selector: FieldSelector | None = field_selector_of(field_selector)
+        self.transform: Transform | Transform[SpecT, StatusT] | None = (
+            only_metadata_then(transform) if metadata_only else transform
+        )
         self._on_error = on_error
         self.clock = self._clock = clock
         self._metrics = metrics or default_metrics()
@@ -153,7 +157,8 @@ class Informer(Generic[SpecT, StatusT]):
         )
         # Held while news is applied and handed over, so that a handler that is added meanwhile
         # gets each object exactly once. Readers of the store do not need it.
-        self.lock = self._lock = threading.RLock()
+        self._lock = threading.RLock()
+        self.lock: threading.RLock = self._lock
         """For the cache: held while what several informers told handlers is brought together."""
         self._store = Store(kind, indexes=indexes, write_lock=self._lock)
         self._waiters = Waiters(clock)
@@ -163,13 +168,13 @@ class Informer(Generic[SpecT, StatusT]):
         self._has_synced = False
         self._has_run = False
         self._has_stopped = False
-        self.is_frozen = False
+        self.is_frozen: bool = False
         """For the cache: whether :meth:`freeze` was called."""
         self._reached = ""
         self._merged = 0
         # A handler that goes is counted in one of the two places at any moment.
         self._counting = threading.Lock()
-        self.rewinds = 0
+        self.rewinds: int = 0
         """How often a list showed an older state than the one before, as after an etcd restore."""
         self.on_synced: Callable[[], None] = lambda: None
         """For the cache: called without a lock once the first list is complete."""

@@ -52,7 +52,7 @@ class Registration:
         self._do_replay = replay
         self.sink = sink
         self.own_delivery = own_delivery
-        self.is_started = False
+        self.is_started: bool = False
         self.end_resync: Callable[[], None] = lambda: None
 
     @property

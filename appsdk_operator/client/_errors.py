@@ -86,7 +86,7 @@ class ApiError(ClientError):
         """``Status.reason``, for example ``NotFound``; empty when the answer had none."""
         self.message = message
         """``Status.message``, or the beginning of an answer that was no Status."""
-        self.causes = tuple(causes)
+        self.causes: tuple[Cause, ...] = tuple(causes)
         """What is wrong in detail, field by field."""
         self.details: Mapping[str, Any] = details or {}
         """``Status.details`` as plain JSON values."""
@@ -139,7 +139,7 @@ class Forbidden(ApiError):
                 if self.request.namespace
                 else "in the whole cluster"
             )
-            self.remedy = (
+            self.remedy: str = (
                 f"the account needs verb {self.request.verb!r} on {self.request.resource} {where}: "
                 "grant it with a Role or ClusterRole and its binding"
             )
@@ -162,7 +162,7 @@ class NotFound(ApiError):
                 ) + (f"; or {none}" if subresource else "")
             elif subresource in ("status", "scale") and "." in resource.partition(".")[2]:
                 # Servers answer so for a custom resource that has none.
-                self.remedy = f"there is no such object, or {none}"
+                self.remedy: str = f"there is no such object, or {none}"
         return super()._text()
 
 

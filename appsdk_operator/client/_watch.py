@@ -79,7 +79,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         """What is watched."""
         self.silence_limit = silence_limit
         """The seconds without a byte after which the connection counts as dead."""
-        self.truncated = False
+        self.truncated: bool = False
         """Whether the stream ended in the middle of a line, which was dropped."""
         self._request = request
         self._connection, self._response = opened

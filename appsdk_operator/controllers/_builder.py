@@ -35,7 +35,7 @@ class BuilderError(ValueError):
     """A controller was described in a way that cannot work; the text has every reason."""
 
     def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[str, ...] = tuple(problems)
         """What is wrong, a sentence each."""
         super().__init__("; ".join(self.problems))
 

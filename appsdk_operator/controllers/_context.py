@@ -80,23 +80,23 @@ class ReconcileContext:
         stop: StopSignal,
         clock: Clock,
     ) -> None:
-        self.controller = controller
+        self.controller: str = controller
         """The name of the controller."""
-        self.kind = kind
+        self.kind: str = kind
         """What the controller is for, as in ``Deployment.apps``; empty when it did not say."""
         self.request: Any = request
         """What is reconciled."""
-        self.priority = priority
+        self.priority: int = priority
         """With which priority it was handed out."""
-        self.attempt = attempt
+        self.attempt: int = attempt
         """How often in a row it has failed before: 0 for the first try."""
-        self.started = started
+        self.started: float = started
         """The monotonic time at which it began."""
-        self.deadline = deadline
+        self.deadline: float | None = deadline
         """The monotonic time by which it should end; None without ``reconcile_timeout``."""
-        self.is_timed_out = False
+        self.is_timed_out: bool = False
         """Whether the deadline has passed while it ran."""
-        self.is_own_time_out = False
+        self.is_own_time_out: bool = False
         """Whether it passed before the controller was asked to stop."""
         self._id = _random_bits(128)
         self._reasons = reasons

@@ -257,12 +257,12 @@ def _generation_differs(old: Object, new: Object) -> bool:
     return not new.generation and old.resource_version != new.resource_version
 
 
-resource_version_changed = _changed(
+resource_version_changed: Predicate = _changed(
     "resource_version_changed", lambda old, new: old.resource_version != new.resource_version
 )
 """Drops resyncs, and updates that bring the version that was there before."""
 
-generation_changed = _changed("generation_changed", _generation_differs)
+generation_changed: Predicate = _changed("generation_changed", _generation_differs)
 """Drops resyncs, and updates that leave ``metadata.generation`` as it was.
 
 API servers count the generation up when the spec changes; status, labels, annotations, finalizers
@@ -274,22 +274,22 @@ finalizer was added or removed does not: combine with :data:`finalizers_changed`
 somebody else's finalizer to go.
 """
 
-annotation_changed = _changed(
+annotation_changed: Predicate = _changed(
     "annotation_changed", lambda old, new: old.annotations != new.annotations
 )
 """Drops resyncs, and updates that leave the annotations as they were; none and empty are equal.
 
 To see the spec too: ``generation_changed | annotation_changed``."""
 
-label_changed = _changed("label_changed", lambda old, new: old.labels != new.labels)
+label_changed: Predicate = _changed("label_changed", lambda old, new: old.labels != new.labels)
 """Drops resyncs, and updates that leave the labels as they were; none and empty are equal."""
 
-finalizers_changed = _changed(
+finalizers_changed: Predicate = _changed(
     "finalizers_changed", lambda old, new: set(old.finalizers) != set(new.finalizers)
 )
 """Drops resyncs, and updates that leave the finalizers as they were, in whatever order."""
 
-deletion_requested = _changed(
+deletion_requested: Predicate = _changed(
     "deletion_requested", lambda old, new: new.is_deleting and not old.is_deleting
 )
 """Drops resyncs, and updates other than the one that marks the object for deletion."""
@@ -318,7 +318,7 @@ def fields_changed(*paths: str) -> Predicate:
     )
 
 
-status_changed = fields_changed("status")
+status_changed: Predicate = fields_changed("status")
 """Drops resyncs, and updates that leave the status as it was."""
 
 

@@ -209,7 +209,7 @@ class Cluster:
                 self.unfenced_client if fence is None else fence(self.unfenced_client)
             )
             if new_cache is not None:
-                self.cache = new_cache(raw)
+                self.cache: Cache = new_cache(raw)
             else:
                 self.cache = _cache(raw, cache or CacheSetup(), clock, metrics)
             cached = CachedClient(

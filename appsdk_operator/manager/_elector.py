@@ -89,9 +89,9 @@ class Elector:
         on_event: Callable[[Object, str], None] | None = None,
     ) -> None:
         self.options = options
-        self.identity = options.identity or f"{socket.gethostname()}_{uuid.uuid4()}"
+        self.identity: str = options.identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         """What the Lease says when this process leads."""
-        self.namespace = namespace_of(options)
+        self.namespace: str = namespace_of(options)
         """Where the Lease is."""
         self._leases = Leases(client, self.namespace, options.labels)
         self._state = LeaseState(options, self.identity, rng or random_of(clock))

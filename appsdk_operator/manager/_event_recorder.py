@@ -80,7 +80,7 @@ class EventRecorder:
 
     def __init__(self, name: str, record: Callable[..., None]) -> None:
         self._record = record
-        self.name = check_recorder_name(name)
+        self.name: str = check_recorder_name(name)
         """The reporting controller."""
 
     def event(

@@ -105,9 +105,9 @@ class Connection:
     def __init__(self, sock: socket.socket, peer: str, owner: ConnectionOwner) -> None:
         self.phase: Phase = "waiting"
         self.deadline: float | None = None
-        self.since = 0.0
-        self.is_expired = False
-        self.path = ""
+        self.since: float = 0.0
+        self.is_expired: bool = False
+        self.path: str = ""
         """What is being handled, for reports."""
         self._raw = sock
         self._sock = sock

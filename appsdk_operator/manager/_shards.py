@@ -121,9 +121,9 @@ class Shards:
         # Made for its identity and namespace: both are to be found once, and to be the same for
         # all Leases of this replica.
         probe = Elector(client, base, metrics=Metrics())
-        self.identity = probe.identity
+        self.identity: str = probe.identity
         """What the Leases of this replica's shards say."""
-        self.namespace = probe.namespace
+        self.namespace: str = probe.namespace
         self._election = attrs.evolve(base, identity=self.identity, namespace=self.namespace)
         digest = hashlib.blake2b(self.identity.encode(), digest_size=8).hexdigest()
         self._member_prefix = f"{election.id}-member-"

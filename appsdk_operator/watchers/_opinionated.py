@@ -92,8 +92,8 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             check_takes(callback, name, arguments)
         self._custody = Custody(kind, client, finalizer, concerns)
         self.kind = kind
-        self.finalizer = self._custody.finalizer
-        self.in_progress_finalizer = self._custody.in_progress_finalizer
+        self.finalizer: str = self._custody.finalizer
+        self.in_progress_finalizer: str = self._custody.in_progress_finalizer
         self._add = add
         self._update = update
         self._delete = delete

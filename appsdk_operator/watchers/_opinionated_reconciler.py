@@ -77,8 +77,8 @@ class OpinionatedReconciler:
         self.reconciler = reconciler
         """The one that is called."""
         self.kind = kind
-        self.finalizer = self._custody.finalizer
-        self.in_progress_finalizer = self._custody.in_progress_finalizer
+        self.finalizer: str = self._custody.finalizer
+        self.in_progress_finalizer: str = self._custody.in_progress_finalizer
 
     def reconcile(self, request: ReconcileRequest, /) -> Outcome:
         """Handle what happened to an object.

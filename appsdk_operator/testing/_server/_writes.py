@@ -84,7 +84,7 @@ class Writer:
         self.clock = clock
         # Of its own, so that an object more does not change the delays of those that retry.
         self._rng = random.Random(random_of(clock).getrandbits(64))
-        self.fields = FieldManagers(catalog, clock)
+        self.fields: FieldManagers = FieldManagers(catalog, clock)
         """Who owns which fields."""
         self.gate: Gate = _OPEN
         """Who is asked about writes; nobody at first."""
