@@ -226,8 +226,7 @@ _HOMES["until"] = f"{__name__}.controllers"
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, all of them
 
-if not TYPE_CHECKING:  # which would take any name for one of the package's
-    __getattr__ = loader(__name__, _HOMES)
+__getattr__ = loader(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -371,8 +371,7 @@ __all__ = [
     "with_low_priority_when_unchanged",
 ]
 
-if not TYPE_CHECKING:  # which would take any name for one of the package's
-    __getattr__ = loader(__name__, _HOMES)
+__getattr__ = loader(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

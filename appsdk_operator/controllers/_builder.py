@@ -7,7 +7,6 @@ from typing import Any, Generic, Protocol, TypeVar, final, overload
 
 import attrs
 
-from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import Cache
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
 from appsdk_operator.controllers._controller import Controller
@@ -30,12 +29,14 @@ __all__ = ["BuilderError", "ControllerBuilder", "ControllerHost", "controller_fo
 
 R = TypeVar("R", bound=Hashable)
 
+MapFunction = Callable[[Object], Iterable[R]]
+
 
 class BuilderError(ValueError):
     """A controller was described in a way that cannot work; the text has every reason."""
 
     def __init__(self, problems: Iterable[str]) -> None:
-        self.problems: tuple[str, ...] = tuple(problems)
+        self.problems = tuple(problems)
         """What is wrong, a sentence each."""
         super().__init__("; ".join(self.problems))
 
@@ -164,11 +165,7 @@ class ControllerBuilder(Generic[R]):
     # What it watches.
 
     def for_(
-        self,
-        kind: Kind[SpecT, StatusT],
-        *,
-        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
-        metadata_only: bool = False,
+        self, kind: Kind, *, predicates: Iterable[EventFilter] = (), metadata_only: bool = False
     ) -> ControllerBuilder[R]:
         """Reconcile the objects of ``kind``: an event of one requests it.
 
@@ -198,10 +195,10 @@ class ControllerBuilder(Generic[R]):
 
     def owns(
         self,
-        kind: Kind[SpecT, StatusT],
+        kind: Kind,
         *,
         match_every_owner: bool = False,
-        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
+        predicates: Iterable[EventFilter] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
         """Events of ``kind`` request the object of :meth:`for_` that owns it.
@@ -233,10 +230,10 @@ class ControllerBuilder(Generic[R]):
 
     def watches(
         self,
-        kind: Kind[SpecT, StatusT],
-        handler: Handler[R, SpecT, StatusT] | Callable[[Object[SpecT, StatusT]], Iterable[R]],
+        kind: Kind,
+        handler: Handler[R] | MapFunction[R],
         *,
-        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
+        predicates: Iterable[EventFilter] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
         """Events of ``kind`` request what ``handler`` says.
@@ -264,10 +261,10 @@ class ControllerBuilder(Generic[R]):
 
     def watches_metadata(
         self,
-        kind: Kind[SpecT, StatusT],
-        handler: Handler[R, SpecT, StatusT] | Callable[[Object[SpecT, StatusT]], Iterable[R]],
+        kind: Kind,
+        handler: Handler[R] | MapFunction[R],
         *,
-        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
+        predicates: Iterable[EventFilter] = (),
     ) -> ControllerBuilder[R]:
         """The same with ``metadata_only``."""
         return self.watches(kind, handler, predicates=predicates, metadata_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -27,19 +28,11 @@ from appsdk_operator.manager._once import Once
 from appsdk_operator.manager._runnable import Runnable, RunnableGroup, as_runnable
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import (
-    Clock,
-    Metrics,
-    StopSignal,
-    ThreadGroup,
-    check_stop,
-    default_metrics,
-    get_logger,
-)
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, ThreadGroup, default_metrics
 
 __all__ = ["Manager"]
 
-_log = get_logger("appsdk_operator.manager")
+_log = logging.getLogger("appsdk_operator.manager")
 
 _LAST_EVENTS = 5.0
 _LAST_EVENTS_IN_HASTE = 0.5
@@ -351,8 +344,8 @@ class Manager:
         """
         if handle_signals:
             check_main_thread("manager")
-        if stop is not None:
-            check_stop(stop)
+        if stop is not None and not isinstance(stop, StopSignal):
+            raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
         with self._lock:
             if self._has_run:
                 raise RuntimeError("manager already started: make a new one")

@@ -61,8 +61,7 @@ class OpinionatedReconciler:
         """A reconciler for objects of ``kind``.
 
         Args:
-            reconciler: what is called; plain or ``async def``. Updates for which its ``concerns``
-                says no, if it has one, are not shown.
+            reconciler: what is called; plain or ``async def``.
             kind: the kind of the objects it will be given.
             client: reads objects and writes finalizers.
             finalizer: gives the finalizer's name; default: :func:`default_finalizer`.
@@ -72,13 +71,12 @@ class OpinionatedReconciler:
             TypeError: ``reconciler`` is none, ``kind`` is no Kind, or ``client`` no client.
         """
         check_reconciler(reconciler)
-        concerns = reconciler.concerns if isinstance(reconciler, SelectiveReconciler) else None
-        self._custody = Custody(kind, client, finalizer, concerns)
+        self._custody = Custody(kind, client, finalizer)
         self.reconciler = reconciler
         """The one that is called."""
         self.kind = kind
-        self.finalizer: str = self._custody.finalizer
-        self.in_progress_finalizer: str = self._custody.in_progress_finalizer
+        self.finalizer = self._custody.finalizer
+        self.in_progress_finalizer = self._custody.in_progress_finalizer
 
     def reconcile(self, request: ReconcileRequest, /) -> Outcome:
         """Handle what happened to an object.
@@ -108,7 +106,7 @@ class OpinionatedReconciler:
         return self._custody.shown_again(obj, tell)
 
     def concerns(self, old: Object, new: Object) -> bool:
-        """Whether there is anything to do, as :meth:`OpinionatedWatcher.concerns`."""
+        """Whether more than status, labels, annotations or our own finalizers changed."""
         return self._custody.concerns(old, new)
 
     def __repr__(self) -> str:

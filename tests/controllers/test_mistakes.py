@@ -91,18 +91,6 @@ class ByDottedText:
         """Reconciles nothing."""
 
 
-class ByTextWithTypes:
-    def reconcile(self, request: ReconcileRequest[int, str]) -> None:
-        """Reconciles nothing."""
-
-
-class ByTypes:
-    def reconcile(self, request: Any) -> None:
-        """Reconciles nothing."""
-
-    reconcile.__annotations__["request"] = ReconcileRequest[int]
-
-
 @pytest.mark.parametrize(
     "reconciler",
     [
@@ -113,8 +101,6 @@ class ByTypes:
         ),
         ByAnnotation(),
         ByDottedText(),
-        ByTextWithTypes(),
-        ByTypes(),
     ],
 )
 def test_a_reconciler_of_an_informer_controller_is_refused(reconciler: Any) -> None:
