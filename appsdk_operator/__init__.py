@@ -226,7 +226,8 @@ _HOMES["until"] = f"{__name__}.controllers"
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, all of them
 
-__getattr__ = loader(__name__, _HOMES)
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

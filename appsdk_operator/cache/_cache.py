@@ -42,6 +42,7 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     ThreadGroup,
+    check_stop,
     default_metrics,
     system_clock,
 )
@@ -350,8 +351,10 @@ class Cache(CacheReads):
     ) -> CacheRegistration:
         """Tell ``handler`` of the objects of ``kind``, in namespaces that are added later too.
 
-        An EventHandler is called in one thread of its own, however many namespaces there are. See
-        :meth:`Informer.add_event_handler` for the arguments.
+        An EventHandler is shown objects with the types of ``kind``, whatever those are with which
+        the cache was told of it first, in one thread of its own, however many namespaces there are;
+        a BatchHandler gets them as they are. See :meth:`Informer.add_event_handler` for the
+        arguments.
 
         Raises:
             NotCachedError: ``kind`` is not kept.
@@ -423,9 +426,11 @@ class Cache(CacheReads):
                 stop; default 30.
 
         Raises:
+            TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before, or an informer failed, which should not be.
             TimeoutError: some still run; the text names their threads.
         """
+        check_stop(stop)
         checked_seconds("stop_timeout", stop_timeout)
         own = stop.child()
         with self._lock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, final
 
@@ -27,7 +26,7 @@ from appsdk_operator.client import (
 from appsdk_operator.resource import AnyObject, DecodeError, Kind, Object, ObjectKey
 from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
-from appsdk_operator.runtime import Family, Metrics, Sample, StopSignal
+from appsdk_operator.runtime import Family, Metrics, Sample, StopSignal, get_logger
 
 if TYPE_CHECKING:
     from appsdk_operator.client._options import (
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CachedClient"]
 
-_log = logging.getLogger("appsdk_operator.cache")
+_log = get_logger("appsdk_operator.cache")
 # The class below has a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
 Places: TypeAlias = list[Place]
@@ -115,7 +114,7 @@ class CachedClient(ClientWrapper):
             raise ValueError(f"overlay_limit={overlay_limit}: use at least 1")
         self.cache = cache
         """What is read from."""
-        self.remedies = Remedies()
+        self.remedies: Remedies = Remedies()
         """What errors advise where a read is none of the cache's."""
         self._uncached = frozenset(kind_tuple("uncached", uncached))
         self._overlay = Overlay(overlay_limit, self._informer_of)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import operator
 import random
 import sys
@@ -25,6 +24,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     WorkQueue,
+    get_logger,
     random_of,
     system_clock,
 )
@@ -32,7 +32,7 @@ from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Delivery", "Handle"]
 
-_log = logging.getLogger("appsdk_operator.cache")
+_log = get_logger("appsdk_operator.cache")
 
 _EVENTS = Family(
     "informer_events_total", "counter", "Events handed over by informers.", ("event_type", "kind")
@@ -93,6 +93,7 @@ class Delivery:
         overflow: Overflow = Overflow.COALESCE,
         worker_context: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         handle_event: Callable[[EventSource, Event], float | None] | None = None,
+        on_failure: Callable[[Exception], None] | None = None,
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
@@ -108,6 +109,9 @@ class Delivery:
             worker_context: entered by each worker for as long as it works.
             handle_event: the same as ``handle`` for one that seldom needs the key of an event;
                 called instead of it where the key is not known yet.
+            on_failure: told of what ``handle`` raised all the same, and of whatever else ends a
+                worker, which does not go on then; default: it is logged, and the worker goes on
+                with the next event.
             clock: what it waits on.
             metrics: where it publishes; default: nowhere.
             rng: the source of jitter, for repeatable tests.
@@ -125,7 +129,8 @@ class Delivery:
         self._worker_context = worker_context
         self._clock = clock
         self._metrics = metrics
-        self._threads = ThreadGroup(name)
+        self._on_failure = on_failure
+        self._threads = ThreadGroup(name, on_failure=on_failure)
         # Before the queue, whose metrics count it from the moment in which it is made.
         self._line = EventLine()
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(
@@ -348,8 +353,12 @@ class Delivery:
                 try:
                     self._turn(item.key, item.ticket)
                 except BaseException:
+                    if self._on_failure is not None:
+                        raise
                     # Such as SystemExit: it must not silently leave us without workers.
-                    _log.exception("%s: handling %s raised to the top", self._name, item.key)
+                    _log.exception(
+                        "%s: handling %s failed outside of the user's code", self._name, item.key
+                    )
 
     def _turn(self, key: DeliveryKey, ticket: int, *, limit: int | None = None) -> None:
         """Handle what ``key`` stands for: at most ``limit`` events."""
@@ -368,8 +377,6 @@ class Delivery:
         delay: float | None = None
         try:
             delay = self._handle(key, event)
-        except Exception:
-            _log.exception("handling %s failed outside of the user's code", key)
         finally:
             if event is not None and event.is_initial:
                 self._initial_handled(key.source)
@@ -427,9 +434,6 @@ class Delivery:
                 try:
                     if not source.is_removed:
                         delay = handle(source, event)
-                except Exception:
-                    key = source.key_of(event.object)
-                    _log.exception("handling %s failed outside of the user's code", key)
                 finally:
                     if event.is_initial:
                         initial += 1

@@ -29,7 +29,8 @@ class ResourceAction(enum.Enum):
     """Something outside of the cluster concerns the object; no informer says this."""
 
     # An enumeration's own is a call in Python, which counting by action would make for each event.
-    __hash__ = object.__hash__
+    if not TYPE_CHECKING:
+        __hash__ = object.__hash__
 
 
 @final

@@ -40,8 +40,10 @@ from appsdk_operator.cache._watch_state import (
 )
 from appsdk_operator.resource import (
     FieldSelection,
+    FieldSelector,
     Kind,
     LabelSelection,
+    LabelSelector,
     Object,
     is_older_version,
 )
@@ -50,6 +52,7 @@ from appsdk_operator.runtime import (
     Clock,
     Metrics,
     StopSignal,
+    check_stop,
     default_metrics,
     random_of,
     system_clock,
@@ -137,10 +140,12 @@ class Informer(Generic[SpecT, StatusT]):
         _options.check_indexes(indexes)
         self.kind = kind
         self.namespace = namespace
-        self.resync = _options.checked_seconds("resync", resync)
-        self.label_selector = label_selector_of(label_selector)
-        self.field_selector = field_selector_of(field_selector)
-        self.transform = only_metadata_then(transform) if metadata_only else transform
+        self.resync: float = _options.checked_seconds("resync", resync)
+        self.label_selector: LabelSelector | None = label_selector_of(label_selector)
+        self.field_selector: FieldSelector | None = field_selector_of(field_selector)
+        self.transform: Transform | Transform[SpecT, StatusT] | None = (
+            only_metadata_then(transform) if metadata_only else transform
+        )
         self._on_error = on_error
         self.clock = self._clock = clock
         self._metrics = metrics or default_metrics()
@@ -152,7 +157,8 @@ class Informer(Generic[SpecT, StatusT]):
         )
         # Held while news is applied and handed over, so that a handler that is added meanwhile
         # gets each object exactly once. Readers of the store do not need it.
-        self.lock = self._lock = threading.RLock()
+        self._lock = threading.RLock()
+        self.lock: threading.RLock = self._lock
         """For the cache: held while what several informers told handlers is brought together."""
         self._store = Store(kind, indexes=indexes, write_lock=self._lock)
         self._waiters = Waiters(clock)
@@ -162,13 +168,13 @@ class Informer(Generic[SpecT, StatusT]):
         self._has_synced = False
         self._has_run = False
         self._has_stopped = False
-        self.is_frozen = False
+        self.is_frozen: bool = False
         """For the cache: whether :meth:`freeze` was called."""
         self._reached = ""
         self._merged = 0
         # A handler that goes is counted in one of the two places at any moment.
         self._counting = threading.Lock()
-        self.rewinds = 0
+        self.rewinds: int = 0
         """How often a list showed an older state than the one before, as after an etcd restore."""
         self.on_synced: Callable[[], None] = lambda: None
         """For the cache: called without a lock once the first list is complete."""
@@ -227,7 +233,7 @@ class Informer(Generic[SpecT, StatusT]):
         :attr:`Overflow.BLOCK`, waiting that long for a slow handler is a problem too.
         """
         return health_of(
-            f"informer of {self.kind}" + (f" in {self.namespace}" if self.namespace else ""),
+            f"informer of {self.kind}{self._selection()}",
             self._contact,
             self._clock.monotonic(),
             has_run=self._has_run,
@@ -236,6 +242,12 @@ class Informer(Generic[SpecT, StatusT]):
             last_error=self._last_error,
             count=len(self._store),
         )
+
+    def _selection(self) -> str:
+        """What tells it apart from another informer of its kind."""
+        where = f" in {self.namespace}" if self.namespace else ""
+        selected = ", ".join(str(s) for s in (self.label_selector, self.field_selector) if s)
+        return f"{where} where {selected}" if selected else where
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copy is complete; False when stopped or after ``timeout`` s."""
@@ -385,9 +397,11 @@ class Informer(Generic[SpecT, StatusT]):
                 stop; default 30.
 
         Raises:
+            TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before; make a new informer.
             TimeoutError: handlers still run; the text names their threads.
         """
+        check_stop(stop)
         _options.checked_seconds("stop_timeout", stop_timeout)
         with self._lock:
             if self._has_run:

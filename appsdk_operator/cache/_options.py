@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,12 @@ from appsdk_operator.resource import Kind
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.runtime import system_clock
+from appsdk_operator.runtime._checks import (
+    check_count,
+    check_function,
+    check_number,
+    checked_seconds,
+)
 
 __all__ = [
     "check_client",
@@ -35,12 +40,6 @@ def check_client(client: object, *methods: str) -> None:
     missing = [name for name in methods if not callable(getattr(client, name, None))]
     if missing or isinstance(client, type):
         raise TypeError(f"client={client!r} is no client: give one, such as Client(config)")
-
-
-def check_function(name: str, function: object) -> None:
-    """Refuse what is neither None nor can be called."""
-    if function is not None and not callable(function):
-        raise TypeError(f"{name}={function!r}: give a function, or leave it out")
 
 
 def check_indexes(indexes: Mapping[Any, Any] | None) -> None:
@@ -89,35 +88,6 @@ def kind_tuple(what: str, kinds: Iterable[Kind]) -> tuple[Kind, ...]:
     if isinstance(given, Kind):
         raise TypeError(f"{what}={given}: give a list of kinds, {what}=[kind]")
     return tuple(check_kind(kind, what) for kind in kinds)
-
-
-def check_number(name: str, seconds: object) -> None:
-    """Refuse seconds that are no number, as text or a timedelta.
-
-    Raises:
-        TypeError: the text shows how to give them.
-    """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"{name}={seconds!r}: give seconds as a number, for example {name}=30.0")
-
-
-def check_count(name: str, count: object) -> None:
-    """Refuse a count that is no whole number, as text.
-
-    Raises:
-        TypeError: the text says what to give.
-    """
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"{name}={count!r}: give a whole number")
-
-
-def checked_seconds(name: str, seconds: float) -> float:
-    """``seconds`` if they are a number from 0 on."""
-    check_number(name, seconds)
-    if not (math.isfinite(seconds) and seconds >= 0):
-        hint = "use 0 for never, or seconds" if name == "resync" else "use 0 or more seconds"
-        raise ValueError(f"{name}={seconds}: {hint}")
-    return seconds
 
 
 def join_all(joins: Sequence[Callable[[float], list[str]]], timeout: float, whose: str) -> None:

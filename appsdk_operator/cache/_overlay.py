@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import final
@@ -12,10 +11,11 @@ import attrs
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
+from appsdk_operator.runtime import get_logger
 
 __all__ = ["Entry", "Overlay"]
 
-_log = logging.getLogger("appsdk_operator.cache")
+_log = get_logger("appsdk_operator.cache")
 _FEWEST_TO_SWEEP = 64
 # Objects of one name that were deleted one after the other while the informer slept.
 _MOST_GONE = 16

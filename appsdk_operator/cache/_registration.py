@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, final
 
@@ -14,7 +13,7 @@ from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Out
 from appsdk_operator.cache._options import join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
-from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime import Clock, StopSignal, get_logger
 from appsdk_operator.runtime._threads import as_exception
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ __all__ = [
     "sink_of",
 ]
 
-_log = logging.getLogger("appsdk_operator.cache")
+_log = get_logger("appsdk_operator.cache")
 
 ErrorHandler: TypeAlias = Callable[[Exception], None]
 
@@ -53,7 +52,7 @@ class Registration:
         self._do_replay = replay
         self.sink = sink
         self.own_delivery = own_delivery
-        self.is_started = False
+        self.is_started: bool = False
         self.end_resync: Callable[[], None] = lambda: None
 
     @property
@@ -124,9 +123,12 @@ class Registration:
 class HandlerCalls:
     """Calls an :class:`EventHandler`; what it raises is reported and goes no further."""
 
-    def __init__(self, handler: EventHandler, on_error: ErrorHandler | None) -> None:
+    def __init__(
+        self, handler: EventHandler, on_error: ErrorHandler | None, view: Kind | None = None
+    ) -> None:
         self._handler = handler
         self._on_error = on_error
+        self._view = view  # None: objects are shown with the types of the informer's kind
         self._runner: asyncio.Runner | None = None
 
     @contextlib.contextmanager
@@ -157,13 +159,14 @@ class HandlerCalls:
                 report_failure(self._on_error, error, str(key))
 
     def _call(self, event: Event) -> Outcome:
+        obj, old = event.object, event.old or event.object
+        if self._view is not None:
+            obj, old = obj.viewed_as(self._view), old.viewed_as(self._view)
         if event.action is ResourceAction.CREATE:
-            return self._handler.on_add(event.object, is_initial=event.is_initial)
+            return self._handler.on_add(obj, is_initial=event.is_initial)
         if event.action is ResourceAction.DELETE:
-            return self._handler.on_delete(
-                event.object, is_final_state_unknown=event.is_final_state_unknown
-            )
-        return self._handler.on_update(event.old or event.object, event.object)
+            return self._handler.on_delete(obj, is_final_state_unknown=event.is_final_state_unknown)
+        return self._handler.on_update(old, obj)
 
 
 def check_resync(handler: EventHandler | BatchHandler, resync: float | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, final
@@ -20,6 +19,7 @@ from appsdk_operator.resource import (
     is_older_version,
 )
 from appsdk_operator.resource._selectors import label_selector_of
+from appsdk_operator.runtime import get_logger
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["IndexFunction", "Lister", "Store"]
@@ -28,7 +28,7 @@ __all__ = ["IndexFunction", "Lister", "Store"]
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
 Events: TypeAlias = list[Event[SpecT, StatusT]]
 
-_log = logging.getLogger("appsdk_operator.cache")
+_log = get_logger("appsdk_operator.cache")
 
 IndexFunction: TypeAlias = Callable[[Object[SpecT, StatusT]], Iterable[str]]
 """The values under which an object is found in an index; a pure function of the object. A plain

@@ -19,9 +19,15 @@ import attrs
 from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._dechunk import ChunkedBody, StreamFormatError
-from appsdk_operator.client._http1 import Framing, Head, end_of_head, framing_of, parse_head
+from appsdk_operator.client._http1 import (
+    Framing,
+    Head,
+    Headers,
+    end_of_head,
+    framing_of,
+    parse_head,
+)
 from appsdk_operator.client._proxy import Proxy, proxy_for
-from appsdk_operator.client._secrets import scrubbed
 from appsdk_operator.client._tls import TLSContexts, trusting
 from appsdk_operator.client._tls_stream import TLSStream
 from appsdk_operator.client._transport_errors import (
@@ -126,15 +132,15 @@ class Connection:
         self._request_timeout = request_timeout
         self._unread = b""
         """What came and was not asked for yet."""
-        self.aborted = False
+        self.aborted: bool = False
         """Whether somebody cut the connection."""
-        self.inherited = False
+        self.inherited: bool = False
         """Whether it is the connection of a parent process."""
         self.generation = generation
         """Which TLS certificates it was made with."""
-        self.requests = 0
+        self.requests: int = 0
         """How many requests were sent on it."""
-        self.idle_since = 0.0
+        self.idle_since: float = 0.0
         after_fork(self._on_fork)
 
     def connect(self, address: Any) -> None:
@@ -180,8 +186,7 @@ class Connection:
         except OSError as error:
             raise ConnectionLost(_reason(broken or error)) from (broken or error)
         except StreamFormatError as error:
-            # Neither the text nor a traceback shows credentials that came back.
-            raise BadResponse(f"not an HTTP answer: {scrubbed(str(error))}") from None
+            raise BadResponse(f"not an HTTP answer: {error}") from error
         self._wire.set_limits(self._read_timeout, deadline)
         if broken is not None:
             framing = attrs.evolve(framing, closes=True)
@@ -333,12 +338,12 @@ class Response:
 
     def __init__(self, connection: Connection, head: Head, framing: Framing) -> None:
         """The answer that is read from ``connection`` next."""
-        self.status = head.status
-        self.headers = head.headers
-        self.length = framing.length
+        self.status: int = head.status
+        self.headers: Headers = head.headers
+        self.length: int | None = framing.length
         """The bytes of the body; None: it is chunked, or ends with the connection."""
-        self.chunked = framing.chunked
-        self.will_close = framing.closes
+        self.chunked: bool = framing.chunked
+        self.will_close: bool = framing.closes
         """Whether the connection cannot be used again."""
         self._connection = connection
 
@@ -361,7 +366,7 @@ class Response:
         except TimeoutError as error:
             raise ReadTimeout("the rest of the answer did not come in time") from error
         except StreamFormatError as error:
-            raise BadResponse(f"the answer breaks HTTP's rules: {scrubbed(str(error))}") from None
+            raise BadResponse(f"the answer breaks HTTP's rules: {error}") from error
         except OSError as error:
             raise ConnectionLost(f"the answer broke off: {error}") from error
 
@@ -555,8 +560,8 @@ class Endpoint:
             ).status
         except StreamFormatError as error:
             raise ProxyFailed(
-                f"the proxy {proxy} gave no proper answer to CONNECT: {scrubbed(str(error))}"
-            ) from None
+                f"the proxy {proxy} gave no proper answer to CONNECT: {error}"
+            ) from error
         except TimeoutError as error:
             raise ProxyFailed(
                 f"the proxy {proxy} gave no answer to CONNECT in {self.connect_timeout:g} s"

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import base64
-import os
 import threading
 from collections.abc import Callable
 from urllib.parse import quote
 
 from appsdk_operator.client._config import ClientConfig, Impersonation
+from appsdk_operator.client._files import check_regular, read_file
 from appsdk_operator.client._transport_errors import ConfigError
-from appsdk_operator.runtime import Clock, fork_safe, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, system_clock
 
-__all__ = ["Credentials", "TokenFile", "credentials_of", "impersonation_headers"]
+__all__ = [
+    "Credentials",
+    "TokenFile",
+    "basic",
+    "bearer",
+    "checked_authorization",
+    "credentials_of",
+    "impersonation_headers",
+]
 
+_MAX_TOKEN = 1 << 20  # bytes; servers take headers of a hundredth of that
 _LOOK_EVERY = 60.0  # seconds; kubelet rotates tokens long before they expire
 
 
@@ -22,6 +31,9 @@ class Credentials:
 
     Implementations are thread-safe.
     """
+
+    def prepare(self, stop: StopSignal) -> None:
+        """Called before each request: get now what takes long, and return early when stopped."""
 
     def authorization(self) -> str | None:
         """The ``Authorization`` header of a request that is made now; None to send none.
@@ -71,7 +83,7 @@ class TokenFile(Credentials):
     def __init__(self, path: str, *, clock: Clock = system_clock) -> None:
         self._path = path
         self._clock = clock
-        self._lock = fork_safe(threading.Lock())
+        self._lock = threading.Lock()
         self._value: str | None = None
         self._stamp: tuple[int, int, int] | None = None
         self._look_at = float("-inf")
@@ -97,12 +109,12 @@ class TokenFile(Credentials):
 
     def _look(self) -> None:
         try:
-            status = os.stat(self._path)  # noqa: PTH116 - the file behind kubelet's symlinks
+            status = check_regular(self._path)
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
             if stamp == self._stamp:
                 return
-            with open(self._path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow to load
-                self._value = bearer(file.read(), f"the file {self._path}")
+            token = read_file(self._path, _MAX_TOKEN).decode()
+            self._value = bearer(token, f"the file {self._path}")
             self._stamp = stamp
         except (OSError, UnicodeError, ConfigError) as error:
             if self._value is not None:
@@ -115,12 +127,16 @@ class TokenFile(Credentials):
             ) from error
 
 
-def bearer(token: str, where: str) -> str:
+def bearer(token: object, where: str) -> str:
     """The header's value for a token.
 
     Raises:
         ConfigError: this is no token. The text does not show it.
     """
+    if not isinstance(token, str):
+        raise ConfigError(
+            f"{where} is not a bearer token: it must be text, but is of type {type(token).__name__}"
+        )
     token = token.strip()
     if not token or not token.isascii() or any(c.isspace() or not c.isprintable() for c in token):
         raise ConfigError(f"{where} is not a bearer token: it must be one word of printable ASCII")
@@ -138,9 +154,31 @@ def credentials_of(config: ClientConfig, clock: Clock) -> Credentials:
     if config.token is not None:
         return Fixed(bearer(config.token, "token"))
     if config.username is not None:
-        pair = f"{config.username}:{config.password}".encode()
-        return Fixed(f"Basic {base64.b64encode(pair).decode()}")
+        return Fixed(basic(config.username, config.password or ""))
     return Fixed(None)
+
+
+def basic(username: str, password: str) -> str:
+    """The header's value for a user and a password."""
+    return f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
+
+
+def checked_authorization(credentials: Credentials) -> str | None:
+    """The header of a request that is made now.
+
+    Raises:
+        ConfigError: the credentials give something else. The text does not show it.
+    """
+    value: object = credentials.authorization()
+    if value is not None and not (
+        isinstance(value, str) and value.isascii() and value.isprintable() and value.strip()
+    ):
+        given = "that" if isinstance(value, str) else f"a {type(value).__name__}"
+        raise ConfigError(
+            f"{type(credentials).__name__}.authorization() must return one line of printable ASCII,"
+            f" or None, but not {given}"
+        )
+    return value
 
 
 def impersonation_headers(impersonate: Impersonation | None) -> list[tuple[str, str]]:

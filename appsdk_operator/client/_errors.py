@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from appsdk_operator.client._request import Request, json_or_none
-from appsdk_operator.client._secrets import scrubbed, scrubbed_json, shown
 
 if TYPE_CHECKING:
     from appsdk_operator.client._http1 import Headers
@@ -43,9 +42,6 @@ __all__ = [
 ]
 
 _EXCERPT = 256  # characters of an answer that is not a Status: enough to recognise a proxy's page
-_MAX_SHOWN = 4096  # characters of a message: a custom resource with many wrong fields
-_MAX_PAGE = 65536
-_MAX_SECONDS = 10**9
 
 
 class ClientError(Exception):
@@ -90,7 +86,7 @@ class ApiError(ClientError):
         """``Status.reason``, for example ``NotFound``; empty when the answer had none."""
         self.message = message
         """``Status.message``, or the beginning of an answer that was no Status."""
-        self.causes = tuple(causes)
+        self.causes: tuple[Cause, ...] = tuple(causes)
         """What is wrong in detail, field by field."""
         self.details: Mapping[str, Any] = details or {}
         """``Status.details`` as plain JSON values."""
@@ -108,10 +104,9 @@ class ApiError(ClientError):
 
     def _text(self) -> str:
         asked = f"{self.request}: " if self.request is not None else ""
-        reason = shown(self.reason, limit=_EXCERPT) or type(self).__name__
-        text = f"{asked}{self.status} {reason}"
+        text = f"{asked}{self.status} {self.reason or type(self).__name__}"
         if self.message:
-            text += f": {shown(self.message, limit=_MAX_SHOWN)}"
+            text += f": {self.message}"
         return f"{text} ({self.remedy})" if self.remedy else text
 
     def __reduce__(self) -> Any:
@@ -144,7 +139,7 @@ class Forbidden(ApiError):
                 if self.request.namespace
                 else "in the whole cluster"
             )
-            self.remedy = (
+            self.remedy: str = (
                 f"the account needs verb {self.request.verb!r} on {self.request.resource} {where}: "
                 "grant it with a Role or ClusterRole and its binding"
             )
@@ -167,7 +162,7 @@ class NotFound(ApiError):
                 ) + (f"; or {none}" if subresource else "")
             elif subresource in ("status", "scale") and "." in resource.partition(".")[2]:
                 # Servers answer so for a custom resource that has none.
-                self.remedy = f"there is no such object, or {none}"
+                self.remedy: str = f"there is no such object, or {none}"
         return super()._text()
 
 
@@ -294,15 +289,13 @@ def error_from_status(
     >>> type(error).__name__, isinstance(error, Gone)
     ('Expired', True)
     """
-    status = scrubbed_json(dict(status))
     code = code or _int(status.get("code"))
-    code = code if 0 < code < 1000 else 0
     reason = _str(status.get("reason"))
     details = status.get("details")
     details = details if isinstance(details, dict) else {}
     metadata = status.get("metadata")
     if retry_after is None and (seconds := _int(details.get("retryAfterSeconds"))) > 0:
-        retry_after = float(min(seconds, _MAX_SECONDS))
+        retry_after = float(seconds)
     causes = details.get("causes")
     return _class_of(reason, code)(
         _str(status.get("message")),
@@ -326,11 +319,11 @@ def error_from_response(request: Request, code: int, headers: Headers, body: byt
     status = json_or_none(body)
     if isinstance(status, dict) and status.get("kind") == "Status":
         return error_from_status(status, code=code, request=request, retry_after=retry_after)
-    text = " ".join(body[:_MAX_PAGE].decode("utf-8", "replace").split())
-    printable = "".join(c if c.isprintable() else "?" for c in scrubbed(text)[:_EXCERPT])
+    text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())
+    printable = "".join(c if c.isprintable() else "?" for c in text)[:_EXCERPT]
     if 300 <= code < 400:
-        location = shown(headers.get("Location", ""), limit=_EXCERPT)
-        printable = f"redirect to '{location}', which is not followed: check the server's address"
+        location = headers.get("Location", "")
+        printable = f"redirect to {location!r}, which is not followed: check the server's address"
     return _class_of("", code)(printable, status=code, request=request, retry_after=retry_after)
 
 

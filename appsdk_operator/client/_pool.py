@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from appsdk_operator.client._connection import Connection, Endpoint
-from appsdk_operator.runtime import Clock, after_fork, fork_safe
+from appsdk_operator.runtime import Clock
 
 __all__ = ["Pool"]
 
@@ -22,10 +22,9 @@ class Pool:
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         self._endpoint = endpoint
         self._clock = clock
-        self._lock = fork_safe(threading.Lock())
+        self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._closed = False
-        after_fork(self._on_fork)
 
     def take(self, started: Callable[[Connection], object], *, fresh: bool = False) -> Connection:
         """An idle connection that still stands, else a new one.
@@ -68,10 +67,6 @@ class Pool:
         """Close what is idle, and keep nothing from now on."""
         self._closed = True
         self.clear()
-
-    def _on_fork(self) -> None:
-        # They are the parent's, and each has let go of its socket itself.
-        self._idle = []
 
     def _usable(self, connection: Connection) -> bool:
         return (

@@ -19,6 +19,7 @@ from appsdk_operator.resource import (
     LabelSelection,
     ListPage,
     Object,
+    decode_list,
 )
 from appsdk_operator.runtime import StopSignal
 
@@ -49,9 +50,7 @@ class Reads:
         request = _calls.request(
             kind, "GET", "get", namespace=namespace, name=name, repeatable=True
         )
-        return self._transport.send(
-            request, decode=lambda body: _calls.answered(request, kind, body)
-        )
+        return Object.from_json(kind, self._transport.send(request).body)
 
     def list(
         self,
@@ -175,9 +174,7 @@ class Reads:
             repeatable=True,
             retry=retry,
         )
-        return self._transport.send(
-            request, stop=stop, decode=lambda body: _calls.page_of(request, kind, body)
-        )
+        return decode_list(kind, self._transport.send(request, stop=stop).body)
 
     def watch(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import ssl
 import tempfile
@@ -11,12 +10,16 @@ from pathlib import Path
 
 from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._credentials import Credentials
+from appsdk_operator.client._files import check_regular, memory_file
 from appsdk_operator.client._transport_errors import ConfigError
-from appsdk_operator.runtime import fork_safe
+from appsdk_operator.runtime import get_logger
 
 __all__ = ["TLSContexts", "trusting"]
 
-_log = logging.getLogger("appsdk_operator.client")
+_log = get_logger("appsdk_operator.client")
+
+_SHOWN_FILES = Path("/proc/self/fd")
+"""Where Linux shows the open files of a process, those in memory too."""
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
 
@@ -33,7 +36,7 @@ class TLSContexts:
         self._files = [
             str(path) for path in (config.ca_file, config.cert_file, config.key_file) if path
         ]
-        self._lock = fork_safe(threading.Lock())
+        self._lock = threading.Lock()
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
         self.generation = 0
@@ -88,6 +91,10 @@ def trusting(*, cafile: str | None = None, cadata: str | None = None) -> ssl.SSL
 
 def _make(config: ClientConfig, pair: tuple[bytes, bytes] | None) -> ssl.SSLContext:
     ca = config.ca_data.decode("ascii", "replace") if config.ca_data else None
+    for path in (config.ca_file, config.cert_file, config.key_file):
+        # OpenSSL reads a device for ever. What is not there is told of below.
+        if path and Path(path).exists():
+            check_regular(path)
     try:
         context = trusting(cafile=config.ca_file, cadata=ca)
     except (OSError, ValueError) as error:
@@ -120,20 +127,37 @@ def _load_pair(context: ssl.SSLContext, cert: str, key: str) -> None:
 
 
 def _load_pair_data(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    # ssl reads certificates from files only. mkstemp makes them private to this user.
-    descriptor, path = tempfile.mkstemp(prefix="appsdk-operator-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+    # ssl reads certificates from files only. One in memory leaves no copy of a key behind.
+    if _SHOWN_FILES.is_dir():
+        with memory_file() as file:
             file.write(cert + b"\n" + key)
-        try:
-            context.load_cert_chain(path, password=_no_password)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"the client certificate in cert_data cannot be used: {error}; cert_data and "
-                "key_data must be PEM, belong together, and the key must have no password"
-            ) from None
+            file.flush()
+            _load_pair_file(context, str(_SHOWN_FILES / str(file.fileno())))
+        return
+    try:
+        # mkstemp makes it private to this user.
+        descriptor, path = tempfile.mkstemp(prefix="appsdk-operator-")
+    except OSError as error:
+        raise ConfigError(
+            f"the client certificate in cert_data needs a file for a moment: {error}; set $TMPDIR "
+            "to a folder that can be written, or give cert_file and key_file"
+        ) from error
+    try:
+        with os.fdopen(descriptor, "wb") as named:
+            named.write(cert + b"\n" + key)
+        _load_pair_file(context, path)
     finally:
         Path(path).unlink()
+
+
+def _load_pair_file(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_cert_chain(path, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the client certificate in cert_data cannot be used: {error}; cert_data and "
+            "key_data must be PEM, belong together, and the key must have no password"
+        ) from None
 
 
 def _no_password() -> str:

@@ -18,7 +18,6 @@ from appsdk_operator.client._dechunk import (
 )
 from appsdk_operator.client._errors import error_from_status
 from appsdk_operator.client._request import Request
-from appsdk_operator.client._secrets import scrubbed
 from appsdk_operator.client._transport_errors import (
     BadResponse,
     ConnectionLost,
@@ -80,7 +79,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         """What is watched."""
         self.silence_limit = silence_limit
         """The seconds without a byte after which the connection counts as dead."""
-        self.truncated = False
+        self.truncated: bool = False
         """Whether the stream ended in the middle of a line, which was dropped."""
         self._request = request
         self._connection, self._response = opened
@@ -179,8 +178,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 # By the property: the type checker takes the attribute for what it was above.
                 if self.closed:
                     return _NONE
-                cause = None if isinstance(error, StreamFormatError) else error
-                raise self._failure(error) from cause
+                raise self._failure(error) from error
             self._read_size = _next_size(self._read_size, len(data))
             if lines:
                 self._nothing_since = None
@@ -217,12 +215,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 "for dead; resume from the last resource version"
             )
         if isinstance(error, StreamFormatError):
-            return BadResponse(f"{self._request}: {scrubbed(str(error))}")
-        if self._connection.inherited:
-            return ConnectionLost(
-                f"{self._request}: the watch belongs to the parent of this process, which was "
-                "forked: open another one"
-            )
+            return BadResponse(f"{self._request}: {error}")
         return ConnectionLost(f"{self._request}: {error}; resume from the last resource version")
 
     def _release(self) -> None:

@@ -58,7 +58,6 @@ class Writes:
             namespace=obj.namespace,
             query=write_query(dry_run, field_manager, field_validation),
             body=_calls.encode_object(obj, "create"),
-            answer_name=obj.name,
         )
 
     def update(
@@ -90,7 +89,6 @@ class Writes:
             name=_calls.name_of(obj),
             query=write_query(dry_run, field_manager, field_validation),
             body=_calls.encode_object(obj, "update"),
-            answer_uid=_calls.uid_of(obj),
             repeatable=bool(obj.resource_version),
         )
 
@@ -164,7 +162,6 @@ class Writes:
             name=_calls.name_of(obj),
             query=_calls.apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
             body=_calls.encode_object(obj, "apply"),
-            answer_uid=_calls.uid_of(obj),
             content_type=_calls.APPLY,
             repeatable=True,
         )
@@ -215,12 +212,9 @@ class Writes:
                 grace_period=grace_period,
                 dry_run=dry_run,
             ),
-            answer_uid=uid,
             repeatable=bool(uid or resource_version),
         )
-        return self._transport.send(
-            request, decode=lambda body: _calls.deleted(request, kind, body)
-        )
+        return _calls.object_or_none(kind, self._transport.send(request).body)
 
     def delete_collection(
         self,
@@ -258,6 +252,4 @@ class Writes:
         self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
     ) -> Object[SpecT, StatusT]:
         request = _calls.request(kind, method, verb, **parts)
-        return self._transport.send(
-            request, decode=lambda body: _calls.answered(request, kind, body)
-        )
+        return Object.from_json(kind, self._transport.send(request).body)

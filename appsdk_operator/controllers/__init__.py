@@ -371,7 +371,8 @@ __all__ = [
     "with_low_priority_when_unchanged",
 ]
 
-__getattr__ = loader(__name__, _HOMES)
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar, final, overload
 
 import attrs
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import Cache
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
 from appsdk_operator.controllers._controller import Controller
@@ -29,14 +30,12 @@ __all__ = ["BuilderError", "ControllerBuilder", "ControllerHost", "controller_fo
 
 R = TypeVar("R", bound=Hashable)
 
-MapFunction = Callable[[Object], Iterable[R]]
-
 
 class BuilderError(ValueError):
     """A controller was described in a way that cannot work; the text has every reason."""
 
     def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[str, ...] = tuple(problems)
         """What is wrong, a sentence each."""
         super().__init__("; ".join(self.problems))
 
@@ -165,7 +164,11 @@ class ControllerBuilder(Generic[R]):
     # What it watches.
 
     def for_(
-        self, kind: Kind, *, predicates: Iterable[EventFilter] = (), metadata_only: bool = False
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
+        metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
         """Reconcile the objects of ``kind``: an event of one requests it.
 
@@ -195,10 +198,10 @@ class ControllerBuilder(Generic[R]):
 
     def owns(
         self,
-        kind: Kind,
+        kind: Kind[SpecT, StatusT],
         *,
         match_every_owner: bool = False,
-        predicates: Iterable[EventFilter] = (),
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
         """Events of ``kind`` request the object of :meth:`for_` that owns it.
@@ -230,10 +233,10 @@ class ControllerBuilder(Generic[R]):
 
     def watches(
         self,
-        kind: Kind,
-        handler: Handler[R] | MapFunction[R],
+        kind: Kind[SpecT, StatusT],
+        handler: Handler[R, SpecT, StatusT] | Callable[[Object[SpecT, StatusT]], Iterable[R]],
         *,
-        predicates: Iterable[EventFilter] = (),
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
         """Events of ``kind`` request what ``handler`` says.
@@ -261,10 +264,10 @@ class ControllerBuilder(Generic[R]):
 
     def watches_metadata(
         self,
-        kind: Kind,
-        handler: Handler[R] | MapFunction[R],
+        kind: Kind[SpecT, StatusT],
+        handler: Handler[R, SpecT, StatusT] | Callable[[Object[SpecT, StatusT]], Iterable[R]],
         *,
-        predicates: Iterable[EventFilter] = (),
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
     ) -> ControllerBuilder[R]:
         """The same with ``metadata_only``."""
         return self.watches(kind, handler, predicates=predicates, metadata_only=True)

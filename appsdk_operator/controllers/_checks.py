@@ -55,7 +55,7 @@ def _wants_object_request(function: Any) -> bool:
         return False
     annotation = first.annotation
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return str(name).rpartition(".")[2] == "ReconcileRequest"
+    return str(name).partition("[")[0].rpartition(".")[2] == "ReconcileRequest"
 
 
 def check_source(source: object) -> None:

@@ -7,16 +7,16 @@ import logging
 import random
 import threading
 import uuid
-from collections.abc import Callable, Hashable, Mapping, MutableMapping
+from collections.abc import Callable, Hashable
 from typing import Any, final
 
 from appsdk_operator.controllers._reasons import text
 from appsdk_operator.resource import ObjectKey
-from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime import Clock, SafeLogger, StopSignal, get_logger
 
 __all__ = ["ReconcileContext", "current", "log_fields", "reconcile_context"]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 current: contextvars.ContextVar[ReconcileContext | None] = contextvars.ContextVar(
     "appsdk_operator.reconcile", default=None
@@ -80,23 +80,23 @@ class ReconcileContext:
         stop: StopSignal,
         clock: Clock,
     ) -> None:
-        self.controller = controller
+        self.controller: str = controller
         """The name of the controller."""
-        self.kind = kind
+        self.kind: str = kind
         """What the controller is for, as in ``Deployment.apps``; empty when it did not say."""
         self.request: Any = request
         """What is reconciled."""
-        self.priority = priority
+        self.priority: int = priority
         """With which priority it was handed out."""
-        self.attempt = attempt
+        self.attempt: int = attempt
         """How often in a row it has failed before: 0 for the first try."""
-        self.started = started
+        self.started: float = started
         """The monotonic time at which it began."""
-        self.deadline = deadline
+        self.deadline: float | None = deadline
         """The monotonic time by which it should end; None without ``reconcile_timeout``."""
-        self.is_timed_out = False
+        self.is_timed_out: bool = False
         """Whether the deadline has passed while it ran."""
-        self.is_own_time_out = False
+        self.is_own_time_out: bool = False
         """Whether it passed before the controller was asked to stop."""
         self._id = _random_bits(128)
         self._reasons = reasons
@@ -124,8 +124,8 @@ class ReconcileContext:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger that adds the fields of this reconcile to each record."""
-        return _Logger(_log, log_fields(self))
+        """A logger that adds the fields of this reconcile to each record, and never raises."""
+        return SafeLogger(_log.logger, log_fields(self))
 
     @property
     def stop(self) -> StopSignal:
@@ -199,14 +199,3 @@ def log_fields(context: ReconcileContext) -> dict[str, Any]:
     else:
         fields["request"] = text(request)
     return fields
-
-
-class _Logger(logging.LoggerAdapter[logging.Logger]):
-    """Adds its fields to those of a call, instead of dropping the latter."""
-
-    def process(
-        self, msg: Any, kwargs: MutableMapping[str, Any]
-    ) -> tuple[Any, MutableMapping[str, Any]]:
-        given: Mapping[str, Any] = kwargs.get("extra") or {}
-        kwargs["extra"] = {**(self.extra or {}), **given}
-        return msg, kwargs

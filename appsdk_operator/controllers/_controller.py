@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, final
@@ -24,7 +23,9 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     ThreadGroup,
+    check_stop,
     default_metrics,
+    get_logger,
     system_clock,
 )
 
@@ -32,7 +33,7 @@ __all__ = ["Controller"]
 
 R = TypeVar("R", bound=Hashable)
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 _CANCEL_TIMEOUT = 1.0
 
@@ -92,8 +93,8 @@ class Controller(Generic[R]):
         self._registry = metrics or default_metrics()
         self._own = StopSignal(clock=clock)
         self._loop = LoopThread(name)
-        self._workers = ThreadGroup(name)
-        self._helpers = ThreadGroup(name)
+        self._workers = ThreadGroup(name, on_failure=self._thread_failed)
+        self._helpers = ThreadGroup(name, on_failure=self._thread_failed)
         self._lock = threading.Lock()
         self._sources: list[SourceStart] = []
         self._engine: Engine[R] | None = None
@@ -228,6 +229,7 @@ class Controller(Generic[R]):
         Raises:
             Exception: as :meth:`run`, for the sources.
         """
+        check_stop(stop)
         if not self._settings.warm_up:
             return
         forget = stop.on_set(self._own.set)
@@ -253,13 +255,15 @@ class Controller(Generic[R]):
         seconds after the stop, and a few more if coroutines have to be cancelled.
 
         Raises:
+            TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before, or closed.
             TimeoutError: a source did not start or sync in time; or reconciles or sources still run
                 after the stop time-out. As the only error or one of the group.
             Exception: what a source raised at its start, or with ``recover_exceptions=False`` a
-                reconciler.
+                reconciler; or what ended one of its threads.
             ExceptionGroup: several of these.
         """
+        check_stop(stop)
         with self._lock:
             if self._has_run or self._is_closed:
                 was = "run before" if self._has_run else "closed"
@@ -350,6 +354,7 @@ class Controller(Generic[R]):
                 self._kind,
                 self._reconcile,
                 settings=self._settings,
+                on_source_failure=self._thread_failed,
                 helpers=self._helpers,
                 stop=self._own,
                 clock=self._clock,
@@ -382,20 +387,20 @@ class Controller(Generic[R]):
 
     def _work(self, engine: Engine[R]) -> None:
         queue, handle, has_stopped = engine.queue, engine.reconciling.handle, self._own.is_set
-        try:
-            with self._loop.bound():
-                while (item := queue.get()) is not None:
-                    if has_stopped():
-                        queue.done(item.key)
-                        return
-                    bug = handle(item)
-                    if bug is not None:
-                        self._fail(bug)
-                        self._own.set()
-        except BaseException as error:
-            # Nobody else would say that a worker is missing.
-            self._fail(error)
-            self._own.set()
+        with self._loop.bound():
+            while (item := queue.get()) is not None:
+                if has_stopped():
+                    queue.done(item.key)
+                    return
+                bug = handle(item)
+                if bug is not None:
+                    self._fail(bug)
+                    self._own.set()
+
+    def _thread_failed(self, error: Exception) -> None:
+        """End the run, which cannot go on without one of its threads, and raises ``error``."""
+        self._fail(error)
+        self._own.set()
 
     def _end_stand_by(self) -> None:
         self._own.wait()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
+from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 from appsdk_operator.client import (
     AlreadyExists,
     ApiError,
@@ -18,7 +19,7 @@ from appsdk_operator.client import (
 from appsdk_operator.controllers._field_paths import is_same_json
 from appsdk_operator.controllers._guarded import ATTEMPTS, Getter, live_reader
 from appsdk_operator.controllers._reconcile import check_unheard
-from appsdk_operator.resource import MutableObject, Object, create_merge_patch
+from appsdk_operator.resource import AnyObject, MutableObject, Object, create_merge_patch
 from appsdk_operator.runtime import settle
 
 __all__ = ["Change", "OperationResult", "Written", "apply", "create_or_patch", "create_or_update"]
@@ -35,17 +36,24 @@ class OperationResult(enum.Enum):
     UPDATED_STATUS_ONLY = "updatedStatusOnly"
 
 
-class Written(NamedTuple):
+class Written(NamedTuple, Generic[SpecT_co, StatusT_co]):
     """What became of an object, and the object as it is on the server now."""
 
     result: OperationResult
-    object: Object
+    object: Object[SpecT_co, StatusT_co]
 
 
-class Change(Protocol):
+if not TYPE_CHECKING:  # mypy knows no such line inside of a NamedTuple
+    Written.__class_getitem__ = subscript
+
+
+class Change(Protocol[SpecT, StatusT]):
     """Brings a changeable copy into shape; may be ``async def``."""
 
-    def __call__(self, draft: MutableObject, /) -> Any:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __call__(self, draft: MutableObject[SpecT, StatusT], /) -> Any:
         """Change ``draft``."""
         ...
 
@@ -63,7 +71,9 @@ _SERVERS_OWN = (
 )
 
 
-def create_or_update(client: ClientLike, obj: Object | MutableObject, mutate: Change) -> Written:
+def create_or_update(
+    client: ClientLike, obj: AnyObject[SpecT, StatusT], mutate: Change[SpecT, StatusT]
+) -> Written[SpecT, StatusT]:
     """Create the object if there is none of its name, else change it in place.
 
     Unlike controller-runtime's function of this name it does not fail when somebody else was
@@ -91,7 +101,7 @@ def create_or_update(client: ClientLike, obj: Object | MutableObject, mutate: Ch
         ApiError: any other refusal, and any failure of the first read.
     """
 
-    def change(present: Object) -> Written:
+    def change(present: Object[SpecT, StatusT]) -> Written[SpecT, StatusT]:
         draft = _mutated(present, mutate)
         if is_same_json(draft.data, present.to_dict()):
             return Written(OperationResult.UNCHANGED, present)
@@ -100,7 +110,9 @@ def create_or_update(client: ClientLike, obj: Object | MutableObject, mutate: Ch
     return _until_written(client, obj, mutate, change, with_status=False)
 
 
-def create_or_patch(client: ClientLike, obj: Object | MutableObject, mutate: Change) -> Written:
+def create_or_patch(
+    client: ClientLike, obj: AnyObject[SpecT, StatusT], mutate: Change[SpecT, StatusT]
+) -> Written[SpecT, StatusT]:
     """As :func:`create_or_update`, but by merge patches: one of the object, one of its status.
 
     The patches hold what changed and the resource version, so that lists, which are replaced whole,
@@ -115,7 +127,7 @@ def create_or_patch(client: ClientLike, obj: Object | MutableObject, mutate: Cha
     """
     has_patched = False
 
-    def change(present: Object) -> Written:
+    def change(present: Object[SpecT, StatusT]) -> Written[SpecT, StatusT]:
         nonlocal has_patched
         draft = _mutated(present, mutate)
         fields = create_merge_patch(present.to_dict(), draft.data)
@@ -140,11 +152,11 @@ def create_or_patch(client: ClientLike, obj: Object | MutableObject, mutate: Cha
 
 def apply(
     client: ClientLike,
-    obj: Object | MutableObject,
+    obj: AnyObject[SpecT, StatusT],
     *,
     field_manager: str = "",
     force: bool = False,
-) -> Written:
+) -> Written[SpecT, StatusT]:
     """Server-side apply that tells what became of it.
 
     The object is read before, live, so this costs two requests. What somebody else wrote between
@@ -165,7 +177,7 @@ def apply(
         ApiError: any other refusal.
     """
     _check_name(obj)
-    before: Object | None = None
+    before: Object[SpecT, StatusT] | None = None
     with contextlib.suppress(NotFound):
         before = live_reader(client).get(obj.kind, obj.name, namespace=obj.namespace)
     after = client.apply(obj, field_manager=field_manager, force=force)
@@ -176,12 +188,12 @@ def apply(
 
 def _until_written(
     client: ClientLike,
-    obj: Object | MutableObject,
-    mutate: Change,
-    change: Callable[[Object], Written],
+    obj: AnyObject[SpecT, StatusT],
+    mutate: Change[SpecT, StatusT],
+    change: Callable[[Object[SpecT, StatusT]], Written[SpecT, StatusT]],
     *,
     with_status: bool,
-) -> Written:
+) -> Written[SpecT, StatusT]:
     _check_name(obj)
     failure: ApiError | None = None
     is_created = False
@@ -210,21 +222,23 @@ def _until_written(
     raise failure
 
 
-def _read(reader: Getter, obj: Object | MutableObject) -> Object | None:
+def _read(reader: Getter, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT] | None:
     try:
         return reader.get(obj.kind, obj.name, namespace=obj.namespace)
     except NotFound:
         return None
 
 
-def _new(obj: Object | MutableObject) -> MutableObject:
+def _new(obj: AnyObject[SpecT, StatusT]) -> MutableObject[SpecT, StatusT]:
     draft = MutableObject(obj.kind, obj.to_dict())
     for field in _SERVERS_OWN:
         draft.metadata.pop(field, None)
     return draft
 
 
-def _mutated(obj: Object | MutableObject, mutate: Change) -> MutableObject:
+def _mutated(
+    obj: AnyObject[SpecT, StatusT], mutate: Change[SpecT, StatusT]
+) -> MutableObject[SpecT, StatusT]:
     draft = MutableObject(obj.kind, obj.to_dict())
     _check_changed(draft, settle(mutate(draft)))
     # A namespace that the client fills in is not known before the first read.
@@ -257,7 +271,9 @@ def _check_changed(draft: MutableObject, returned: object) -> None:
     check_unheard("mutate", returned, instead)
 
 
-def _compared(before: Object, after: Object) -> Written:
+def _compared(
+    before: Object[SpecT, StatusT], after: Object[SpecT, StatusT]
+) -> Written[SpecT, StatusT]:
     # The server makes no new version of what does not differ.
     is_same = before.resource_version == after.resource_version
     return Written(OperationResult.UNCHANGED if is_same else OperationResult.UPDATED, after)
@@ -268,7 +284,7 @@ def _locked(fields: Mapping[str, Any], obj: Object) -> MergePatch:
     return MergePatch({**fields, "metadata": metadata})
 
 
-def _check_name(obj: Object | MutableObject) -> None:
+def _check_name(obj: AnyObject[SpecT, StatusT]) -> None:
     if not obj.name:
         raise ValueError(
             f"a {obj.kind.kind} without a name cannot be found again: give it a name, or use "

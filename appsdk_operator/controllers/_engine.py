@@ -29,6 +29,7 @@ class Engine(Generic[R]):
         reconcile: Callable[[R], Any],
         *,
         settings: Settings,
+        on_source_failure: Callable[[Exception], None],
         helpers: ThreadGroup,
         stop: StopSignal,
         clock: Clock,
@@ -39,7 +40,7 @@ class Engine(Generic[R]):
         self.queue: WorkQueue[R] = WorkQueue(
             name, rate_limiter=limiter, clock=clock, metrics=registry
         )
-        self.inbox: Inbox[R] = Inbox(self.queue)
+        self.inbox: Inbox[R] = Inbox(self.queue, on_source_failure)
         self.metrics = ReconcileMetrics(name, settings.max_concurrent_reconciles)
         self.deadlines = Deadlines(helpers, clock)
         self.starts: SourceStarts[R] = SourceStarts(

@@ -70,11 +70,13 @@ class EventFeed(Generic[R]):
             # it from B is never told that it is gone from there.
             overflow=Overflow.BLOCK,
             worker_context=self._work_context,
+            on_failure=self._failed,
             clock=clock,
         )
         self.events: EventSource = self._delivery.source(name)
         """Where the events go in."""
         self._lock = threading.Lock()
+        self._fail: Callable[[Exception], None] = lambda _: None
         self._detach: Callable[[], None] = lambda: None
         self._retire: Callable[[], None] = lambda: None
         self.is_started = False
@@ -96,6 +98,8 @@ class EventFeed(Generic[R]):
 
     def start(self, queue: RequestQueue[R], stop: StopSignal) -> None:
         """Begin to handle events, until ``stop``."""
+        # A queue of somebody else cannot be told why; the log was.
+        self._fail = getattr(queue, "fail", lambda _: stop.set())
         self.pipeline.begin(queue)
         self._delivery.start()
         self._retire = self._metrics.add_source(self._samples)
@@ -135,6 +139,9 @@ class EventFeed(Generic[R]):
     def step(self) -> bool:
         """Handle one event in the calling thread, for tests; False when there is nothing to do."""
         return self._delivery.step()
+
+    def _failed(self, error: Exception) -> None:
+        self._fail(error)
 
     def _handle(self, key: DeliveryKey, event: Event | None) -> float | None:
         try:

@@ -23,12 +23,12 @@ from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
 from appsdk_operator.controllers._reasons import text
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, Family, Sample, random_of, settle
+from appsdk_operator.runtime import Clock, Family, Sample, get_logger, random_of, settle
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["EventPipeline", "backoff", "shown"]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, final
 
-from appsdk_operator.client import JsonPatch, NotFound
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client import ApiError, JsonPatch, NotFound
 from appsdk_operator.controllers._guarded import (
     Operations,
     PatchClient,
@@ -39,7 +40,24 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 
 
 class FinalizerError(Exception):
-    """A finalizer could not be put on or taken off; the cause says why."""
+    """A finalizer could not be put on or taken off; the cause says why.
+
+    grafana-app-sdk's error of this name has them as ``PatchRequest()`` and ``Status()``.
+    """
+
+    def __init__(
+        self, message: str = "", *, patch: JsonPatch | None = None, status: int | None = None
+    ) -> None:
+        """See the class."""
+        super().__init__(message)
+        self.patch = patch
+        """The patch that was sent last; None when it did not come to that."""
+        self.status = status
+        """The server's HTTP status, such as 403; None when it did not answer."""
+
+    def after(self, what: str) -> FinalizerError:
+        """This error with what came before it."""
+        return FinalizerError(f"{what}: {self}", patch=self.patch, status=self.status)
 
 
 _STRICT = ("", "apps", "autoscaling", "batch")
@@ -117,7 +135,9 @@ def has_finalizer(obj: Object | MutableObject, name: str) -> bool:
     return name in ((obj.data.get("metadata") or {}).get("finalizers") or ())
 
 
-def put_finalizer(client: PatchClient, obj: Object, name: str) -> Object | None:
+def put_finalizer(
+    client: PatchClient, obj: Object[SpecT, StatusT], name: str
+) -> Object[SpecT, StatusT] | None:
     """Put ``name`` on the object on the server, at the end and without touching any other.
 
     The patch tests what it builds upon; if somebody was quicker it is made anew from a fresh read,
@@ -134,7 +154,9 @@ def put_finalizer(client: PatchClient, obj: Object, name: str) -> Object | None:
     return Finalizers(obj.kind, client).put(obj, check_finalizer(name, obj.kind))
 
 
-def take_finalizer_off(client: PatchClient, obj: Object, name: str) -> Object | None:
+def take_finalizer_off(
+    client: PatchClient, obj: Object[SpecT, StatusT], name: str
+) -> Object[SpecT, StatusT] | None:
     """Take ``name`` off the object on the server, in the way of :func:`put_finalizer`.
 
     Returns:
@@ -155,7 +177,9 @@ class Finalizers:
         self._client = client
         self._live = live_reader(client)
 
-    def put(self, obj: Object, name: str, *, instead_of: str | None = None) -> Object | None:
+    def put(
+        self, obj: Object[SpecT, StatusT], name: str, *, instead_of: str | None = None
+    ) -> Object[SpecT, StatusT] | None:
         """Put ``name`` on, in the place of ``instead_of`` if that is there.
 
         Returns:
@@ -181,7 +205,7 @@ class Finalizers:
 
         return self._change(obj, change, f"put finalizer {name!r} on")
 
-    def remove(self, obj: Object, *names: str) -> Object | None:
+    def remove(self, obj: Object[SpecT, StatusT], *names: str) -> Object[SpecT, StatusT] | None:
         """Take ``names`` off, wherever they stand.
 
         Returns:
@@ -207,23 +231,37 @@ class Finalizers:
         except NotFound:
             return True
         except Exception as error:
-            raise FinalizerError(f"could not find out what became of {obj!r}: {error}") from error
+            raise FinalizerError(
+                f"could not find out what became of {obj!r}: {error}", status=_status_of(error)
+            ) from error
 
-    def _change(self, obj: Object, change: _Change, what: str) -> Object | None:
+    def _change(
+        self, obj: Object[SpecT, StatusT], change: _Change, what: str
+    ) -> Object[SpecT, StatusT] | None:
         def guarded(present: Object) -> Operations:
             operations = change(present)
             return [*_guards(present), *operations] if operations else []
 
+        sent: JsonPatch | None = None
+
         def write(patch: JsonPatch) -> Object:
+            nonlocal sent
+            sent = patch
             return self._client.patch(self._kind, obj.name, patch, namespace=obj.namespace)
 
         try:
             return change_guarded(obj, guarded, read=lambda: self._read(obj), write=write)
         except Exception as error:
-            raise FinalizerError(f"could not {what} {obj!r}: {error}") from error
+            raise FinalizerError(
+                f"could not {what} {obj!r}: {error}", patch=sent, status=_status_of(error)
+            ) from error
 
-    def _read(self, obj: Object) -> Object:
+    def _read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         return self._live.get(self._kind, obj.name, namespace=obj.namespace)
+
+
+def _status_of(error: Exception) -> int | None:
+    return (error.status or None) if isinstance(error, ApiError) else None
 
 
 def _guards(present: Object) -> list[dict[str, Any]]:

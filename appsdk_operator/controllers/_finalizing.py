@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, final
 
+from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 from appsdk_operator.controllers._finalizers import (
     add_finalizer,
     check_finalizer,
@@ -42,24 +43,28 @@ class Finalizing(enum.Enum):
     """The object, or our finalizer on one that is being deleted, is no more: nothing was called."""
 
 
-class FinalizingOutcome(NamedTuple):
+class FinalizingOutcome(NamedTuple, Generic[SpecT_co, StatusT_co]):
     """What :func:`finalizing` did, and what came of it."""
 
     done: Finalizing
     value: Any
     """What ``apply`` or ``cleanup`` returned."""
-    object: Object | None
+    object: Object[SpecT_co, StatusT_co] | None
     """The object as it is known after that; None when it is gone."""
+
+
+if not TYPE_CHECKING:  # mypy knows no such line inside of a NamedTuple
+    FinalizingOutcome.__class_getitem__ = subscript
 
 
 def finalizing(
     client: PatchClient,
-    obj: Object,
+    obj: Object[SpecT, StatusT],
     name: str,
     *,
-    apply: Callable[[Object], Any],
-    cleanup: Callable[[Object], Any],
-) -> FinalizingOutcome:
+    apply: Callable[[Object[SpecT, StatusT]], Any],
+    cleanup: Callable[[Object[SpecT, StatusT]], Any],
+) -> FinalizingOutcome[SpecT, StatusT]:
     """Call ``apply`` for an object that is there, ``cleanup`` for one that is to be deleted.
 
     The finalizer ``name`` is put on before the first ``apply``, and taken off after ``cleanup``
@@ -99,7 +104,7 @@ def finalizing(
     What ``apply`` and ``cleanup`` raise comes through; the finalizer then stays.
     """
     check_finalizer(name, obj.kind)
-    present: Object | None = obj
+    present: Object[SpecT, StatusT] | None = obj
     if not obj.is_deleting and name not in obj.finalizers:
         present = put_finalizer(client, obj, name)
     if present is None:

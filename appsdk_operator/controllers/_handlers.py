@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Any, Generic, TypeAlias, TypeVar, final, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final, get_origin
 
 import attrs
 
+from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers._protocols import LOW_PRIORITY, Handler, RequestQueue
 from appsdk_operator.controllers._reconcile import Request
@@ -18,6 +18,7 @@ from appsdk_operator.controllers._user_functions import (
     no_awaitable,
 )
 from appsdk_operator.resource import Kind, Object, ObjectKey
+from appsdk_operator.runtime import get_logger
 
 __all__ = [
     "EventQueue",
@@ -32,7 +33,7 @@ __all__ = [
     "with_low_priority_when_unchanged",
 ]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 
@@ -195,8 +196,10 @@ class _ForOwner:
 
 
 def map_objects(
-    function: Callable[[Object], Iterable[R]], *, low_priority_when_unchanged: bool = True
-) -> Handler[R]:
+    function: Callable[[Object[SpecT, StatusT]], Iterable[R]],
+    *,
+    low_priority_when_unchanged: bool = True,
+) -> Handler[R, SpecT, StatusT]:
     """Requests what ``function`` says of the event's object.
 
     At an update it is asked for the object before and after it, and each request made once, so that
@@ -224,12 +227,14 @@ def map_objects(
 
 @final
 @attrs.frozen
-class _MapObjects(Generic[R]):
-    _function: Callable[[Object], Iterable[R] | None] = attrs.field(alias="function")
+class _MapObjects(Generic[R, SpecT, StatusT]):
+    _function: Callable[[Object[SpecT, StatusT]], Iterable[R] | None] = attrs.field(
+        alias="function"
+    )
     _low: int | None = attrs.field(alias="low")
     _request_type: type[Any] | None = attrs.field(default=None, alias="request_type")
 
-    def handle(self, event: Event, queue: RequestQueue[R]) -> None:
+    def handle(self, event: Event[SpecT, StatusT], queue: RequestQueue[R]) -> None:
         # First all, then queued: a function that fails at the second is asked again for both.
         requests: dict[R, None] = {}
         if event.old is not None:
@@ -240,7 +245,7 @@ class _MapObjects(Generic[R]):
             for request in requests:
                 queue.add(request, priority=priority, reason=event)
 
-    def _requests(self, obj: Object) -> Iterable[R]:
+    def _requests(self, obj: Object[SpecT, StatusT]) -> Iterable[R]:
         found = self._function(obj)
         if found is None:
             return ()
@@ -290,7 +295,7 @@ def _optional_function(_: object, field: attrs.Attribute[Any], value: Any) -> No
 
 @final
 @attrs.frozen(kw_only=True)
-class HandlerFunctions(Generic[R]):
+class HandlerFunctions(Generic[R, SpecT_contra, StatusT_contra]):
     """A handler with a function of (event, queue) for each thing that can happen.
 
     They may be ``async def``. What they raise is logged and counted, and the source tries again.
@@ -300,16 +305,29 @@ class HandlerFunctions(Generic[R]):
     >>> deleted = HandlerFunctions(delete=lambda event, queue: queue.add(event.key))
     """
 
-    create: HandlerFunction[R] | None = attrs.field(default=None, validator=_optional_function)
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    create: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
+        attrs.field(default=None, validator=_optional_function)
+    )
     """An object appeared, or was there at the start (``event.is_initial``); default: ignored."""
-    update: HandlerFunction[R] | None = attrs.field(default=None, validator=_optional_function)
+    update: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
+        attrs.field(default=None, validator=_optional_function)
+    )
     """It changed, or is shown again (RESYNC, with ``old`` and ``object`` the same)."""
-    delete: HandlerFunction[R] | None = attrs.field(default=None, validator=_optional_function)
+    delete: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
+        attrs.field(default=None, validator=_optional_function)
+    )
     """It is gone."""
-    generic: HandlerFunction[R] | None = attrs.field(default=None, validator=_optional_function)
+    generic: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
+        attrs.field(default=None, validator=_optional_function)
+    )
     """Something outside of the cluster concerns it."""
 
-    def handle(self, event: Event, queue: RequestQueue[R]) -> Awaitable[None] | None:
+    def handle(
+        self, event: Event[SpecT_contra, StatusT_contra], queue: RequestQueue[R]
+    ) -> Awaitable[None] | None:
         """Call the function for what happened."""
         match event.action:
             case ResourceAction.CREATE:
@@ -335,7 +353,9 @@ class HandlerFunctions(Generic[R]):
         return f"HandlerFunctions({', '.join(given)})"
 
 
-def with_low_priority_when_unchanged(handler: Handler[R]) -> Handler[R]:
+def with_low_priority_when_unchanged(
+    handler: Handler[R, SpecT, StatusT],
+) -> Handler[R, SpecT, StatusT]:
     """Another handler, whose requests have :data:`LOW_PRIORITY` where the event brings nothing new.
 
     A priority that the handler gives itself is kept. The handlers of this module do so anyway.
@@ -349,10 +369,12 @@ def with_low_priority_when_unchanged(handler: Handler[R]) -> Handler[R]:
 
 @final
 @attrs.frozen
-class _WithLowPriority(Generic[R]):
-    _handler: Handler[R] = attrs.field(alias="handler")
+class _WithLowPriority(Generic[R, SpecT, StatusT]):
+    _handler: Handler[R, SpecT, StatusT] = attrs.field(alias="handler")
 
-    def handle(self, event: Event, queue: RequestQueue[R]) -> Awaitable[None] | None:
+    def handle(
+        self, event: Event[SpecT, StatusT], queue: RequestQueue[R]
+    ) -> Awaitable[None] | None:
         if not is_unchanged(event):
             return self._handler.handle(event, queue)
         return self._handler.handle(event, EventQueue(queue, event, LOW_PRIORITY))

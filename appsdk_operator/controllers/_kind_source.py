@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar, final
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import (
     Cache,
     CacheRegistration,
@@ -25,11 +25,11 @@ from appsdk_operator.controllers._protocols import (
     SyncingSource,
 )
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, system_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, system_clock
 
 __all__ = ["InformerSource", "KindSource"]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 
@@ -58,9 +58,9 @@ class KindSource(Generic[R]):
     def __init__(
         self,
         cache: Cache,
-        kind: Kind,
-        handler: Handler[R],
-        predicates: Iterable[EventFilter] = (),
+        kind: Kind[SpecT, StatusT],
+        handler: Handler[R, SpecT, StatusT],
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         *,
         metadata_only: bool | None = None,
         max_pending: int = 10_000,
@@ -207,9 +207,9 @@ class InformerSource(Generic[R]):
 
     def __init__(
         self,
-        informer: Informer,
-        handler: Handler[R],
-        predicates: Iterable[EventFilter] = (),
+        informer: Informer[SpecT, StatusT],
+        handler: Handler[R, SpecT, StatusT],
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         *,
         max_pending: int = 10_000,
         clock: Clock = system_clock,

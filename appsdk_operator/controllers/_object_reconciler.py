@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
 from appsdk_operator.client import NotFound, Reader
 from appsdk_operator.controllers._reconcile import Outcome, ReconcileFunction, Request
 from appsdk_operator.resource import Kind, Object
@@ -13,20 +14,29 @@ __all__ = ["ObjectReconcileFunction", "ObjectReconciler", "as_reconciler"]
 
 
 @runtime_checkable
-class ObjectReconciler(Protocol):
+class ObjectReconciler(Protocol[SpecT_contra, StatusT_contra]):
     """Brings the world in line with what ``obj`` asks for; it may be ``async def``."""
 
-    def reconcile_object(self, obj: Object, /) -> Outcome | Awaitable[Outcome]:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def reconcile_object(
+        self, obj: Object[SpecT_contra, StatusT_contra], /
+    ) -> Outcome | Awaitable[Outcome]:
         """Look at ``obj`` and do what is missing."""
         ...
 
 
-ObjectReconcileFunction: TypeAlias = Callable[[Object], Outcome | Awaitable[Outcome]]
+ObjectReconcileFunction: TypeAlias = Callable[
+    [Object[SpecT, StatusT]], Outcome | Awaitable[Outcome]
+]
 """An object reconciler that is just a function."""
 
 
 def as_reconciler(
-    reader: Reader, kind: Kind, object_reconciler: ObjectReconciler | ObjectReconcileFunction
+    reader: Reader,
+    kind: Kind[SpecT, StatusT],
+    object_reconciler: ObjectReconciler[SpecT, StatusT] | ObjectReconcileFunction[SpecT, StatusT],
 ) -> ReconcileFunction[Request]:
     """A reconciler that reads the object and hands it to ``object_reconciler``.
 
@@ -52,7 +62,7 @@ def as_reconciler(
             f"object_reconciler={object_reconciler!r} is no object reconciler: give an object with "
             "reconcile_object(obj), or a function of the object"
         )
-    handle = cast("ObjectReconcileFunction", function)
+    handle = cast("ObjectReconcileFunction[SpecT, StatusT]", function)
 
     def reconcile(request: Request) -> Outcome | Awaitable[Outcome]:
         try:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Generic, final
 
+from appsdk_operator._generics import (
+    OtherSpecT,
+    OtherStatusT,
+    SpecT,
+    SpecT_contra,
+    StatusT,
+    StatusT_contra,
+    subscript,
+)
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers._field_paths import FieldPath
 from appsdk_operator.controllers._protocols import EventFilter
@@ -37,7 +46,7 @@ _CREATE, _UPDATE, _DELETE, _RESYNC, _GENERIC = ResourceAction
 
 
 @final
-class Predicate:
+class Predicate(Generic[SpecT_contra, StatusT_contra]):
     """Whether an event is worth a reconcile: a function of an event that can be combined.
 
     Combine with ``&``, ``|`` and ``~``, or with :func:`all_of`, :func:`any_of` and :func:`not_`.
@@ -56,7 +65,12 @@ class Predicate:
 
     __slots__ = ("_function", "_name")
 
-    def __init__(self, function: EventFilter, *, name: str | None = None) -> None:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __init__(
+        self, function: EventFilter[SpecT_contra, StatusT_contra], *, name: str | None = None
+    ) -> None:
         """A predicate.
 
         Args:
@@ -74,11 +88,11 @@ class Predicate:
     def from_functions(
         cls,
         *,
-        create: EventFilter | None = None,
-        update: EventFilter | None = None,
-        delete: EventFilter | None = None,
-        generic: EventFilter | None = None,
-    ) -> Predicate:
+        create: EventFilter[OtherSpecT, OtherStatusT] | None = None,
+        update: EventFilter[OtherSpecT, OtherStatusT] | None = None,
+        delete: EventFilter[OtherSpecT, OtherStatusT] | None = None,
+        generic: EventFilter[OtherSpecT, OtherStatusT] | None = None,
+    ) -> Predicate[OtherSpecT, OtherStatusT]:
         """A predicate with a function for each thing that can happen; missing ones let all pass.
 
         A resync is an update with nothing changed: ``update`` gets it with ``old`` and ``object``
@@ -93,7 +107,7 @@ class Predicate:
             check_sync_function(name, member, "event")
         by_action = {_CREATE: create, _UPDATE: update, _DELETE: delete, _GENERIC: generic}
 
-        def function(event: Event) -> bool:
+        def function(event: Event[OtherSpecT, OtherStatusT]) -> bool:
             if event.action is _RESYNC:
                 member, event = update, Event(_RESYNC, event.object, event.object)
             else:
@@ -101,10 +115,12 @@ class Predicate:
             return True if member is None else member(event)
 
         text = ", ".join(f"{name}={_name_of(member)}" for name, member in given.items())
-        return cls(function, name=f"from_functions({text})")
+        return Predicate(function, name=f"from_functions({text})")
 
     @classmethod
-    def from_object_filter(cls, function: Callable[[Object], bool]) -> Predicate:
+    def from_object_filter(
+        cls, function: Callable[[Object[OtherSpecT, OtherStatusT]], bool]
+    ) -> Predicate[OtherSpecT, OtherStatusT]:
         """A predicate that looks at the object alone, at an update at the new one.
 
         An update after which the object no longer fits is therefore filtered out.
@@ -113,9 +129,9 @@ class Predicate:
             TypeError: ``function`` is no plain function of one argument.
         """
         check_sync_function("function", function, "obj")
-        return cls(lambda event: function(event.object), name=name_of(function))
+        return Predicate(lambda event: function(event.object), name=name_of(function))
 
-    def __call__(self, event: Event | None = None) -> bool:
+    def __call__(self, event: Event[SpecT_contra, StatusT_contra] | None = None) -> bool:
         """Whether ``event`` passes; raises what the function raises.
 
         Raises:
@@ -129,19 +145,27 @@ class Predicate:
         no_awaitable(f"predicate {self}", passes)
         return bool(passes)
 
-    def __and__(self, other: EventFilter) -> Predicate:
+    def __and__(
+        self, other: EventFilter[SpecT_contra, StatusT_contra]
+    ) -> Predicate[SpecT_contra, StatusT_contra]:
         return all_of(self, other)
 
-    def __rand__(self, other: EventFilter) -> Predicate:
+    def __rand__(
+        self, other: EventFilter[SpecT_contra, StatusT_contra]
+    ) -> Predicate[SpecT_contra, StatusT_contra]:
         return all_of(other, self)
 
-    def __or__(self, other: EventFilter) -> Predicate:
+    def __or__(
+        self, other: EventFilter[SpecT_contra, StatusT_contra]
+    ) -> Predicate[SpecT_contra, StatusT_contra]:
         return any_of(self, other)
 
-    def __ror__(self, other: EventFilter) -> Predicate:
+    def __ror__(
+        self, other: EventFilter[SpecT_contra, StatusT_contra]
+    ) -> Predicate[SpecT_contra, StatusT_contra]:
         return any_of(other, self)
 
-    def __invert__(self) -> Predicate:
+    def __invert__(self) -> Predicate[SpecT_contra, StatusT_contra]:
         return not_(self)
 
     def __bool__(self) -> bool:
@@ -157,7 +181,7 @@ class Predicate:
         return f"<Predicate {self._name}>"
 
 
-def all_of(*predicates: EventFilter) -> Predicate:
+def all_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
     """Passes what all of them let pass, asking in order; the word for ``&``. None at all: true."""
     parts = as_predicates(predicates)
     return Predicate(
@@ -166,7 +190,7 @@ def all_of(*predicates: EventFilter) -> Predicate:
     )
 
 
-def any_of(*predicates: EventFilter) -> Predicate:
+def any_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
     """Passes what at least one lets pass, asking in order; the word for ``|``.
 
     Raises:
@@ -181,7 +205,7 @@ def any_of(*predicates: EventFilter) -> Predicate:
     )
 
 
-def not_(predicate: EventFilter) -> Predicate:
+def not_(predicate: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
     """Passes what the other does not; the word for ``~``.
 
     Not of a changed-predicate drops creations and deletions, which the other lets pass.
@@ -190,7 +214,9 @@ def not_(predicate: EventFilter) -> Predicate:
     return Predicate(lambda event: not part(event), name=f"not_({part})")
 
 
-def as_predicates(filters: Iterable[EventFilter]) -> tuple[Predicate, ...]:
+def as_predicates(
+    filters: Iterable[EventFilter[SpecT, StatusT]],
+) -> tuple[Predicate[SpecT, StatusT], ...]:
     """Predicates of predicates and plain functions.
 
     Raises:
@@ -231,12 +257,12 @@ def _generation_differs(old: Object, new: Object) -> bool:
     return not new.generation and old.resource_version != new.resource_version
 
 
-resource_version_changed = _changed(
+resource_version_changed: Predicate = _changed(
     "resource_version_changed", lambda old, new: old.resource_version != new.resource_version
 )
 """Drops resyncs, and updates that bring the version that was there before."""
 
-generation_changed = _changed("generation_changed", _generation_differs)
+generation_changed: Predicate = _changed("generation_changed", _generation_differs)
 """Drops resyncs, and updates that leave ``metadata.generation`` as it was.
 
 API servers count the generation up when the spec changes; status, labels, annotations, finalizers
@@ -248,22 +274,22 @@ finalizer was added or removed does not: combine with :data:`finalizers_changed`
 somebody else's finalizer to go.
 """
 
-annotation_changed = _changed(
+annotation_changed: Predicate = _changed(
     "annotation_changed", lambda old, new: old.annotations != new.annotations
 )
 """Drops resyncs, and updates that leave the annotations as they were; none and empty are equal.
 
 To see the spec too: ``generation_changed | annotation_changed``."""
 
-label_changed = _changed("label_changed", lambda old, new: old.labels != new.labels)
+label_changed: Predicate = _changed("label_changed", lambda old, new: old.labels != new.labels)
 """Drops resyncs, and updates that leave the labels as they were; none and empty are equal."""
 
-finalizers_changed = _changed(
+finalizers_changed: Predicate = _changed(
     "finalizers_changed", lambda old, new: set(old.finalizers) != set(new.finalizers)
 )
 """Drops resyncs, and updates that leave the finalizers as they were, in whatever order."""
 
-deletion_requested = _changed(
+deletion_requested: Predicate = _changed(
     "deletion_requested", lambda old, new: new.is_deleting and not old.is_deleting
 )
 """Drops resyncs, and updates other than the one that marks the object for deletion."""
@@ -292,7 +318,7 @@ def fields_changed(*paths: str) -> Predicate:
     )
 
 
-status_changed = fields_changed("status")
+status_changed: Predicate = fields_changed("status")
 """Drops resyncs, and updates that leave the status as it was."""
 
 

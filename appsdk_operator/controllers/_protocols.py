@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
 from appsdk_operator.cache import Event
 from appsdk_operator.runtime import StopSignal
 
@@ -25,7 +26,7 @@ LOW_PRIORITY = -100
 """The priority of what nobody waits for: objects that were there at the start, and resyncs. The
 number is controller-runtime's ``handler.LowPriority``."""
 
-EventFilter: TypeAlias = Callable[[Event], bool]
+EventFilter: TypeAlias = Callable[[Event[SpecT, StatusT]], bool]
 """Whether an event is worth a reconcile; a :class:`Predicate` is one."""
 
 
@@ -60,10 +61,15 @@ class RequestQueue(Protocol[R_contra]):
 
 
 @runtime_checkable
-class Handler(Protocol[R_co]):
+class Handler(Protocol[R_co, SpecT_contra, StatusT_contra]):
     """Turns events into requests; may be ``async def``. What it raises leads to a retry."""
 
-    def handle(self, event: Event, queue: RequestQueue[R_co], /) -> Awaitable[None] | None:
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def handle(
+        self, event: Event[SpecT_contra, StatusT_contra], queue: RequestQueue[R_co], /
+    ) -> Awaitable[None] | None:
         """Put what ``event`` concerns into ``queue``."""
         ...
 

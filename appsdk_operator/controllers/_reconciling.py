@@ -29,11 +29,11 @@ from appsdk_operator.controllers._reasons import (
 )
 from appsdk_operator.controllers._reconcile import Result, TerminalError, wrong_outcome
 from appsdk_operator.controllers._reconcile_metrics import ReconcileMetrics
-from appsdk_operator.runtime import Clock, QueueItem, StopSignal, WorkQueue, settle
+from appsdk_operator.runtime import Clock, QueueItem, StopSignal, WorkQueue, get_logger, settle
 
 __all__ = ["Inbox", "Reconciling"]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 
@@ -45,8 +45,10 @@ _FALLBACK_DELAY = 10.0
 class Inbox(Generic[R]):
     """A controller's queue as its sources and handlers see it."""
 
-    def __init__(self, queue: WorkQueue[R]) -> None:
+    def __init__(self, queue: WorkQueue[R], fail: Callable[[Exception], None]) -> None:
         self._queue = queue
+        self.fail = fail
+        """Ends the controller with this error: one of its sources has lost its thread."""
 
     def add(
         self, request: R, *, priority: int | None = None, after: float = 0.0, reason: Any = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import logging
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
@@ -17,11 +16,11 @@ from appsdk_operator.controllers._protocols import (
     SyncingSource,
 )
 from appsdk_operator.controllers._reasons import text
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
 
 __all__ = ["SourceStart", "SourceStarts"]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 

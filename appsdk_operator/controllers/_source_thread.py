@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from collections.abc import Callable
@@ -20,13 +19,14 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    get_logger,
     random_of,
 )
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["SourceThread", "checked_interval", "checked_jitter"]
 
-_log = logging.getLogger("appsdk_operator.controllers")
+_log = get_logger("appsdk_operator.controllers")
 
 _ERRORS = Family(
     "source_errors_total", "counter", "Calls of a source's own function that failed.", ("source",)

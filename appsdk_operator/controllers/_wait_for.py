@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TypeAlias, final
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import (
     Cache,
     CacheRegistration,
@@ -34,7 +35,7 @@ __all__ = ["WaitStopped", "wait_for"]
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 
-Condition: TypeAlias = Until | Callable[[Object], object]
+Condition: TypeAlias = Until | Callable[[Object[SpecT, StatusT]], object]
 
 
 class WaitStopped(Exception):  # noqa: N818 - no error: somebody asked for it
@@ -43,15 +44,15 @@ class WaitStopped(Exception):  # noqa: N818 - no error: somebody asked for it
 
 def wait_for(
     reader: ClientLike | Cache | Informer,
-    kind: Kind,
+    kind: Kind[SpecT, StatusT],
     name: str,
-    condition: Condition,
+    condition: Condition[SpecT, StatusT],
     *,
     namespace: str = "",
     timeout: float | None = 60.0,
     stop: StopSignal | None = None,
     clock: Clock = system_clock,
-) -> Object | None:
+) -> Object[SpecT, StatusT] | None:
     """Wait until a condition holds for an object, be it for a moment.
 
     Nothing is missed between the first read and what comes after it. With a client the object is
@@ -96,7 +97,7 @@ def wait_for(
     if timeout is not None and not timeout >= 0:
         raise ValueError(f"timeout={timeout}: use 0 or more seconds, or None for no limit")
     key = ObjectKey(namespace, name)
-    last: list[Object | None] = []
+    last: list[Object[SpecT, StatusT] | None] = []
     with _Limit(timeout, stop, clock) as limit:
         if isinstance(reader, (Cache, Informer)):
             states = _cached(reader, kind, key, limit)

@@ -148,10 +148,11 @@ __all__ = [
     "elector_config",
 ]
 
-__getattr__ = loader(
-    __name__,
-    {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names},
-)
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(
+        __name__,
+        {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names},
+    )
 
 
 def __dir__() -> list[str]:

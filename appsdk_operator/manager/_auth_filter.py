@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hmac
 import itertools
-import logging
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import attrs
 
@@ -22,6 +22,7 @@ from appsdk_operator.client import (
     TooManyRequests,
     TransportError,
 )
+from appsdk_operator.manager._auth_reviews import Answers, Busy, Full, Reviews, Stopping
 from appsdk_operator.manager._http_messages import (
     HTTPHandler,
     HTTPRequest,
@@ -30,13 +31,20 @@ from appsdk_operator.manager._http_messages import (
 )
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.resource import Kind, MutableObject, kinds
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, random_of, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    get_logger,
+    random_of,
+    system_clock,
+)
 
 __all__ = ["AuthFilter"]
 
-_log: Final = logging.getLogger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.manager")
 _T = TypeVar("_T")
 _MAX_TOKEN: Final = 64 * 1024
+_MAX_NAME: Final = 256
+_BUSY: Final = "too many reviews are under way, try again later"
 _TRIES: Final = 5
 _BACKOFF: Final = 0.5
 _FACTOR: Final = 1.5
@@ -66,32 +74,6 @@ class _User:
 
 
 @final
-class _Answers(Generic[_T]):
-    """Answers for a while, the latest used ones; bounded. Not thread-safe."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._kept: OrderedDict[object, tuple[float, _T]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def get(self, key: object, now: float) -> _T | None:
-        expiry, answer = self._kept.get(key, (now, None))
-        if expiry <= now:
-            self._kept.pop(key, None)
-            return None
-        self._kept.move_to_end(key)
-        return answer
-
-    def put(self, key: object, answer: _T, expiry: float) -> None:
-        self._kept[key] = (expiry, answer)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
-
-
-@final
 class AuthFilter:
     """Lets a request pass whose bearer token the API server knows, and whose user may do it.
 
@@ -101,11 +83,15 @@ class AuthFilter:
     ``subjectaccessreviews.authorization.k8s.io``; who scrapes needs a ClusterRole with
     ``nonResourceURLs: ["/metrics"], verbs: ["get"]``.
 
-    Answers 401 without a token that is known, 403 without the right, and 500 when the API server
-    cannot be asked. Tokens are in no log, no error and no cache: what is kept is found by a keyed
-    hash. As in controller-runtime's ``WithAuthenticationAndAuthorization``, reviews are kept for a
-    while and retried for ten seconds; besides, the caches are bounded, and of equal questions that
-    come at once only one is asked.
+    Answers 401 without a token that is known, 403 without the right, 429 when too many unknown
+    tokens are being looked at, and 500 when the API server cannot be asked. The answer of 403 and
+    the log, at INFO once for each review, name the user; the log of 401 is at DEBUG. Tokens are in
+    no log, no error and no cache: what is kept is found by a keyed hash.
+
+    As in controller-runtime's ``WithAuthenticationAndAuthorization``, reviews are kept for a while
+    and retried for ten seconds. Besides, the caches are bounded, of equal questions that come at
+    once only one is asked, and what is known and used is asked for again before its time is over.
+    Unknown tokens, however many, take no room from known ones.
 
     It is a filter provider: ``MetricsServerOptions(filter_provider=AuthFilter)``; for other
     options, ``functools.partial(AuthFilter, audiences=["metrics"])``. Thread-safe.
@@ -119,7 +105,9 @@ class AuthFilter:
         deny_ttl: seconds for which a refusal is remembered; default 30.
         timeout: seconds for each of the two reviews, retries included; default 10.
         cache_size: how many answers of each sort are remembered; default 1024.
-        max_reviews: how many reviews may be under way at once; default 16.
+        max_reviews: how many reviews may be under way at once of tokens and users that were known
+            within the last hour, and as many of tokens that were not; default 16.
+        max_reviews_by_peer: how many of the latter one address may cause at once; default 4.
         clock: what all these times are measured with.
         rng: spreads the retries.
 
@@ -138,6 +126,7 @@ class AuthFilter:
         timeout: float = 10.0,
         cache_size: int = 1024,
         max_reviews: int = 16,
+        max_reviews_by_peer: int = 4,
         clock: Clock = system_clock,
         rng: Random | None = None,
     ) -> None:
@@ -146,25 +135,26 @@ class AuthFilter:
             raise TypeError(f"audiences={audiences!r}: give a list of them")
         if min(token_ttl, allow_ttl, deny_ttl) < 0:
             raise ValueError("token_ttl, allow_ttl and deny_ttl must be at least 0 seconds")
-        if not timeout > 0 or cache_size < 1 or max_reviews < 1:
-            raise ValueError("timeout, cache_size and max_reviews must be more than 0")
+        if not timeout > 0 or min(cache_size, max_reviews, max_reviews_by_peer) < 1:
+            raise ValueError(
+                "timeout, cache_size, max_reviews and max_reviews_by_peer must be more than 0"
+            )
         self._client = client
         self._audiences = list(audiences)
         self._token_ttl, self._allow_ttl, self._deny_ttl = token_ttl, allow_ttl, deny_ttl
         self._timeout = timeout
-        self._max_reviews = max_reviews
         self._clock = clock
         self._rng = rng or random_of(clock)
         self._key = secrets.token_bytes(32)
-        self._stop = StopSignal(clock=clock)
-        self._threads = ThreadGroup("auth-filter")
-        # Guards the caches and the reviews under way.
+        self._reviews = Reviews(limit=max_reviews, by_peer=max_reviews_by_peer, clock=clock)
+        # Guards the caches.
         self._lock = threading.Lock()
-        self._users: _Answers[_User] = _Answers(cache_size)
+        self._users: Answers[_User] = Answers(cache_size)
         # Apart, so that guessed tokens do not push out the good ones.
-        self._strangers: _Answers[bool] = _Answers(cache_size)
-        self._rights: _Answers[bool] = _Answers(cache_size)
-        self._reviews: dict[object, TimedRun[Any]] = {}
+        self._strangers: Answers[bool] = Answers(cache_size)
+        self._rights: Answers[bool] = Answers(cache_size)
+        # Who sent known tokens.
+        self._peers: Answers[bool] = Answers(cache_size)
 
     def __call__(self, handler: HTTPHandler) -> HTTPHandler:
         """The handler behind the filter."""
@@ -177,23 +167,30 @@ class AuthFilter:
 
     def check(self, request: HTTPRequest) -> HTTPResponse | None:
         """None when the request may pass, else what to answer."""
+        verb = request.method.lower()
+        asked = f"{verb} {request.path!r}"
         token = _bearer_token(request.headers.get("authorization", ""))
         if token is None:
+            _log.debug("peer %s may not %s: no bearer token", request.peer, asked)
             return _unauthorized()
-        verb = request.method.lower()
+        said = "Authentication failed"
         try:
-            user = self._authenticate(token)
+            user = self._authenticate(token, request.peer)
             if user is None:
+                _log.debug("peer %s may not %s: its token is not known", request.peer, asked)
                 return _unauthorized()
-            is_allowed = self._authorize(user, verb, request.path)
+            said = f"Authorization for user {_shown(user.name)} failed"
+            is_allowed = self._authorize(user, verb, request.path, request.peer)
+        except Busy as problem:
+            _log.debug("peer %s may not %s now: %s", request.peer, asked, problem)
+            return text_response(429, f"{said}: {_BUSY}", **{"Retry-After": "1"})
         except _Undecided as problem:
             text = str(problem).replace(token, "…")
-            _log.error("cannot decide who may %s %r: %s", verb, request.path, text)
-            return text_response(500, "Authentication or authorization failed")
+            _log.error("%s: cannot decide whether it may %s: %s", said, asked, text)
+            return text_response(500, said)
         if is_allowed:
             return None
-        _log.info("user %s may not %s %r", user.name, verb, request.path)
-        return text_response(403, "Forbidden")
+        return text_response(403, f"Authorization denied for user {_shown(user.name)}")
 
     def close(self, timeout: float | None = 1.0) -> list[str]:
         """Ask no more; requests that wait are answered with 500.
@@ -204,42 +201,80 @@ class AuthFilter:
         Returns:
             The names of the threads that still wait for the API server.
         """
-        self._stop.set()
-        return self._threads.join(timeout)
+        return self._reviews.close(timeout)
 
     # -- questions -------------------------------------------------------------------------------
 
-    def _authenticate(self, token: str) -> _User | None:
+    def _authenticate(self, token: str, peer: str) -> _User | None:
         key = hmac.digest(self._key, token.encode(), "sha256")
         now = self._clock.monotonic()
         with self._lock:
             user = self._users.get(key, now)
-            if user is not None or self._strangers.get(key, now):
-                return user
+            if user is None and self._strangers.get(key, now):
+                return None
+            is_due = self._users.is_due(key, now)
+            is_known, is_familiar = self._users.had(key, now), self._peers.had(peer, now)
+        if user is not None and not is_due:
+            return user
+        start = functools.partial(
+            self._reviews.start,
+            ("token", key),
+            "TokenReview",
+            functools.partial(self._review_token, key, token, peer, now + self._timeout),
+            peer=peer,
+            is_known=is_known,
+            is_familiar=is_familiar,
+        )
+        if user is None:
+            return self._answer(start, now)
+        _refresh(start)
+        return user
+
+    def _review_token(self, key: object, token: str, peer: str, deadline: float) -> _User | None:
         spec = {"token": token, **({"audiences": self._audiences} if self._audiences else {})}
-        status = self._review(("token", key), kinds.authentication.v1.TokenReview, spec)
+        status = self._ask(kinds.authentication.v1.TokenReview, spec, deadline)
         known = status.get("authenticated") is True and self._is_audience(status)
         user = _User.of(status.get("user") or {}) if known else None
-        expiry = self._clock.monotonic() + self._token_ttl
+        now = self._clock.monotonic()
         with self._lock:
             if user is not None:
-                self._users.put(key, user, expiry)
+                self._users.put(key, user, self._token_ttl, now)
+                self._peers.put(peer, True, self._token_ttl, now)
             elif not status.get("error"):
                 # With an error it may be the API server's trouble, and pass.
-                self._strangers.put(key, True, expiry)
+                self._users.drop(key)
+                self._strangers.put(key, True, self._token_ttl, now)
         return user
 
     def _is_audience(self, status: Mapping[str, Any]) -> bool:
         # A server that knows nothing of audiences ignores them: then the token is for itself only.
         return not self._audiences or bool({*self._audiences} & {*(status.get("audiences") or ())})
 
-    def _authorize(self, user: _User, verb: str, path: str) -> bool:
+    def _authorize(self, user: _User, verb: str, path: str, peer: str) -> bool:
         key = (user, verb, path)
         now = self._clock.monotonic()
         with self._lock:
             known = self._rights.get(key, now)
-        if known is not None:
+            is_due = self._rights.is_due(key, now)
+        if known is False or (known and not is_due):
+            if not known:
+                _log.debug("user %s may not %s %r, as said before", _shown(user.name), verb, path)
             return known
+        start = functools.partial(
+            self._reviews.start,
+            key,
+            "SubjectAccessReview",
+            functools.partial(self._review_right, key, now + self._timeout),
+            peer=peer,
+            is_known=True,
+        )
+        if not known:
+            return self._answer(start, now)
+        _refresh(start)
+        return True
+
+    def _review_right(self, key: tuple[_User, str, str], deadline: float) -> bool:
+        user, verb, path = key
         spec: dict[str, Any] = {
             "user": user.name,
             "groups": list(user.groups),
@@ -249,49 +284,36 @@ class AuthFilter:
             spec["uid"] = user.uid
         if user.extra:
             spec["extra"] = {name: list(values) for name, values in user.extra}
-        status = self._review(key, kinds.authorization.v1.SubjectAccessReview, spec)
+        status = self._ask(kinds.authorization.v1.SubjectAccessReview, spec, deadline)
         is_allowed = status.get("allowed") is True and status.get("denied") is not True
         ttl = self._allow_ttl if is_allowed else self._deny_ttl
         with self._lock:
-            self._rights.put(key, is_allowed, self._clock.monotonic() + ttl)
+            self._rights.put(key, is_allowed, ttl, self._clock.monotonic())
+        if not is_allowed:
+            reason = _shown(str(status.get("reason") or "the API server gives no reason"))
+            _log.info("user %s may not %s %r: %s", _shown(user.name), verb, path, reason)
         return is_allowed
 
-    def _review(self, key: object, kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The status of a review, asked once for all who want to know at the same time."""
-        deadline = self._clock.monotonic() + self._timeout
-        with self._lock:
-            if self._stop.is_set():
-                raise _Undecided("the server stops")
-            run = self._reviews.get(key)
-            if run is None or run.is_done:
-                self._reviews = {k: r for k, r in self._reviews.items() if not r.is_done}
-                if len(self._reviews) >= self._max_reviews:
-                    raise _Undecided(f"{self._max_reviews} reviews are under way (max_reviews)")
-                run = self._reviews[key] = TimedRun(
-                    kind.kind,
-                    lambda: self._ask(kind, spec, deadline),
-                    threads=self._threads,
-                    clock=self._clock,
-                    stop=self._stop,
-                )
+    def _answer(self, start: Callable[[], TimedRun[_T]], begun: float) -> _T:
         try:
-            status = run.wait(deadline)
+            run = start()
+        except Stopping:
+            raise _Undecided("the server stops") from None
+        except Full as problem:
+            raise _Undecided(str(problem)) from None
+        try:
+            return run.wait(begun + self._timeout)  # type: ignore[return-value]
         except TimeoutError:
-            if self._stop.is_set():
+            if self._reviews.stop.is_set():
                 raise _Undecided("the server stops") from None
-            text = f"{kind.kind}: no answer from the API server within {self._timeout:g} s"
+            text = f"{run.name}: no answer from the API server within {self._timeout:g} s"
             raise _Undecided(text) from None
         except Exception as error:
             # Not as the cause: its frames hold the token.
-            raise _Undecided(f"{kind.kind}: {error}") from None
-        finally:
-            with self._lock:
-                # One that hangs stays, and counts against their number.
-                if run.is_done and self._reviews.get(key) is run:
-                    del self._reviews[key]
-        return status if isinstance(status, Mapping) else {}
+            raise _Undecided(f"{run.name}: {error}") from None
 
     def _ask(self, kind: Kind, spec: Mapping[str, Any], deadline: float) -> Mapping[str, Any]:
+        """The status of a review."""
         wait = _BACKOFF
         for left in itertools.count(_TRIES - 1, -1):
             try:
@@ -299,12 +321,20 @@ class AuthFilter:
             except ClientError as error:
                 pause = wait * (1 + _JITTER * self._rng.random())
                 is_late = self._clock.monotonic() + pause >= deadline
-                if left <= 0 or is_late or not _may_pass(error) or self._stop.wait(pause):
+                is_last = left <= 0 or is_late or not _may_pass(error)
+                if is_last or self._reviews.stop.wait(pause):
                     raise
                 wait *= _FACTOR
             else:
-                return answer.to_dict().get("status") or {}
+                status = answer.to_dict().get("status")
+                return status if isinstance(status, Mapping) else {}
         raise AssertionError("the loop has no end")
+
+
+def _refresh(start: Callable[[], object]) -> None:
+    """Ask again for what is known; nobody waits for that, and the next one may try it again."""
+    with contextlib.suppress(Busy, Full, Stopping):
+        start()
 
 
 def _may_pass(error: ClientError) -> bool:
@@ -312,6 +342,12 @@ def _may_pass(error: ClientError) -> bool:
     if isinstance(error, TransportError):
         return not isinstance(error, TLSFailed)
     return isinstance(error, (ServerError, TooManyRequests))
+
+
+def _shown(name: str) -> str:
+    """A name that others chose, on one line and not too long."""
+    text = name if name.isprintable() else repr(name)
+    return text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
 
 
 def _bearer_token(header: str) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -19,6 +18,7 @@ from appsdk_operator.runtime import (
     Sample,
     StopSignal,
     default_metrics,
+    get_logger,
     system_clock,
 )
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CertificatePair", "Certificates", "TLSOptions", "certificates_of"]
 
-_log: Final = logging.getLogger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.manager")
 _READS: Final = Family(
     "certwatcher_read_certificate_total", "counter", "Total number of certificate reads"
 )

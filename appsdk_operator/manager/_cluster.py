@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
@@ -25,11 +24,18 @@ from appsdk_operator.manager._runnable import RunnableGroup
 from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    default_metrics,
+    get_logger,
+    system_clock,
+)
 
 __all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 NewClient: TypeAlias = Callable[[ClientConfig], ClientLike]
 """Makes the client that talks to the server."""
@@ -203,7 +209,7 @@ class Cluster:
                 self.unfenced_client if fence is None else fence(self.unfenced_client)
             )
             if new_cache is not None:
-                self.cache = new_cache(raw)
+                self.cache: Cache = new_cache(raw)
             else:
                 self.cache = _cache(raw, cache or CacheSetup(), clock, metrics)
             cached = CachedClient(

@@ -25,13 +25,14 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    get_logger,
     random_of,
     system_clock,
 )
 
 __all__ = ["Elector"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 _STATUS = Family(
     "leader_election_master_status",
@@ -88,9 +89,9 @@ class Elector:
         on_event: Callable[[Object, str], None] | None = None,
     ) -> None:
         self.options = options
-        self.identity = options.identity or f"{socket.gethostname()}_{uuid.uuid4()}"
+        self.identity: str = options.identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         """What the Lease says when this process leads."""
-        self.namespace = namespace_of(options)
+        self.namespace: str = namespace_of(options)
         """Where the Lease is."""
         self._leases = Leases(client, self.namespace, options.labels)
         self._state = LeaseState(options, self.identity, rng or random_of(clock))

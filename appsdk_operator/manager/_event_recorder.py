@@ -39,12 +39,13 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    get_logger,
     system_clock,
 )
 
 __all__ = ["EventBroadcaster", "EventClient", "EventRecorder"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 _RECORDED = Family("event_recorder_recorded_total", "counter", "Events that were taken in.", ())
 _DROPPED = Family(
@@ -79,7 +80,7 @@ class EventRecorder:
 
     def __init__(self, name: str, record: Callable[..., None]) -> None:
         self._record = record
-        self.name = check_recorder_name(name)
+        self.name: str = check_recorder_name(name)
         """The reporting controller."""
 
     def event(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import logging
 from collections.abc import Callable, Sequence
 from threading import Condition, Lock
 from typing import Any, final
@@ -20,11 +19,11 @@ from appsdk_operator.manager._runnable import (
     name_of,
     placements,
 )
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, settle, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, settle, system_clock
 
 __all__ = ["STOP_ENGAGED", "Group", "Groups", "OnFailure"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 STOP_ENGAGED = "can't accept new runnable as stop procedure is already engaged"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import posixpath
 import threading
 from collections.abc import Callable
@@ -14,11 +13,11 @@ import attrs
 from appsdk_operator.cache import Health
 from appsdk_operator.manager._http_messages import HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.manager._timed_run import TimedRun
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
 
 __all__ = ["HealthCheck", "HealthChecks", "ping"]
 
-_log: Final = logging.getLogger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.manager")
 _WITHHELD: Final = "reason withheld"
 
 HealthCheck = Callable[[], Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
@@ -18,14 +17,14 @@ from appsdk_operator.manager._http_messages import (
     parse_head,
     text_response,
 )
-from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime import Clock, StopSignal, get_logger
 
 if TYPE_CHECKING:
     import ssl
 
 __all__ = ["Connection", "HTTPLimits", "Phase"]
 
-_log: Final = logging.getLogger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.manager")
 _READ: Final = 65536
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 1 << 20
@@ -106,9 +105,9 @@ class Connection:
     def __init__(self, sock: socket.socket, peer: str, owner: ConnectionOwner) -> None:
         self.phase: Phase = "waiting"
         self.deadline: float | None = None
-        self.since = 0.0
-        self.is_expired = False
-        self.path = ""
+        self.since: float = 0.0
+        self.is_expired: bool = False
+        self.path: str = ""
         """What is being handled, for reports."""
         self._raw = sock
         self._sock = sock

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import selectors
 import socket
 import threading
@@ -29,6 +28,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     default_metrics,
+    get_logger,
     system_clock,
 )
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HTTPServer"]
 
-_log: Final = logging.getLogger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.manager")
 _FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _FULL_PAUSE: Final = 0.5
 _LAST_JOIN: Final = 1.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol, final
@@ -13,11 +12,11 @@ from appsdk_operator.manager._cluster import Cluster
 from appsdk_operator.manager._groups import Groups
 from appsdk_operator.manager._lease_options import LeadershipLost
 from appsdk_operator.manager._runnable import Runnable, RunnableGroup, name_of
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
 
 __all__ = ["Elected", "ElectorLike", "Lifecycle"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 _BEFORE_ELECTION = (
     RunnableGroup.HTTP_SERVERS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -28,11 +27,19 @@ from appsdk_operator.manager._once import Once
 from appsdk_operator.manager._runnable import Runnable, RunnableGroup, as_runnable
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, ThreadGroup, default_metrics
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    check_stop,
+    default_metrics,
+    get_logger,
+)
 
 __all__ = ["Manager"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 _LAST_EVENTS = 5.0
 _LAST_EVENTS_IN_HASTE = 0.5
@@ -344,8 +351,8 @@ class Manager:
         """
         if handle_signals:
             check_main_thread("manager")
-        if stop is not None and not isinstance(stop, StopSignal):
-            raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
+        if stop is not None:
+            check_stop(stop)
         with self._lock:
             if self._has_run:
                 raise RuntimeError("manager already started: make a new one")

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import threading
 from typing import Any, Protocol, final, runtime_checkable
 
 from appsdk_operator.manager._cut_short import is_cut_short
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    StopSignal,
+    ThreadGroup,
+    check_stop,
+    get_logger,
+    system_clock,
+)
 
 __all__ = ["Operator", "OperatorController"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 
 @runtime_checkable
@@ -99,8 +105,8 @@ class Operator:
         """
         if handle_signals:
             check_main_thread("operator")
-        if stop is not None and not isinstance(stop, StopSignal):
-            raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
+        if stop is not None:
+            check_stop(stop)
         with self._lock:
             if self._has_run:
                 raise RuntimeError("the operator was run before: make a new one")

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias, final
 
 from appsdk_operator.manager._sharded_work import Tenure
-from appsdk_operator.runtime import ThreadGroup
+from appsdk_operator.runtime import ThreadGroup, get_logger
 
 __all__ = ["GainCallback", "Gains"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 GainCallback: TypeAlias = Callable[[int], None]
 

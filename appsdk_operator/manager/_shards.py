@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import logging
 import random
 import re
 import threading
@@ -30,11 +29,19 @@ from appsdk_operator.manager._sharded_work import (
 )
 from appsdk_operator.manager._shards_state import Board, decide, shard_of
 from appsdk_operator.resource import DecodeError, ObjectKey
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, ThreadGroup, random_of, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    get_logger,
+    random_of,
+    system_clock,
+)
 
 __all__ = ["SHARDS_LABEL", "Shards"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 SHARDS_LABEL = "appsdk-operator.io/shards"
 """The label by which the Leases of one set of shards are found; its value is the set's id."""
@@ -114,9 +121,9 @@ class Shards:
         # Made for its identity and namespace: both are to be found once, and to be the same for
         # all Leases of this replica.
         probe = Elector(client, base, metrics=Metrics())
-        self.identity = probe.identity
+        self.identity: str = probe.identity
         """What the Leases of this replica's shards say."""
-        self.namespace = probe.namespace
+        self.namespace: str = probe.namespace
         self._election = attrs.evolve(base, identity=self.identity, namespace=self.namespace)
         digest = hashlib.blake2b(self.identity.encode(), digest_size=8).hexdigest()
         self._member_prefix = f"{election.id}-member-"

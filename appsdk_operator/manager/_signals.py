@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime import StopSignal, get_logger
 
 __all__ = ["SLICE", "check_main_thread", "stop_on_signals"]
 
-_log = logging.getLogger("appsdk_operator.manager")
+_log = get_logger("appsdk_operator.manager")
 
 SLICE = 0.5
 """Seconds for which the main thread may wait at a time while signals are handled: one that comes

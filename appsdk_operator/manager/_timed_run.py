@@ -39,6 +39,8 @@ class TimedRun(Generic[T]):
             clock: what waits are measured with.
             stop: ends every wait.
         """
+        self.name = name
+        """The thread's, to report."""
         self._function = function
         self._clock = clock
         self._stop = stop

@@ -108,7 +108,8 @@ __all__ = [
     "parse_time",
 ]
 
-__getattr__ = loader(__name__, dict.fromkeys(("dump_yaml", "load_yaml"), f"{__name__}._yaml"))
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(__name__, dict.fromkeys(("dump_yaml", "load_yaml"), f"{__name__}._yaml"))
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 __all__ = ["FrozenDict", "FrozenList", "ReadOnlyError", "freeze", "thaw"]
 
@@ -28,8 +28,20 @@ class FrozenDict(dict[str, Any]):
 
     __slots__ = ()
 
-    __setitem__ = __delitem__ = __ior__ = refuse
-    clear = pop = popitem = setdefault = update = refuse
+    if TYPE_CHECKING:  # a change is found before the program runs: nothing is a Never
+        # fmt: off
+        def __setitem__(self, key: Never, value: Never, /) -> None: ...  # type: ignore[override]
+        def __delitem__(self, key: Never, /) -> None: ...  # type: ignore[override]
+        def __ior__(self, other: Never, /) -> None: ...  # type: ignore[override, misc]
+        def clear(self: Never) -> None: ...  # type: ignore[misc]
+        def pop(self, key: Never, /) -> None: ...  # type: ignore[override]
+        def popitem(self: Never) -> None: ...  # type: ignore[misc, override]
+        def setdefault(self, key: Never, /) -> None: ...  # type: ignore[override]
+        def update(self, other: Never, /) -> None: ...  # type: ignore[override]
+        # fmt: on
+    else:
+        __setitem__ = __delitem__ = __ior__ = refuse
+        clear = pop = popitem = setdefault = update = refuse
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
@@ -86,9 +98,25 @@ class FrozenList(list[Any]):
 
     __slots__ = ()
 
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse
-    append = clear = extend = insert = pop = remove = refuse
-    reverse = sort = refuse
+    if TYPE_CHECKING:
+        # fmt: off
+        def __setitem__(self, index: Never, value: Never, /) -> None: ...  # type: ignore[override]
+        def __delitem__(self, index: Never, /) -> None: ...  # type: ignore[override]
+        def __iadd__(self, other: Never, /) -> None: ...  # type: ignore[override, misc]
+        def __imul__(self, count: Never, /) -> None: ...  # type: ignore[override, misc]
+        def append(self, value: Never, /) -> None: ...
+        def clear(self: Never) -> None: ...  # type: ignore[misc]
+        def extend(self, other: Never, /) -> None: ...  # type: ignore[override]
+        def insert(self, index: Never, value: Never, /) -> None: ...  # type: ignore[override]
+        def pop(self, index: Never, /) -> None: ...  # type: ignore[override]
+        def remove(self, value: Never, /) -> None: ...
+        def reverse(self: Never) -> None: ...  # type: ignore[misc]
+        def sort(self, key: Never, /) -> None: ...  # type: ignore[override]
+        # fmt: on
+    else:
+        __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse
+        append = clear = extend = insert = pop = remove = refuse
+        reverse = sort = refuse
 
     def __getitem__(self, index: Any) -> Any:
         _freeze_children(self)

@@ -22,7 +22,7 @@ class Lines(Sequence[bytes]):
     __slots__ = ("places",)
 
     def __init__(self, places: list[tuple[bytes, int, int]]) -> None:
-        self.places = places
+        self.places: list[tuple[bytes, int, int]] = places
         """What was read, and begin and end of a line in it."""
 
     def __len__(self) -> int:

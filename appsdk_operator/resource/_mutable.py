@@ -53,8 +53,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         Raises:
             TypeError: ``kind`` is no Kind.
         """
-        self.kind = check_kind(kind)
-        self.data = data
+        self.kind: Kind = check_kind(kind)
+        self.data: dict[str, Any] = data
 
     @classmethod
     def new(

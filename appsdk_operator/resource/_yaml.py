@@ -14,6 +14,8 @@ __all__ = ["dump_yaml", "load_first", "load_yaml"]
 _MAX_VALUES = 5_000_000
 """Aliases of aliases make a small text huge; a real manifest has some thousand values."""
 
+_MAX_MERGED = 100_000
+
 _INT, _FLOAT, _BOOL, _MERGE = (
     f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "merge")
 )
@@ -54,6 +56,17 @@ class _Loader(yaml.SafeLoader):
             self._construct_key(key_node): self.construct_object(value_node, deep=deep)
             for key_node, value_node in node.value
         }
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        # Merges of merges multiply as aliases do, and these lists are made in full.
+        if len(node.value) > _MAX_MERGED:
+            raise yaml.constructor.ConstructorError(
+                None,
+                None,
+                "found too many keys in one mapping: its merges multiply",
+                node.start_mark,
+            )
 
     def _construct_key(self, node: yaml.Node) -> str:
         key = self.construct_object(node, deep=True)
@@ -127,10 +140,11 @@ def load_yaml(text: str | bytes) -> list[Any]:
         raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error
 
 
-def load_first(text: str | bytes) -> tuple[Any, list[str]]:
+def load_first(text: str | bytes, *, most_values: int = _MAX_VALUES) -> tuple[Any, list[str]]:
     """The first document of a YAML text, as servers read what they are sent.
 
-    Of a key that is there twice the last value counts.
+    Of a key that is there twice the last value counts. A text of more than ``most_values`` values,
+    those of aliases counted each time, is refused.
 
     Returns:
         The document as plain JSON values, None if there is none; and what is there twice, in the
@@ -140,13 +154,14 @@ def load_first(text: str | bytes) -> tuple[Any, list[str]]:
         ValueError: the text is not YAML, the message begins with the line.
     """
     repeated: list[str] = []
-    loader = _Loader(text)
+    loader = None
     try:
+        loader = _Loader(text)
         node = loader.get_node() if loader.check_node() else None
         if node is None:
             return None, repeated
         _keep_last(node, repeated, set())
-        return _json(loader.construct_document(node), "$", [_MAX_VALUES]), repeated
+        return _json(loader.construct_document(node), "$", [most_values]), repeated
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
@@ -156,7 +171,8 @@ def load_first(text: str | bytes) -> tuple[Any, list[str]]:
     except RecursionError as error:
         raise ValueError("line 1: nested too deep, or within itself") from error
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _keep_last(node: yaml.Node, repeated: list[str], seen: set[int]) -> None:
@@ -193,7 +209,7 @@ def _json(value: Any, path: str, budget: list[int]) -> Any:
     """A copy in which nothing is shared."""
     budget[0] -= 1
     if budget[0] < 0:
-        raise ValueError(f"the YAML holds more than {_MAX_VALUES} values: its aliases multiply")
+        raise ValueError("the YAML holds too many values: its aliases multiply")
     if isinstance(value, dict):
         return {key: _json(item, f"{path}.{key}", budget) for key, item in value.items()}
     if isinstance(value, list):

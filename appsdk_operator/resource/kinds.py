@@ -129,7 +129,7 @@ class Group:
 
     def __init__(self, short: str, name: str) -> None:
         """The group ``name``, reached as ``kinds.<short>``."""
-        self.name = name
+        self.name: str = name
         self._short = short
         self._versions: dict[str, Version] = {}
 

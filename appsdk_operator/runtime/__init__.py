@@ -7,6 +7,7 @@ Guarantees:
     * Only :mod:`appsdk_operator.runtime._clock` reads or waits for the time.
     * No thread is a daemon; every thread belongs to a :class:`ThreadGroup` that joins it.
     * Locks are held for map operations only, never while user code runs.
+    * What the program's logging raises reaches nobody who logs: :func:`get_logger`.
 """
 
 from appsdk_operator.runtime._clock import Clock as Clock
@@ -19,6 +20,8 @@ from appsdk_operator.runtime._fork import OneProcess as OneProcess
 from appsdk_operator.runtime._fork import after_fork as after_fork
 from appsdk_operator.runtime._fork import fork_safe as fork_safe
 from appsdk_operator.runtime._logging import JSONFormatter as JSONFormatter
+from appsdk_operator.runtime._logging import SafeLogger as SafeLogger
+from appsdk_operator.runtime._logging import get_logger as get_logger
 from appsdk_operator.runtime._metrics import Family as Family
 from appsdk_operator.runtime._metrics import LocalHistogram as LocalHistogram
 from appsdk_operator.runtime._metrics import Metrics as Metrics
@@ -33,6 +36,7 @@ from appsdk_operator.runtime._rate_limiters import RateLimiter as RateLimiter
 from appsdk_operator.runtime._rate_limiters import TokenBucket as TokenBucket
 from appsdk_operator.runtime._rate_limiters import WithMaxWait as WithMaxWait
 from appsdk_operator.runtime._stop import StopSignal as StopSignal
+from appsdk_operator.runtime._stop import check_stop as check_stop
 from appsdk_operator.runtime._threads import LoopThread as LoopThread
 from appsdk_operator.runtime._threads import ThreadGroup as ThreadGroup
 from appsdk_operator.runtime._threads import settle as settle
@@ -55,6 +59,7 @@ __all__ = [
     "QueueState",
     "RateLimiter",
     "RealClock",
+    "SafeLogger",
     "Sample",
     "StopSignal",
     "ThreadGroup",
@@ -62,8 +67,10 @@ __all__ = [
     "WithMaxWait",
     "WorkQueue",
     "after_fork",
+    "check_stop",
     "default_metrics",
     "fork_safe",
+    "get_logger",
     "random_of",
     "settle",
     "system_clock",

@@ -43,7 +43,7 @@ class RealClock:
     __slots__ = ()
 
     # The function itself: it is asked several times for each event.
-    monotonic = staticmethod(time.monotonic)
+    monotonic: staticmethod[[], float] = staticmethod(time.monotonic)
 
     def time(self) -> float:
         """Seconds of :func:`time.time`."""
@@ -82,7 +82,7 @@ class ManualClock:
             epoch: what :meth:`time` says then, in seconds since 1970.
             seed: of the jitter of delays; default 0.
         """
-        self.rng = random.Random(seed)
+        self.rng: random.Random = random.Random(seed)
         """Where the jitter of delays comes from."""
         self._now = start
         self._offset = epoch - start

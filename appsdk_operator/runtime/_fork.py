@@ -88,7 +88,7 @@ class OneProcess:
 
     def __init__(self, what: str, remedy: str) -> None:
         """For the object that errors call ``what``, with what to do instead of using it."""
-        self.inherited = False
+        self.inherited: bool = False
         """Whether this is the child of a process that made it."""
         self._pid = os.getpid()
         self._what = what

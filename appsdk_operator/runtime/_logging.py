@@ -1,14 +1,88 @@
-"""Log records as one line of JSON each, with the fields that the kit adds."""
+"""The kit's loggers, which never raise, and log records as one line of JSON each."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
 from typing import Any, final
 
 import msgspec
 
-__all__ = ["JSONFormatter"]
+__all__ = ["JSONFormatter", "SafeLogger", "get_logger"]
+
+
+@final
+class SafeLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose calls never raise.
+
+    Filters and handlers are the program's: one may have a bug, write to a standard error that was
+    closed, or to a full disk. :mod:`logging` lets much of that through to whoever logs, and there
+    it would end workers, and lose retries. Here the record is lost, and standard error is told
+    once of each kind of failure, unless :data:`logging.raiseExceptions` is off.
+
+    Its own ``extra`` fields are added to those of each call.
+    """
+
+    def log(
+        self,
+        level: int,
+        msg: object,
+        *args: object,
+        exc_info: Any = None,
+        stack_info: bool = False,
+        stacklevel: int = 1,
+        extra: Mapping[str, object] | None = None,
+        **_: object,
+    ) -> None:
+        """As :meth:`logging.Logger.log`; all other methods call this one."""
+        try:
+            if self.logger.isEnabledFor(level):
+                self.logger.log(
+                    level,
+                    msg,
+                    *args,
+                    exc_info=exc_info,
+                    stack_info=stack_info,
+                    stacklevel=stacklevel + 1,
+                    extra={**self.extra, **(extra or {})} if self.extra else extra,
+                )
+        except Exception as error:
+            _tell_of_failure(self.logger.name, error)
+        except BaseException as error:
+            # Ctrl-C is meant for the main thread, wherever that is. SystemExit would end any other
+            # thread without a word.
+            if threading.current_thread() is threading.main_thread():
+                raise
+            _tell_of_failure(self.logger.name, error)
+
+
+def get_logger(name: str) -> SafeLogger:
+    """The logger of that name as the kit uses it; :func:`logging.getLogger` gives the same one."""
+    return SafeLogger(logging.getLogger(name), {})
+
+
+_MOST_TOLD = 100
+_told: set[tuple[str, str]] = set()
+
+
+def _tell_of_failure(logger: str, error: BaseException) -> None:
+    kind = (logger, type(error).__qualname__)
+    if kind in _told or len(_told) >= _MOST_TOLD or not logging.raiseExceptions:
+        return
+    _told.add(kind)
+    # If standard error is what is broken, nobody is left to be told.
+    with contextlib.suppress(Exception):
+        lines = traceback.format_exception(error)
+        sys.stderr.write(
+            f"appsdk_operator: a filter or handler of logger {logger} failed, records are lost, "
+            f"and further failures of this kind are not shown:\n{''.join(lines)}"
+        )
+
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _encode = msgspec.json.Encoder(enc_hook=str).encode

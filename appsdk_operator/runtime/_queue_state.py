@@ -74,9 +74,9 @@ class QueueState(Generic[K]):
         """Since when each key that was handed out is worked on."""
         self.depth: dict[int, int] = {}
         """How many keys are ready, by priority; parked ones included."""
-        self.adds = 0
+        self.adds: int = 0
         """How often a key became ready."""
-        self.waiting_count = 0
+        self.waiting_count: int = 0
 
     def tickets(self, count: int, now: float) -> range:
         """The next positions in line, to be given to :meth:`add` later."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.runtime._clock import Clock, system_clock
 from appsdk_operator.runtime._fork import fork_safe
+from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._waiters import Waiters
 
-__all__ = ["StopSignal"]
+__all__ = ["StopSignal", "check_stop"]
 
-_log = logging.getLogger("appsdk_operator.runtime")
+_log = get_logger("appsdk_operator.runtime")
 
 
 @final
@@ -95,6 +95,16 @@ class StopSignal:
     def _forget(self, key: int) -> None:
         with self._lock:
             self._callbacks.pop(key, None)
+
+
+def check_stop(stop: object) -> None:
+    """Find what is no stop signal when it is given.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(stop, StopSignal):
+        raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
 
 
 def _run(callback: Callable[[], None]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
+from appsdk_operator.runtime._logging import get_logger
 
 # asyncio is imported where it is used: it takes longer to load than all the rest of the room, and
 # many programs have no coroutine.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopThread", "ThreadGroup", "as_exception", "settle"]
 
-_log = logging.getLogger("appsdk_operator.runtime")
+_log = get_logger("appsdk_operator.runtime")
 T = TypeVar("T")
 _bound = threading.local()
 
@@ -52,9 +52,16 @@ class ThreadGroup:
     Thread-safe.
     """
 
-    def __init__(self, name: str) -> None:
-        """A group whose threads are called ``name/…``."""
+    def __init__(self, name: str, *, on_failure: Callable[[Exception], None] | None = None) -> None:
+        """A group of threads.
+
+        Args:
+            name: they are called ``name/…``.
+            on_failure: told what ended a thread before its time, after that was logged; for owners
+                that cannot go on without it.
+        """
         self._name = name
+        self._on_failure = on_failure
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
@@ -64,8 +71,10 @@ class ThreadGroup:
         def run() -> None:
             try:
                 target()
-            except BaseException:
+            except BaseException as error:
                 _log.exception("thread %s failed", thread.name)
+                if self._on_failure is not None:
+                    self._on_failure(as_exception(f"thread {thread.name}", error))
 
         thread = threading.Thread(target=run, name=f"{self._name}/{name}", daemon=False)
         with self._lock:
@@ -186,6 +195,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     import asyncio
 
     asyncio.set_event_loop(loop)
+    loop.set_exception_handler(_tell_of_loop)
     try:
         loop.run_forever()
         pending = asyncio.all_tasks(loop)
@@ -198,6 +208,14 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def _tell_of_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say what asyncio has to say; it would end the loop if its logger's filters raised."""
+    try:
+        loop.default_exception_handler(context)
+    except Exception as error:
+        _log.error("asyncio could not say: %s", context.get("message"), exc_info=error)
 
 
 def settle(outcome: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
 from appsdk_operator.runtime._queue_state import QueueItem, QueueState
 from appsdk_operator.runtime._rate_limiters import ItemExponential, RateLimiter
@@ -16,7 +16,7 @@ __all__ = ["WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
 
-_log = logging.getLogger("appsdk_operator.runtime")
+_log = get_logger("appsdk_operator.runtime")
 
 _LABELS = ("name", "controller")
 _SECONDS = tuple(10.0**exponent for exponent in range(-8, 4))

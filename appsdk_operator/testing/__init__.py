@@ -88,15 +88,17 @@ __all__ = [*_HOMES]  # noqa: PLE0604 - strings, all of them
 _load = loader(__name__, _HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        return _load(name)
-    except ModuleNotFoundError as error:
-        if error.name in _EXTRA:
-            raise ImportError(
-                f"{name} needs {error.name}: pip install 'appsdk-operator[testing]'"
-            ) from error
-        raise
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+
+    def __getattr__(name: str) -> Any:
+        try:
+            return _load(name)
+        except ModuleNotFoundError as error:
+            if error.name in _EXTRA:
+                raise ImportError(
+                    f"{name} needs {error.name}: pip install 'appsdk-operator[testing]'"
+                ) from error
+            raise
 
 
 def __dir__() -> list[str]:

@@ -35,7 +35,7 @@ class Authority:
             .add_extension(_key_usage(signs=True), critical=True)
             .sign(self._key, hashes.SHA256())
         )
-        self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
+        self.certificate: bytes = certificate.public_bytes(serialization.Encoding.PEM)
         """What clients are to trust, as PEM."""
 
     def serving(self, host: str) -> tuple[bytes, bytes]:

@@ -83,14 +83,14 @@ class Passage:
         self.request_headers = headers
         self.request_body = body
         self.task: asyncio.Task[web.StreamResponse] | None = None
-        self.status = 0
+        self.status: int = 0
         self.headers: _Headers = ()
-        self.buffer = bytearray()
-        self.has_head = False
+        self.buffer: bytearray = bytearray()
+        self.has_head: bool = False
         """Whether status and headers are here."""
-        self.is_done = False
+        self.is_done: bool = False
         """Whether all of the answer is here."""
-        self.is_broken = False
+        self.is_broken: bool = False
         """Whether the connection was cut, by whomever."""
         self.failure: BaseException | None = None
         """What cut it, if that was no cut."""
@@ -234,7 +234,6 @@ class MemoryConnection:
     """What the client's transport takes for a connection."""
 
     generation = 0
-    inherited = False
 
     def __init__(self, host: Host, *, observer: Observer | None = None) -> None:
         """A connection to what ``host`` serves."""

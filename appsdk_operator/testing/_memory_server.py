@@ -27,8 +27,8 @@ class _Memory:
     def __init__(self, clock: Clock, *, token: str | None, ends_idle_watches: bool) -> None:
         self.clock = clock
         self.ends_idle_watches = ends_idle_watches
-        self.changed = threading.Condition(threading.RLock())
-        self.config = ClientConfig(
+        self.changed: threading.Condition = threading.Condition(threading.RLock())
+        self.config: ClientConfig = ClientConfig(
             server="http://memory", connector=lambda: MemoryConnection(self), token=token
         )
         """For whatever takes a :class:`~appsdk_operator.client.ClientConfig`: a client, a manager,
@@ -116,7 +116,7 @@ class MemoryServer(_Memory):
         **options: Any,
     ) -> None:
         """See the class."""
-        self.api = APIServer(clock=clock, crds=crds, **options)
+        self.api: APIServer = APIServer(clock=clock, crds=crds, **options)
         """The server itself, which is not to be started: its fault rules (:meth:`APIServer.fail`),
         its log of requests and what it holds."""
         super().__init__(clock, token=self.api.token, ends_idle_watches=ends_idle_watches)

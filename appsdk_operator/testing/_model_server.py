@@ -90,7 +90,7 @@ class ModelServer:
         """Objects a page, whatever limit is asked for; small, so that paging is exercised."""
         self.streams_lists = True
         """Whether watches may begin with the present objects; older servers refuse that."""
-        self.next_fault = Fault.NONE
+        self.next_fault: Fault = Fault.NONE
         """What befalls the next request."""
         self.watch_budget = 1_000_000
         """After how many events a watch ends, so that a test can handle some in between."""

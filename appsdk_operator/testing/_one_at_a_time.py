@@ -60,11 +60,11 @@ class Fiber:
         self.name = name
         self.owner = owner
         self.thread: threading.Thread | None = None
-        self.is_ready = True
-        self.has_ended = False
-        self.gate = allocate_lock()
+        self.is_ready: bool = True
+        self.has_ended: bool = False
+        self.gate: Any = allocate_lock()
         self.gate.acquire()
-        self.done = threading.Condition()
+        self.done: threading.Condition = threading.Condition()
 
     def end(self) -> None:
         """It has returned."""

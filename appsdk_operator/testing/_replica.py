@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from appsdk_operator.client import Client, ConnectionLost
+from appsdk_operator.client import Client, ClientConfig, ConnectionLost
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Metrics, StopSignal, settle
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle
 from appsdk_operator.testing._fault_rules import FaultRule
 from appsdk_operator.testing._memory_connection import MemoryConnection
 from appsdk_operator.testing._recorded import current, recorded
@@ -40,16 +40,18 @@ class Replica:
         """``operator``, or ``operator-1`` and so on where there are several."""
         self.process = process
         """1, then 2 after the first restart, …"""
-        self.clock = world.clock
-        self.metrics = Metrics()
+        self.clock: ManualClock = world.clock
+        self.metrics: Metrics = Metrics()
         """Of its own, as each process has them."""
-        self.config = attrs.evolve(world.server.config, connector=self._connect, user_agent=name)
+        self.config: ClientConfig = attrs.evolve(
+            world.server.config, connector=self._connect, user_agent=name
+        )
         """For a :class:`~appsdk_operator.manager.Manager`."""
-        self.client = Client(self.config, clock=self.clock, metrics=self.metrics)
+        self.client: Client = Client(self.config, clock=self.clock, metrics=self.metrics)
         """For everything else."""
-        self.stop = StopSignal(clock=self.clock)
+        self.stop: StopSignal = StopSignal(clock=self.clock)
         """Ends the process in good order."""
-        self.is_alive = True
+        self.is_alive: bool = True
         """False once it crashed: no request leaves it any more."""
         self.identity = ""
         """As whom it last wrote a Lease."""

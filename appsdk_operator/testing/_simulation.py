@@ -63,7 +63,7 @@ class Process:
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
-        self.is_alive = True
+        self.is_alive: bool = True
         self.before_write: Callable[[], None] = _nothing
         """Called before each write; may kill the process."""
         self.after_write: Callable[[], None] = _nothing
@@ -182,10 +182,10 @@ class Simulation:
             seed: of the jitter of backoffs and resyncs; default 0.
             options: of the :class:`InformerController`; ``error_handler`` defaults to silence.
         """
-        self.clock = ManualClock(seed=seed)
-        self.server = ModelServer(kind)
+        self.clock: ManualClock = ManualClock(seed=seed)
+        self.server: ModelServer = ModelServer(kind)
         self.calls: list[Call] = []
-        self.operator = 0
+        self.operator: int = 0
         self.during_call: Callable[[Call], None] = lambda _: None
         """Called while a watcher is being called, before its own code; may raise to make it fail,
         handle other events, or write to the server."""
@@ -198,11 +198,13 @@ class Simulation:
 
     def _start(self) -> None:
         self.operator += 1
-        self.process = Process(self.server)
+        self.process: Process = Process(self.server)
         self._stop = StopSignal(clock=self.clock)
         self._next_poll = self.clock.monotonic()
-        self.controller = InformerController(clock=self.clock, metrics=Metrics(), **self._options)
-        self.informer = KubernetesInformer(
+        self.controller: InformerController = InformerController(
+            clock=self.clock, metrics=Metrics(), **self._options
+        )
+        self.informer: KubernetesInformer = KubernetesInformer(
             self._kind,
             self.process,
             resync=self._resync,

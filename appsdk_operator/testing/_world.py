@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from appsdk_operator.client import MergePatch, NotFound
+from appsdk_operator.client import Client, MergePatch, NotFound
 from appsdk_operator.resource import (
     Kind,
     MutableObject,
@@ -81,12 +81,12 @@ class World:
     ) -> None:
         """See the class."""
         self.kind = kind
-        self.clock = ManualClock(seed=seed)
-        self.journal = Journal()
+        self.clock: ManualClock = ManualClock(seed=seed)
+        self.journal: Journal = Journal()
         self.fates: list[str] = []
         """What befalls the next writes of the operator, in turn: ``""`` nothing, ``lost``, ``409``
         or another status, ``crash before``, ``crash after``."""
-        self.takes_fates = True
+        self.takes_fates: bool = True
         """Whether :attr:`fates` strike; False while an operator comes to rest."""
         self.elsewhere: dict[str, Any] = {}
         """For what an operator makes outside of the cluster, which no crash takes away."""
@@ -106,9 +106,9 @@ class World:
         self.most_calls = 100
         """Calls, or writes, for one object in ten minutes without anything from outside that are
         still no hot loop."""
-        self.schedule = Schedule(self.clock, seed=seed)
-        self.server = MemoryServer(clock=self.clock, crds=_definitions(kind, crds))
-        self.client = self.server.client(metrics=Metrics(), user_agent=SOMEBODY)
+        self.schedule: Schedule = Schedule(self.clock, seed=seed)
+        self.server: MemoryServer = MemoryServer(clock=self.clock, crds=_definitions(kind, crds))
+        self.client: Client = self.server.client(metrics=Metrics(), user_agent=SOMEBODY)
         """The client of somebody else; no fault befalls it."""
         self.replicas: list[Replica] = []
         self._make = make

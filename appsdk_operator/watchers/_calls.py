@@ -109,7 +109,7 @@ class OwedCall:
         if obj.uid == latest.uid and (
             goes_back(event) or not is_older_version(obj.resource_version, latest.resource_version)
         ):
-            self.latest = obj
+            self.latest = self.entry.read(obj)
 
     def described(self, now: float) -> dict[str, Any]:
         """The call for a debug page, as values that JSON knows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +14,7 @@ from msgspec import structs
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Clock
+from appsdk_operator.runtime import Clock, get_logger
 from appsdk_operator.runtime._threads import as_exception
 from appsdk_operator.watchers._calls import OwedCall, WatcherCall, Why
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
@@ -29,7 +28,7 @@ from appsdk_operator.watchers._watcher import ResourceWatcher
 
 __all__ = ["Dispatcher"]
 
-_log = logging.getLogger("appsdk_operator.watchers")
+_log = get_logger("appsdk_operator.watchers")
 
 _CREATE, _DELETE, _RESYNC = (
     ResourceAction.CREATE,
@@ -203,7 +202,11 @@ class Dispatcher:
         # owed, and who does not comes before it, with an object that is in the stores.
         entries = self._entries.items(source.kind)
         calls = self._owed_beside(source.key_of(event.object), event) if self._owed else ()
+        came = event
         for entry in entries:
+            event = came
+            if entry.view is not None and entry.view is not event.object.kind:
+                event = entry.read_event(event)
             if entry.is_removed or (entry.selective is not None and entry.ignores(event)):
                 continue
             if calls:
@@ -411,6 +414,7 @@ class Dispatcher:
     def _owe_first_call(
         self, entry: Entry, key: DeliveryKey, obj: Object, store: Lister | None = None
     ) -> None:
+        obj = entry.read(obj)
         call = OwedCall(
             why=Why.FIRST,
             entry=entry,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, final
+
+from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import settle
+from appsdk_operator.runtime import get_logger, settle
 from appsdk_operator.watchers._checks import check_told
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
@@ -25,7 +26,7 @@ from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
 if TYPE_CHECKING:
     from appsdk_operator.watchers._calls import OwedCall
 
-_log = logging.getLogger("appsdk_operator.watchers")
+_log = get_logger("appsdk_operator.watchers")
 
 __all__ = ["Entry", "ReconcilerEntry", "WatcherEntry", "goes_back"]
 
@@ -46,7 +47,7 @@ class Entry:
     It tells it apart, also from itself added twice, and knows how it is called.
     """
 
-    __slots__ = ("is_removed", "kind", "numbers", "selective", "target", "told")
+    __slots__ = ("is_removed", "kind", "numbers", "selective", "target", "told", "view")
 
     role: ClassVar[Role]
     is_told_events: ClassVar[bool] = False
@@ -55,12 +56,18 @@ class Entry:
     def __init__(
         self,
         target: ResourceWatcher | ResourceReconciler,
-        kind: str,
+        kind: str | Kind,
         selective: SelectiveWatcher | SelectiveReconciler | None,
     ) -> None:
         self.target = target
         self.selective = selective
-        self.kind = kind
+        self.kind = str(kind)
+        self.view: Kind | None = (
+            target.kind
+            if isinstance(target, _OPINIONATED)
+            else (kind if isinstance(kind, Kind) else None)
+        )
+        """With whose types it reads objects; None: as the informer does."""
         self.is_removed = False
         self.numbers: Mapping[ResourceAction, CallNumbers] = {}
         """Its metrics, by action; the controller's, shared by all of its role and kind."""
@@ -72,6 +79,21 @@ class Entry:
     def is_by_key(self) -> bool:
         """Whether objects of one name are all the same to it."""
         return False
+
+    def read(self, obj: Object) -> Object:
+        """The object with the types of its own kind, whatever those of the informer are."""
+        view, kind = self.view, obj.kind
+        if view is None or (view.spec is kind.spec and view.status is kind.status):
+            return obj
+        # Who ties an informer to watchers of another kind gets its objects as they are.
+        return obj.viewed_as(view) if view == kind else obj
+
+    def read_event(self, event: Event) -> Event:
+        """:meth:`read` for the objects of an event."""
+        obj, old = self.read(event.object), event.old and self.read(event.old)
+        if obj is event.object and old is event.old:
+            return event
+        return structs.replace(event, object=obj, old=old)
 
     def request_of(self, told: Event | ReconcileRequest) -> ReconcileRequest:
         """What it was, or is to be, called with, as a request."""
@@ -165,7 +187,7 @@ class WatcherEntry(Entry):
     role = Role.WATCHER
     is_told_events = True
 
-    def __init__(self, watcher: ResourceWatcher, kind: str) -> None:
+    def __init__(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
         super().__init__(watcher, kind, watcher if isinstance(watcher, SelectiveWatcher) else None)
         self.watcher = watcher
 
@@ -195,7 +217,7 @@ class ReconcilerEntry(Entry):
 
     role = Role.RECONCILER
 
-    def __init__(self, reconciler: ResourceReconciler, kind: str) -> None:
+    def __init__(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
         selective = reconciler if isinstance(reconciler, SelectiveReconciler) else None
         super().__init__(reconciler, kind, selective)
         self.reconciler = reconciler

@@ -9,13 +9,14 @@ from typing import TypeAlias, final
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.controllers._failures import sole_error
+from appsdk_operator.runtime import get_logger
 from appsdk_operator.watchers._calls import WatcherCall
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._retry import RetryPolicy
 
 __all__ = ["ErrorHandler", "Failures", "action_again", "counts_as_attempt"]
 
-_log = logging.getLogger("appsdk_operator.watchers")
+_log = get_logger("appsdk_operator.watchers")
 
 ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
 """Told of every failed call, before the retry policy is asked."""

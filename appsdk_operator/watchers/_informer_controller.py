@@ -21,9 +21,12 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     ThreadGroup,
+    check_stop,
     default_metrics,
+    get_logger,
     system_clock,
 )
+from appsdk_operator.runtime._waiters import Waiters
 from appsdk_operator.watchers._calls import WatcherCall
 from appsdk_operator.watchers._checks import (
     check_cache,
@@ -44,10 +47,12 @@ from appsdk_operator.watchers._ways import Ways
 
 __all__ = ["InformerController"]
 
-_log = logging.getLogger("appsdk_operator.watchers")
+_log = get_logger("appsdk_operator.watchers")
 
 
 _CANCEL_TIMEOUT = 1.0
+_LOOSE_ENDS_AFTER = 1.0
+"""Seconds after which informers and watchers should have found each other."""
 
 
 @final
@@ -148,14 +153,16 @@ class InformerController:
             max_pending=max_pending,
             overflow=overflow,
             worker_context=self._loop.bound,
+            on_failure=self._fail,
             clock=clock,
             metrics=metrics or default_metrics(),
         )
         self._ways = Ways(self._delivery, self._dispatcher, self._metrics, clock)
-        self._threads = ThreadGroup(name)
+        self._threads = ThreadGroup(name, on_failure=self._fail)
         self._lock = threading.Lock()
         self._stop: StopSignal | None = None
         self._has_run = False
+        self._is_over = False
         self._failures: list[Exception] = []
 
     # Who is tied to whom.
@@ -166,9 +173,11 @@ class InformerController:
         Raises:
             TypeError: it is not an informer.
             ValueError: ``kind`` is empty, or the informer was added before.
+            RuntimeError: the controller has ended.
         """
         kind = checked_kind(kind)
         check_informer(informer)
+        self._check_open("informers")
         own = self._ways.add_informer(informer, kind)
         with self._lock:
             stop = self._stop
@@ -198,9 +207,10 @@ class InformerController:
         Raises:
             TypeError: ``kind`` is no Kind, or ``cache`` no cache.
             ValueError: this kind of this cache was added before.
-            RuntimeError: the cache has stopped.
+            RuntimeError: the cache has stopped, or the controller has ended.
         """
         check_cache(cache, kind)
+        self._check_open("caches")
         self._ways.add_cache(cache, kind, resync)
 
     def remove_cache(self, cache: Cache, kind: Kind) -> None:
@@ -215,14 +225,18 @@ class InformerController:
     ) -> None:
         """Call ``watcher`` after those that were added to ``kind`` before it.
 
+        With a :class:`Kind` it is shown objects with the types of that one, whatever those of the
+        informer are; with a string, with those of the informer.
+
         Raises:
             TypeError: it is not a watcher.
             ValueError: ``kind`` is empty, or not that of an OpinionatedWatcher or
                 OpinionatedReconciler, or another one of these has the same finalizer.
+            RuntimeError: the controller has ended.
         """
-        name = checked_kind(kind)
+        checked_kind(kind)
         check_watcher(watcher)
-        self._add(WatcherEntry(watcher, name), kind)
+        self._add(WatcherEntry(watcher, kind), kind)
 
     def remove_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
         """Call ``watcher`` no more, also for no retry; an unknown one: nothing.
@@ -244,15 +258,15 @@ class InformerController:
         Args:
             reconciler: an object with ``reconcile(request)``; see :class:`SimpleReconciler` for
                 functions and :class:`KeyReconciler` for the reconcilers of a Controller.
-            kind: ties it to informers.
+            kind: ties it to informers, and gives the types, as for :meth:`add_watcher`.
 
         Raises:
             TypeError: it is not a reconciler.
             ValueError: as :meth:`add_watcher`.
         """
-        name = checked_kind(kind)
+        checked_kind(kind)
         check_reconciler(reconciler)
-        self._add(ReconcilerEntry(reconciler, name), kind)
+        self._add(ReconcilerEntry(reconciler, kind), kind)
 
     def remove_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
         """Call ``reconciler`` no more, also for nothing that it is owed; an unknown one: nothing.
@@ -266,7 +280,14 @@ class InformerController:
         """Call no reconciler of ``kind`` any more, also for nothing owed; its watchers stay."""
         self._dispatcher.remove(None, checked_kind(kind), Role.RECONCILER)
 
+    def _check_open(self, what: str) -> None:
+        if self._is_over:
+            raise RuntimeError(
+                f"controller {self.name} has ended and takes no further {what}: make a new one"
+            )
+
     def _add(self, entry: Entry, kind: str | Kind) -> None:
+        self._check_open("watchers and reconcilers")
         entry.check_under(kind)
         for key in self._dispatcher.add(entry, lambda: self._ways.stores(entry.kind)):
             self._delivery.wake(key)
@@ -315,7 +336,17 @@ class InformerController:
         return self._delivery.next_due()
 
     def health(self) -> Health:
-        """Whether every informer has synced and follows the server, and if not why."""
+        """Whether every informer has synced and follows the server, and if not why.
+
+        A controller that has failed or ended is not ready.
+        """
+        with self._lock:
+            failures = list(self._failures)
+        if failures:
+            texts = "; ".join(str(error) or type(error).__name__ for error in failures)
+            return Health(False, f"controller {self.name} failed: {texts}")
+        if self._is_over:
+            return Health(False, f"controller {self.name} has ended")
         healths = self._ways.healths()
         bad = [health.text for health in healths if not health.is_ready]
         text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
@@ -341,11 +372,14 @@ class InformerController:
         Returns once every call has ended, at most ``stop_timeout`` seconds after the stop.
 
         Raises:
+            TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before.
             TimeoutError: calls still run after the time-out; as the only error or one of the group.
-            Exception: what an informer raised; the other informers are stopped first.
+            Exception: what an informer raised, or what ended a worker; all others are stopped
+                first.
             ExceptionGroup: several of these.
         """
+        check_stop(stop)
         with self._lock:
             if self._has_run:
                 raise RuntimeError(
@@ -354,7 +388,6 @@ class InformerController:
             self._has_run = True
             own = self._stop = stop.child()
             informed = self._ways.own()
-        self._warn_of_loose_ends()
         # At once: until this thread wakes the workers would go on with what waits.
         own.on_set(self._dispatcher.stop)
         self._metrics.publish()
@@ -362,6 +395,10 @@ class InformerController:
             self._delivery.start()
             for one in informed:
                 self._run_informer(one, own)
+            # Whoever is added a moment later may be their counterpart.
+            Waiters(self._clock).wait(own.is_set, own, _LOOSE_ENDS_AFTER)
+            if not own.is_set():
+                self._warn_of_loose_ends()
             own.wait()
         finally:
             own.set()
@@ -375,6 +412,7 @@ class InformerController:
             running += self._loop.close(_CANCEL_TIMEOUT)
             running += self._threads.join(self._stop_timeout)
             self._metrics.retire()
+            self._is_over = True
         if running:
             kinds = sorted(set(self._metrics.running.copy().values()))
             what = "an informer does not return"
@@ -404,6 +442,7 @@ class InformerController:
 
     def close(self) -> None:
         """End what :meth:`process_next` may have started; :meth:`run` needs no close."""
+        self._is_over = True
         self._ways.end()
         self._loop.close()
 
@@ -419,36 +458,51 @@ class InformerController:
             try:
                 informed.run(own)
             except Exception as error:
+                is_removed = not self._ways.has(informed)
                 _log.error(
-                    "controller %s: the informer of %s failed",
+                    "controller %s: the informer of %s%s failed",
                     self.name,
                     informed.kind,
+                    ", which was removed," if is_removed else "",
                     exc_info=error,
                     extra={"controller": self.name, "kind": informed.kind},
                 )
-                with self._lock:
-                    self._failures.append(error)
-                stop.set()
+                if not is_removed:
+                    self._fail(error)
 
         self._threads.start(f"informer/{informed.kind}", run)
 
-    def _warn_of_loose_ends(self) -> None:
-        """A kind is any string, so that a misspelt one is no error.
+    def _fail(self, error: Exception) -> None:
+        """End the run, which raises ``error``."""
+        with self._lock:
+            self._failures.append(error)
+            stop = self._stop
+        if stop is not None:
+            stop.set()
 
-        Either side alone may still get its counterpart; where both are loose they were probably
-        meant for each other.
-        """
+    def _warn_of_loose_ends(self) -> None:
+        """A kind is any string, so that a misspelt one is no error."""
         watched = set(self._dispatcher.kinds())
         known = self._ways.kinds()
-        if watched - known and known - watched:
-            _log.warning(
-                "controller %s: there are watchers of %s, but no informer, and informers of %s, "
-                "but no watcher: are they the same kind?",
-                self.name,
-                ", ".join(sorted(watched - known)),
-                ", ".join(sorted(known - watched)),
-                extra={"controller": self.name},
+        unfed, unwatched = sorted(watched - known), sorted(known - watched)
+        if unfed and unwatched:
+            what = (
+                f"there are watchers of {', '.join(unfed)}, but no informer, and informers of "
+                f"{', '.join(unwatched)}, but no watcher: are they the same kind?"
             )
+        elif unfed:
+            what = (
+                f"there are watchers of {', '.join(unfed)}, but no informer, so that they are "
+                "never called: add_informer, or add_cache, under that kind"
+            )
+        elif unwatched:
+            what = (
+                f"there are informers of {', '.join(unwatched)}, but no watcher, so that nobody is "
+                "told of their events: add_watcher, or add_reconciler, under that kind"
+            )
+        else:
+            return
+        _log.warning("controller %s: %s", self.name, what, extra={"controller": self.name})
 
     def _log_error(self, error: Exception, call: WatcherCall) -> None:
         _log.error(

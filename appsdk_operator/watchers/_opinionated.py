@@ -11,7 +11,7 @@ from appsdk_operator.controllers._guarded import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
 from appsdk_operator.watchers._checks import check_takes, check_told, check_watcher
-from appsdk_operator.watchers._custody import Custody
+from appsdk_operator.watchers._custody import Concerns, Custody
 from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._watcher import (
     ObjectCallback,
@@ -62,6 +62,7 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
         delete: ObjectCallback[SpecT, StatusT] | None = None,
         sync: ObjectCallback[SpecT, StatusT] | None = None,
         finalizer: FinalizerSupplier = default_finalizer,
+        concerns: Concerns | None = None,
     ) -> None:
         """A watcher for objects of ``kind``.
 
@@ -73,6 +74,8 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             delete: see above.
             sync: see above.
             finalizer: gives the finalizer's name; default: :func:`default_finalizer`.
+            concerns: a function of (old, new): whether ``update`` would do anything; updates for
+                which it says no are not shown, and do not end pending retries. Default: all are.
 
         Raises:
             ValueError: the finalizer's name is too long, or not a name that servers take.
@@ -84,12 +87,13 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             ("update", update, ("old", "new")),
             ("delete", delete, ("obj",)),
             ("sync", sync, ("obj",)),
+            ("concerns", concerns, ("old", "new")),
         ):
             check_takes(callback, name, arguments)
-        self._custody = Custody(kind, client, finalizer)
+        self._custody = Custody(kind, client, finalizer, concerns)
         self.kind = kind
-        self.finalizer = self._custody.finalizer
-        self.in_progress_finalizer = self._custody.in_progress_finalizer
+        self.finalizer: str = self._custody.finalizer
+        self.in_progress_finalizer: str = self._custody.in_progress_finalizer
         self._add = add
         self._update = update
         self._delete = delete
@@ -108,7 +112,8 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
         """Give another watcher's callbacks the guarantees of this one.
 
         Args:
-            watcher: whose ``add``, ``update`` and ``delete`` to call; None: nothing is called.
+            watcher: whose ``add``, ``update`` and ``delete`` to call, and whose ``concerns`` to
+                ask if it has one; None: nothing is called.
             kind: as for the constructor.
             client: as for the constructor.
             sync_to_add: whether ``sync`` calls the watcher's ``add`` too.
@@ -129,6 +134,7 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             delete=watcher.delete,
             sync=watcher.add if sync_to_add else None,
             finalizer=finalizer,
+            concerns=watcher.concerns if isinstance(watcher, SelectiveWatcher) else None,
         )
 
     def add(self, obj: Object[SpecT, StatusT]) -> None:
@@ -150,10 +156,12 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
         self._custody.changed(old, new, self._tell)
 
     def concerns(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> bool:
-        """Whether more than status, labels, annotations or our own finalizers changed.
+        """Whether there is anything to do for an update.
 
-        While ``add`` fails, our own write of the finalizer in progress must not pass for news that
-        ends its retries.
+        There is nothing when only status, labels, annotations or our own finalizers changed (while
+        ``add`` fails, our own write of the finalizer in progress must not pass for news that ends
+        its retries), or when the ``concerns`` that was given says so; but always when somebody took
+        the finalizer off.
         """
         return self._custody.concerns(old, new)
 
@@ -161,8 +169,8 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
         """Usually nothing: the ``delete`` callback ran before the finalizer was taken off.
 
         But a server that is carrying out a deletion when a finalizer is put on may drop the object
-        all the same, as kube-apiserver does. An object that carried our finalizer, was never
-        marked for deletion and is gone from the server went so, and is cleaned up now.
+        all the same, as kube-apiserver does; and somebody may have taken the finalizer off. An
+        object that went so is cleaned up now.
 
         Raises:
             FinalizerError: the server does not say whether the object is gone.

@@ -61,7 +61,8 @@ class OpinionatedReconciler:
         """A reconciler for objects of ``kind``.
 
         Args:
-            reconciler: what is called; plain or ``async def``.
+            reconciler: what is called; plain or ``async def``. Updates for which its ``concerns``
+                says no, if it has one, are not shown.
             kind: the kind of the objects it will be given.
             client: reads objects and writes finalizers.
             finalizer: gives the finalizer's name; default: :func:`default_finalizer`.
@@ -71,12 +72,13 @@ class OpinionatedReconciler:
             TypeError: ``reconciler`` is none, ``kind`` is no Kind, or ``client`` no client.
         """
         check_reconciler(reconciler)
-        self._custody = Custody(kind, client, finalizer)
+        concerns = reconciler.concerns if isinstance(reconciler, SelectiveReconciler) else None
+        self._custody = Custody(kind, client, finalizer, concerns)
         self.reconciler = reconciler
         """The one that is called."""
         self.kind = kind
-        self.finalizer = self._custody.finalizer
-        self.in_progress_finalizer = self._custody.in_progress_finalizer
+        self.finalizer: str = self._custody.finalizer
+        self.in_progress_finalizer: str = self._custody.in_progress_finalizer
 
     def reconcile(self, request: ReconcileRequest, /) -> Outcome:
         """Handle what happened to an object.
@@ -106,7 +108,7 @@ class OpinionatedReconciler:
         return self._custody.shown_again(obj, tell)
 
     def concerns(self, old: Object, new: Object) -> bool:
-        """Whether more than status, labels, annotations or our own finalizers changed."""
+        """Whether there is anything to do, as :meth:`OpinionatedWatcher.concerns`."""
         return self._custody.concerns(old, new)
 
     def __repr__(self) -> str:

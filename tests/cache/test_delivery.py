@@ -396,6 +396,44 @@ def test_a_handle_that_raises_is_logged_and_the_worker_goes_on(deliver, handler,
     assert caplog.records
 
 
+@pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(1)])
+@pytest.mark.parametrize("by_object", [False, True])
+def test_an_owner_who_wants_to_know_is_told_what_ended_a_worker(caplog, error, by_object):
+    def fail(*_):
+        raise error
+
+    failures, told = [], threading.Event()
+
+    def on_failure(failure):
+        failures.append(failure)
+        told.set()
+
+    delivery = Delivery("d", fail, on_failure=on_failure)
+    delivery.start()
+    source = delivery.source("k")
+    delivery.put(source, [add("a"), add("b")], by_object=by_object)
+    assert told.wait(10)
+    delivery.stop()
+    assert delivery.join(10) == []
+    (failure,) = failures
+    assert isinstance(failure, Exception)
+    assert failure is error or failure.__cause__ is error
+    assert "thread d/worker-0 failed" in caplog.text
+
+
+def test_a_step_by_hand_raises_what_the_handle_raised():
+    def fail(*_):
+        raise RuntimeError("no")
+
+    delivery = Delivery("d", fail)
+    source = delivery.source("k")
+    source.on_events([add("a")])
+    with pytest.raises(RuntimeError, match="no"):
+        delivery.step()
+    assert not delivery.step(), "it is not handled twice"
+    delivery.stop()
+
+
 def test_stopping_drops_what_waits_and_is_harmless_twice(deliver, handler):
     delivery = deliver(start=False)
     source = delivery.source("k")

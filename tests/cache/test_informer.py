@@ -8,8 +8,9 @@ import pytest
 from appsdk_operator import client as c
 from appsdk_operator.cache import EventSource, Informer, Lister, Overflow, drop_managed_fields
 from appsdk_operator.client import Request
-from appsdk_operator.resource import Object, SelectorError
+from appsdk_operator.resource import Kind, Object, SelectorError
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.testing import ModelServer
 from tests.cache.conftest import (
     PATIENCE,
     PLACE,
@@ -846,3 +847,24 @@ def test_indexes_are_kept_from_the_first_list_on(make):
     running.informer.step(running.stop)
     store: Lister = running.informer.store
     assert [obj.name for obj in store.by_index("name", "b")] == ["b"]
+
+
+def test_health_tells_informers_of_one_kind_apart_by_what_they_select():
+    kind = Kind(group="example.com", version="v1", kind="Widget")
+    server = ModelServer(kind)
+    texts = [
+        Informer(kind, server, metrics=Metrics(), **selection).health().text
+        for selection in (
+            {},
+            {"namespace": "a"},
+            {"label_selector": {"app": "web"}},
+            {"namespace": "a", "label_selector": "app=web", "field_selector": "metadata.name=x"},
+        )
+    ]
+    name = "informer of widgets.v1.example.com"
+    assert [text.partition(": ")[0] for text in texts] == [
+        name,
+        f"{name} in a",
+        f"{name} where app=web",
+        f"{name} in a where app=web, metadata.name=x",
+    ]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from appsdk_operator.client import ClientConfig, ConfigError, Credentials, Impersonation
@@ -97,4 +99,74 @@ def test_no_secret_is_in_a_repr():
 )
 def test_an_impersonation_that_no_server_takes_is_refused(options):
     with pytest.raises(ConfigError):
+        Impersonation(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"server": 5},
+        {"server": None},
+        *({name: 5} for name in ("ca_file", "cert_file", "key_file", "token_file")),
+        *({name: ["x"]} for name in ("ca_file", "ca_data", "token", "username", "user_agent")),
+        *({name: ""} for name in ("ca_file", "ca_data", "cert_file", "token_file", "token")),
+        *({name: b"x"} for name in ("ca_file", "token", "username", "password", "user_agent")),
+        {"username": "a:b", "password": "x"},
+        *(
+            {name: wrong}
+            for name in ("unsafe_skip_tls_verify", "compression", "detailed_metrics")
+            for wrong in ("false", 0, None)
+        ),
+        {"token": "two words"},
+        {"token": "tök"},
+        {"token_provider": "tok"},
+        {"connector": 5},
+        {"credentials": Credentials},
+        {"credentials": "tok"},
+        {"impersonate": "jane"},
+        {"impersonate": Impersonation},
+        {"no_proxy": "a.test,b.test"},
+        {"no_proxy": [5]},
+        {"no_proxy": None},
+        {"proxy_url": 5},
+        {"tls_server_name": 5},
+        *(
+            {name: wrong}
+            for name in ("connect_timeout", "read_timeout", "retry_backoff", "retry_max_wait")
+            for wrong in ("5", None, True, dt.timedelta(seconds=5), float("nan"))
+        ),
+        *(
+            {name: wrong}
+            for name in ("burst", "max_retries", "max_response_bytes")
+            for wrong in ("5", None, True, 1.5, float("nan"))
+        ),
+        {"qps": "5"},
+        {"qps": float("inf")},
+    ],
+    ids=repr,
+)
+def test_what_is_of_another_type_is_refused_with_the_name_of_the_option(options):
+    with pytest.raises((TypeError, ConfigError, ValueError)) as caught:
+        ClientConfig(**{"server": OK, **options})
+    assert next(iter(options)) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"user": 5}, "user"),
+        ({"user": None}, "user"),
+        ({"user": "a", "groups": "dev"}, "groups"),
+        ({"user": "a", "groups": [5]}, "groups"),
+        ({"user": "a", "groups": None}, "groups"),
+        ({"user": "a", "uid": 5}, "uid"),
+        ({"user": "a", "extra": ["k"]}, "extra"),
+        ({"user": "a", "extra": {"k": "value"}}, "extra"),
+        ({"user": "a", "extra": {"k": [5]}}, "extra"),
+        ({"user": "a", "extra": {5: ["v"]}}, "extra"),
+        ({"user": "a", "extra": {"": ["v"]}}, "extra"),
+    ],
+)
+def test_an_impersonation_of_other_types_is_refused(options, name):
+    with pytest.raises((TypeError, ValueError), match=name):
         Impersonation(**options)

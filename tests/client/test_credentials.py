@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from appsdk_operator.client import ClientConfig, ConfigError, Credentials
+from appsdk_operator.client import Client, ClientConfig, ConfigError, Credentials
 from appsdk_operator.client._credentials import TokenFile, credentials_of
-from appsdk_operator.runtime import ManualClock
+from appsdk_operator.runtime import ManualClock, Metrics
 
 OK = "https://10.0.0.1:6443"
 
@@ -91,3 +91,40 @@ def test_plain_credentials_send_nothing():
     assert Credentials().authorization() is None
     assert Credentials().client_certificate() is None
     Credentials().reload()
+
+
+def test_a_token_file_without_an_end_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * ((1 << 20) + 1))
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for path, text in (
+        ("/dev/zero", "no regular file"),
+        (tmp_path / "pipe", "no regular file"),
+        (tmp_path / "large", "more than 1048576 bytes"),
+        (tmp_path / "binary", "cannot be read"),
+    ):
+        with pytest.raises(ConfigError, match=text) as caught:
+            header(token_file=path)
+        assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [5, ["tok"], b"tok", None, object])
+def test_what_a_provider_returns_must_be_text(given):
+    with pytest.raises(ConfigError, match=r"token_provider returned .* must be text, but is of"):
+        header(token_provider=lambda: given)
+
+
+@pytest.mark.parametrize(
+    "given", [5, ["Bearer x"], b"Bearer x", "Bearer x\r\nX: y", "Bearer tök", "", " "]
+)
+def test_what_is_no_header_is_never_sent(given):
+    class Own(Credentials):
+        def authorization(self):
+            return given
+
+    with (
+        Client(ClientConfig(server=OK, credentials=Own()), metrics=Metrics()) as client,
+        pytest.raises(ConfigError, match=r"Own\.authorization\(\) must return one line") as caught,
+    ):
+        client.request("GET", "/version")
+    assert "tök" not in str(caught.value)

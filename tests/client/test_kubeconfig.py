@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import logging
+import os
+import signal
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.client import ClientConfig, ConfigError, _kubeconfig
+from appsdk_operator.client import ClientConfig, ConfigError, RequestStopped, _kubeconfig
 from appsdk_operator.client._credentials import credentials_of
 from appsdk_operator.client._exec import ExecCredentials
 from appsdk_operator.resource import dump_yaml
-from appsdk_operator.runtime import ManualClock
+from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.client.conftest import WIDGET, answer, failure, widget
 
 SERVER = "https://10.0.0.1:6443"
@@ -28,7 +32,7 @@ def b64(data: bytes) -> str:
 def write(
     folder: Path,
     *,
-    user: dict[str, Any] | None = None,
+    user: Any = None,
     cluster: dict[str, Any] | None = None,
     name: str = "config",
     context: str = "here",
@@ -419,7 +423,7 @@ def test_a_plugin_may_give_a_certificate(tmp_path, serve, connect, authority):
     ("status", "code", "text"),
     [
         ({}, 0, "printed neither"),
-        ("junk", 0, "printed neither"),
+        ("junk", 0, "answer.status in what .* printed must be a map"),
         ({"token": "two words"}, 0, "is not a bearer token"),
         ({"token": "t", "expirationTimestamp": "soon"}, 0, "bad expirationTimestamp"),
         ({}, 3, "the plugin complains; install the plugin with pip"),
@@ -485,3 +489,332 @@ def test_a_plugin_that_is_not_installed_is_an_error_with_a_remedy(tmp_path):
     section = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./nowhere"}
     with pytest.raises(ConfigError, match="run it by hand to see what it wants"):
         ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ({"token": ["t"]}, r"status\.token in what .* must be text, but is a list"),
+        ({"token": 5}, r"status\.token .* must be text, but is a number: put quotes"),
+        ({"token": True}, r"status\.token .* but is true or false"),
+        ({"token": {"t": "t"}}, r"status\.token .* but is a map"),
+        ({"token": "tök"}, "one word of printable ASCII"),
+        (
+            {"clientCertificateData": ["c"], "clientKeyData": "k"},
+            "clientCertificateData in .* text",
+        ),
+        ({"clientCertificateData": "c", "clientKeyData": 5}, "clientKeyData in .* must be text"),
+        ({"token": "t", "expirationTimestamp": 5}, "expirationTimestamp in .* must be text"),
+    ],
+)
+def test_what_a_plugin_prints_in_the_wrong_form_is_never_sent(tmp_path, status, text):
+    credentials = ExecCredentials(plugin(tmp_path, status), folder=str(tmp_path), cluster={})
+    with pytest.raises(ConfigError, match=text) as caught:
+        credentials.authorization()
+    assert "tök" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"command": None}, r"exec\.command in .* is missing"),
+        ({"command": ["a"]}, r"exec\.command in .* must be text, but is a list"),
+        ({"apiVersion": ""}, r"exec\.apiVersion in .* is missing"),
+        ({"args": "abc"}, r"exec\.args in .* must be a list, but is text"),
+        ({"args": [5]}, r"exec\.args\[0\] in .* must be text, but is a number: put quotes"),
+        ({"env": {"A": "b"}}, r"exec\.env in .* must be a list, but is a map"),
+        ({"env": [{"name": "A", "value": 5}]}, r"exec\.env\[0\]\.value in .* must be text"),
+        ({"env": ["A=b"]}, r"exec\.env\[0\] in .* must be a map"),
+        ({"provideClusterInfo": "false"}, r"exec\.provideClusterInfo in .* true or false"),
+        ({"interactiveMode": 5}, r"exec\.interactiveMode in .* must be text"),
+    ],
+)
+def test_an_exec_section_in_the_wrong_form_is_refused_with_its_place(tmp_path, change, text):
+    section = {**plugin(tmp_path, {"token": "t"}), **change}
+    path = write(tmp_path, user={"exec": section})
+    with pytest.raises(ConfigError, match=rf"users\[me\]\.user\.{text}") as caught:
+        ClientConfig.from_kubeconfig(path)
+    assert path in str(caught.value)
+
+
+def shell(script: str, **options: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "command": "sh",
+        "args": ["-c", script],
+        "interactiveMode": "Never",
+        **options,
+    }
+
+
+TOKEN = json.dumps({"apiVersion": "v1", "kind": "ExecCredential", "status": {"token": "t"}})
+
+
+class Telling:
+    """A clock of which each look at the time says that a second has gone."""
+
+    def __init__(self) -> None:
+        self._clock = ManualClock()
+
+    def monotonic(self) -> float:
+        self._clock.advance(1.0)
+        return self._clock.monotonic()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
+
+
+def is_running(pid: str) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_a_plugin_that_hangs_is_ended_with_what_it_started(tmp_path):
+    # The shell's child has its output, and would outlive the shell.
+    script = f"sleep 600 & echo $! > {tmp_path}/child; wait"
+    credentials = ExecCredentials(
+        shell(script), folder=str(tmp_path), cluster={}, timeout=20.0, clock=Telling()
+    )
+    with pytest.raises(ConfigError, match=r"'sh' failed: it took more than 20 s and was ended"):
+        credentials.authorization()
+    assert not is_running((tmp_path / "child").read_text().strip())
+
+
+def test_what_a_plugin_leaves_behind_keeps_nobody_waiting(tmp_path):
+    script = f"sleep 600 & echo $! > {tmp_path}/child; echo '{TOKEN}'"
+    credentials = ExecCredentials(shell(script), folder=str(tmp_path), cluster={})
+    assert credentials.authorization() == "Bearer t"
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
+def test_a_plugin_that_prints_for_ever_is_ended(tmp_path):
+    credentials = ExecCredentials(shell("yes"), folder=str(tmp_path), cluster={})
+    with pytest.raises(ConfigError, match="printed more than 1048576 bytes"):
+        credentials.authorization()
+
+
+def test_a_stop_ends_the_plugin_and_the_requests_that_wait_for_it(tmp_path, connect):
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    script = f"echo x >> {tmp_path}/runs; echo > {ready}; sleep 600"
+    credentials = ExecCredentials(shell(script), folder=str(tmp_path), cluster={})
+    client = connect("https://127.0.0.1:1", credentials=credentials)
+    stop, found = StopSignal(), []
+
+    def ask():
+        with pytest.raises(RequestStopped) as caught:
+            client.list_page(WIDGET, stop=stop)
+        found.append(caught.value)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    ready.read_text()
+    stop.set()
+    for thread in threads:
+        thread.join(10.0)
+    assert [error.sent for error in found] == [False] * 3
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
+def test_a_request_that_is_stopped_leaves_the_plugin_to_the_others(tmp_path):
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    script = f"if mkdir {tmp_path}/first; then echo > {ready}; sleep 600; fi; echo '{TOKEN}'"
+    credentials = ExecCredentials(shell(script), folder=str(tmp_path), cluster={})
+    stop = StopSignal()
+    first = threading.Thread(target=credentials.prepare, args=(stop,))
+    first.start()
+    ready.read_text()
+    second = threading.Thread(target=credentials.prepare, args=(StopSignal(),))
+    second.start()
+    stop.set()
+    for thread in (first, second):
+        thread.join(10.0)
+    assert credentials.authorization() == "Bearer t"
+
+
+def test_a_plugin_is_told_of_its_cluster_and_asks_at_no_terminal(tmp_path):
+    script = (
+        f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; cat > {tmp_path}/input; '
+        f"pwd > {tmp_path}/folder; echo '{TOKEN}'"
+    )
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"a": 1}}
+    path = write(
+        tmp_path,
+        user={"exec": shell(script, provideClusterInfo=True)},
+        cluster={"extensions": [extension]},
+    )
+    assert authorization(ClientConfig.from_kubeconfig(path)) == "Bearer t"
+    assert json.loads((tmp_path / "info").read_text()) == {
+        "apiVersion": "v1",
+        "kind": "ExecCredential",
+        "spec": {
+            "interactive": False,
+            "cluster": {"server": SERVER, "extensions": [extension], "config": {"a": 1}},
+        },
+    }
+    assert (tmp_path / "input").read_text() == ""
+    assert (tmp_path / "folder").read_text().strip() == str(tmp_path)
+
+
+def test_a_plugin_that_must_ask_needs_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    section = shell("true", interactiveMode="Always")
+    with pytest.raises(ConfigError, match="interactiveMode is Always, but there is no terminal"):
+        ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ("no json", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("[]", "the answer in what .* must be a map, but is a list"),
+        ('{"apiVersion": "v2"}', "answered in apiVersion 'v2', but 'v1' was asked for"),
+        ('{"apiVersion": "v1"}', "printed neither"),
+    ],
+    ids=["words", "deep", "list", "version", "empty"],
+)
+def test_what_is_no_credential_is_refused(tmp_path, output, text):
+    (tmp_path / "output").write_text(output)
+    section = shell(f"cat {tmp_path}/output")
+    with pytest.raises(ConfigError, match=text):
+        ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
+
+
+# -- values of the wrong form ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("user", "text"),
+    [
+        ("hello", r"users\[me\]\.user in .* must be a map, but is text"),
+        (["a"], r"users\[me\]\.user in .* must be a map, but is a list"),
+        ({"token": ["x"]}, r"user\.token in .* must be text, but is a list"),
+        ({"token": 12345}, r"user\.token in .* must be text, but is a number: put quotes"),
+        ({"token": True}, r"user\.token in .* but is true or false: put quotes"),
+        ({"token": "tök"}, r"user\.token in .* one word of printable ASCII"),
+        ({"token": "two words"}, r"user\.token in .* one word of printable ASCII"),
+        ({"tokenFile": ["x"]}, r"user\.tokenFile in .* must be text"),
+        ({"username": 5, "password": "x"}, r"user\.username in .* must be text"),
+        ({"username": "x", "password": 5}, r"user\.password in .* must be text"),
+        ({"username": "x"}, r"user\.username in .* is given without a password"),
+        ({"password": "x"}, r"user\.password in .* is given without a username"),
+        ({"username": "a:b", "password": "x"}, r"user\.username in .* has a ':'"),
+        ({"exec": "aws"}, r"user\.exec in .* must be a map, but is text"),
+        ({"auth-provider": "gcp"}, r"user\.auth-provider in .* must be a map"),
+        ({"as": ["jane"]}, r"user\.as in .* must be text"),
+        ({"as-groups": ["dev"]}, "impersonation needs a user"),
+        ({"as": "jane", "as-groups": "dev"}, r"user\.as-groups in .* must be a list"),
+        ({"as": "jane", "as-groups": [5]}, r"user\.as-groups\[0\] in .* must be text"),
+        ({"as": "jane", "as-user-extra": {"a": "b"}}, r"user\.as-user-extra\.a in .* a list"),
+        ({"client-certificate": ["x"]}, r"user\.client-certificate in .* must be text"),
+        ({"client-certificate-data": 5}, r"user\.client-certificate-data in .* must be text"),
+        ({"client-key-data": "!"}, r"user\.client-key-data in .* is not base64"),
+    ],
+)
+def test_a_user_of_the_wrong_form_is_refused_and_not_anonymous(tmp_path, user, text):
+    path = write(tmp_path, user=user)
+    with pytest.raises(ConfigError, match=text) as caught:
+        ClientConfig.from_kubeconfig(path)
+    assert path in str(caught.value)
+    for secret in ("12345", "tök", "two words"):
+        assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "text"),
+    [
+        ({"server": ["https://h"]}, r"clusters\[c\]\.cluster\.server in .* must be text"),
+        ({"insecure-skip-tls-verify": "false"}, "insecure-skip-tls-verify in .* true or false"),
+        ({"tls-server-name": 5}, "tls-server-name in .* must be text"),
+        ({"proxy-url": 5}, "proxy-url in .* must be text"),
+        ({"certificate-authority": ["x"]}, "certificate-authority in .* must be text"),
+    ],
+)
+def test_a_cluster_of_the_wrong_form_is_refused(tmp_path, cluster, text):
+    with pytest.raises(ConfigError, match=text):
+        ClientConfig.from_kubeconfig(write(tmp_path, cluster=cluster))
+
+
+def test_a_user_of_whom_nothing_is_known_is_warned_of(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "appsdk_operator.client"):
+        config = ClientConfig.from_kubeconfig(write(tmp_path, user={"Token": "x"}))
+    assert authorization(config) is None
+    assert "nothing in users[me].user in" in caplog.text
+
+
+def test_the_first_file_that_names_a_current_context_decides(tmp_path):
+    one = write(tmp_path, user={"token": "one"}, name="one", context="")
+    two = write(tmp_path, user={"token": "two"}, name="two", context="there")
+    three = write(tmp_path, user={"token": "three"}, name="three", context="elsewhere")
+    missing = tmp_path / "missing"
+    config = ClientConfig.from_kubeconfig(f"{missing}:{two}:{three}:{one}")
+    assert authorization(config) == "Bearer two"
+
+
+LAUGHS = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+)
+MERGES = "\n".join(
+    ["b0: &b0 {k: 1}"]
+    + [f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" for n in range(1, 12)]
+)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (LAUGHS.encode() + b"\nusers: [{name: me, user: {token: *a11}}]", "aliases multiply"),
+        (MERGES.encode(), "merges multiply"),
+        (b"a: &a [*a]", "cannot be read"),
+        (b"[" * 100_000, "cannot be read: .*nested too deep"),
+        (bytes(range(256)), "it is no text"),
+        (b"\x00\x01\x02", "cannot be read"),
+        ("kind: Config".encode("utf-16"), "it is no text"),
+        (b"current-context: [a]", "current-context in .* must be text, but is a list"),
+        (b"current-context: {a: b}", "current-context in .* must be text, but is a map"),
+        (b"contexts: [{name: [a]}]", "contexts in .* is no list of entries"),
+        (b"current-context: x\ncontexts: [{name: x, context: [a]}]", r"contexts\[x\]\.context"),
+        (b"current-context: x\ncontexts: [{name: x, context: {cluster: [a]}}]", r"t\.cluster in"),
+        (b"x" * ((10 << 20) + 1), "has more than 10485760 bytes"),
+    ],
+    ids=itertools.count(),
+)
+def test_a_file_of_anything_is_refused_with_its_name(tmp_path, content, text):
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=text) as caught:
+        ClientConfig.from_kubeconfig(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_device_or_a_pipe_is_no_kubeconfig(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", tmp_path / "pipe"):
+        with pytest.raises(ConfigError, match="is no regular file"):
+            ClientConfig.from_kubeconfig(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"path": 5}, "path=5"),
+        ({"path": ""}, "path=''"),
+        ({"context": ["a"]}, "context="),
+        ({"context": ""}, "context=''"),
+        ({"exec_timeout": 0}, "exec_timeout=0"),
+        ({"exec_timeout": "60"}, "exec_timeout='60'"),
+        ({"exec_timeout": float("nan")}, "exec_timeout=nan"),
+    ],
+)
+@pytest.mark.parametrize("load", [ClientConfig.load, ClientConfig.from_kubeconfig])
+def test_what_is_asked_for_is_checked(load, options, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        load(**options)

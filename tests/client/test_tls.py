@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import ssl
+import tempfile
 import threading
 
 import pytest
 
 from appsdk_operator import client as c
+from appsdk_operator.client import _tls
 from appsdk_operator.client._transport_errors import tls_failure
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, event, make_pair, widget
 
@@ -127,6 +130,31 @@ def test_a_client_certificate_says_who_we_are(serve, connect, authority, tmp_pat
     assert peers == ["jane"]
 
 
+@pytest.mark.parametrize("memory", ["shown", "hidden", "forbidden"])
+def test_a_certificate_as_data_needs_no_folder_where_files_can_be_in_memory(
+    serve, connect, authority, tmp_path, monkeypatch, memory
+):
+    server = serve(answer(widget()), context=authority.server_context(ask_client=True))
+    pair = authority.client
+    client = connect(server, ca_data=authority.ca.cert, cert_data=pair.cert, key_data=pair.key)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    if memory == "hidden":
+        monkeypatch.setattr(_tls, "_SHOWN_FILES", tmp_path / "nowhere")
+    elif memory == "forbidden":
+        monkeypatch.setattr(
+            os, "memfd_create", lambda _name: os.open(tmp_path / "nowhere", os.O_RDONLY)
+        )
+    if memory == "shown":
+        get(client)
+        return
+    with pytest.raises(c.ConfigError, match=r"set \$TMPDIR to a folder that can be written"):
+        get(client)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    get(client)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
 def test_a_missing_client_certificate_is_named(serve, connect, authority):
     server = serve(answer(widget()), context=authority.server_context(ask_client=True))
     # In TLS 1.3 the refusal comes with the first read after the handshake.
@@ -182,6 +210,8 @@ def test_idle_connections_of_a_former_certificate_are_not_used_again(
         ({"ca_data": "junk"}, "in ca_data cannot be used"),
         ({"cert_file": "/nowhere"}, "certificate /nowhere"),
         ({"cert_data": "junk"}, "in cert_data cannot be used"),
+        ({"ca_file": "/dev/zero"}, "/dev/zero is no regular file"),
+        ({"cert_file": "/dev/zero"}, "/dev/zero is no regular file"),
     ],
 )
 def test_certificates_that_cannot_be_used_are_named(connect, options, text):

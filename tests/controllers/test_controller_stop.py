@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import Any
 
 import pytest
 
 from appsdk_operator.cache import Health
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.controllers import ChannelSource, for_object
+from appsdk_operator.runtime import Metrics, StopSignal
 from tests.cache.conftest import eventually
-from tests.controllers.controller_tools import PATIENCE, Gate, Rig
+from tests.controllers.controller_tools import PATIENCE, Gate, Rig, plain_limiter
+from tests.controllers.event_tools import created
 
 SERIES_AT_0 = """\
 controller_runtime_active_workers{controller="zero"} 0.0
@@ -217,6 +220,73 @@ def test_a_worker_that_breaks_ends_the_run_and_says_why(monkeypatch: pytest.Monk
     rig.add("a")
     (error,) = rig.join()
     assert isinstance(error, MemoryError)
+
+
+@pytest.mark.parametrize("helper", ["deadlines", "stand-by"])
+def test_a_helper_that_breaks_ends_the_run_and_says_why(helper: str) -> None:
+    rig = running(Rig())
+
+    def broken() -> None:
+        raise MemoryError("no room")
+
+    rig.controller._helpers.start(helper, broken)
+    (error,) = rig.join()
+    assert isinstance(error, MemoryError)
+    assert "no room" in rig.controller.health().text
+
+
+def test_a_source_whose_thread_breaks_ends_the_run_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    source: ChannelSource[Any] = ChannelSource(for_object(), metrics=Metrics())
+
+    def broken(*_: Any) -> None:
+        raise MemoryError("no room for an event")
+
+    monkeypatch.setattr(source._feed.pipeline, "handle", broken)
+    rig.controller.watch(source)
+    running(rig)
+    source.push(created())
+    (error,) = rig.join()
+    assert isinstance(error, MemoryError)
+    assert not rig.controller.health().is_ready
+
+
+class BrokenFilter(logging.Filter):
+    """A filter with a bug."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise ZeroDivisionError("a bug of the program")
+
+
+def test_logging_that_raises_costs_no_retry_and_no_worker() -> None:
+    broken, logger = BrokenFilter(), logging.getLogger("appsdk_operator.controllers")
+    logger.addFilter(broken)
+    try:
+        rig = Rig(ConnectionError("one"), KeyError("two"), rate_limiter=plain_limiter)
+        running(rig, "a")
+        for seconds in (1, 2):
+            assert rig.controller.wait_idle(PATIENCE)
+            eventually(lambda: rig.controller.next_due is not None)
+            rig.clock.advance(seconds)
+        eventually(lambda: len(rig.script.calls) == 3)
+        assert rig.controller.health().is_ready
+        assert rig.stop() == []
+    finally:
+        logger.removeFilter(broken)
+
+
+@pytest.mark.parametrize("stop", [None, threading.Event()])
+def test_what_is_no_stop_signal_is_refused_before_anything_starts(stop: Any) -> None:
+    rig = Rig()
+    rig.controller.watch(rig.tap)
+    for call in (rig.controller.run, rig.controller.warm_up):
+        with pytest.raises(TypeError, match="is no StopSignal: make one with"):
+            call(stop)
+    assert rig.tap.starts == 0
+    running(rig)
+    assert rig.stop() == []
 
 
 def test_wait_idle_gives_up_at_its_time_out() -> None:

@@ -91,6 +91,18 @@ class ByDottedText:
         """Reconciles nothing."""
 
 
+class ByTextWithTypes:
+    def reconcile(self, request: ReconcileRequest[int, str]) -> None:
+        """Reconciles nothing."""
+
+
+class ByTypes:
+    def reconcile(self, request: Any) -> None:
+        """Reconciles nothing."""
+
+    reconcile.__annotations__["request"] = ReconcileRequest[int]
+
+
 @pytest.mark.parametrize(
     "reconciler",
     [
@@ -101,6 +113,8 @@ class ByDottedText:
         ),
         ByAnnotation(),
         ByDottedText(),
+        ByTextWithTypes(),
+        ByTypes(),
     ],
 )
 def test_a_reconciler_of_an_informer_controller_is_refused(reconciler: Any) -> None:

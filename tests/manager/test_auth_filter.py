@@ -34,6 +34,7 @@ from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.testing import APIServer
 from appsdk_operator.testing._control_plane import ControlPlane
+from tests.cache.conftest import eventually
 
 TOKEN = "a-token-nobody-may-see"
 REVIEWS = (kinds.authentication.v1.TokenReview, kinds.authorization.v1.SubjectAccessReview)
@@ -52,6 +53,7 @@ class Reviewer:
     before: Callable[[], None] = lambda: None
     audiences: list[str] | None = None
     error: str = ""
+    reason: str = ""
 
     def create(self, obj: MutableObject) -> Object:
         spec = obj.data["spec"]
@@ -59,7 +61,7 @@ class Reviewer:
         self.before()
         if self.problems:
             raise self.problems.pop(0)
-        status: dict[str, Any] = {"allowed": self.allowed}
+        status: dict[str, Any] = {"allowed": self.allowed, "reason": self.reason}
         if obj.kind.kind == "TokenReview":
             user = self.users.get(spec["token"])
             status = {"authenticated": user is not None, "user": user or {}, "error": self.error}
@@ -78,9 +80,11 @@ def make(reviewer: Reviewer, **options: Any) -> AuthFilter:
     return AuthFilter(reviewer, rng=random.Random(1), **options)  # type: ignore[arg-type]
 
 
-def request(token: str | None = TOKEN, path: str = "/metrics", method: str = "GET") -> HTTPRequest:
+def request(
+    token: str | None = TOKEN, path: str = "/metrics", method: str = "GET", peer: str = ""
+) -> HTTPRequest:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    return HTTPRequest(method=method, path=path, headers=headers)
+    return HTTPRequest(method=method, path=path, headers=headers, peer=peer)
 
 
 def status(answer: HTTPResponse | None) -> int:
@@ -149,26 +153,222 @@ def test_a_token_has_to_be_meant_for_one_of_the_audiences(reviewer: Reviewer) ->
 # -- what is kept ----------------------------------------------------------------------------------
 
 
+def settled(auth: AuthFilter) -> None:
+    """Wait for the reviews that nobody waits for."""
+    assert auth._reviews._threads.join(10) == []
+
+
 def test_answers_are_kept_for_their_time(reviewer: Reviewer) -> None:
     clock = ManualClock()
-    auth = make(reviewer, clock=clock)
-    for seconds, counts in ((0.0, (1, 1)), (59.9, (1, 1)), (0.1, (2, 1)), (239.9, (3, 1))):
+    auth = make(reviewer, clock=clock, deny_ttl=20)
+    assert auth.check(request()) is None
+    for seconds, counts in ((44.9, (1, 1)), (15.1, (2, 1)), (100, (3, 1)), (100, (4, 2))):
         clock.advance(seconds)
         assert auth.check(request()) is None
+        settled(auth)
         assert reviewer.count() == counts
-    clock.advance(0.1)
+    clock.advance(300)
     reviewer.allowed = False
     assert status(auth.check(request())) == 403
-    assert reviewer.count() == (3, 2)
-    clock.advance(29.9)
+    assert reviewer.count() == (5, 3)
+    clock.advance(19.9)
     assert status(auth.check(request())) == 403
-    assert reviewer.count() == (3, 2)
+    assert reviewer.count() == (5, 3)
     clock.advance(0.1)
     reviewer.allowed = True
     assert auth.check(request()) is None
-    assert reviewer.count() == (3, 3)
+    assert reviewer.count() == (5, 4)
     assert auth.check(request(path="/extra")) is None
-    assert reviewer.count() == (3, 4)
+    assert reviewer.count() == (5, 5)
+    auth.close()
+
+
+def test_what_is_used_is_asked_for_again_before_its_time_is_over(reviewer: Reviewer) -> None:
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock)
+    assert auth.check(request()) is None
+    # An API server that does not answer: nobody waits for it, and only one asks.
+    leave = threading.Event()
+    reviewer.before = lambda: leave.wait(30) and None
+    clock.advance(45)
+    for _ in range(5):
+        assert auth.check(request()) is None
+    assert len(auth._reviews) == 1
+    leave.set()
+    settled(auth)
+    assert reviewer.count() == (2, 1)
+    clock.advance(44.9)
+    assert auth.check(request()) is None
+    assert reviewer.count() == (2, 1)
+    # One that is known no more is out at once.
+    clock.advance(0.1)
+    reviewer.users.clear()
+    assert auth.check(request()) is None
+    settled(auth)
+    assert status(auth.check(request())) == 401
+    auth.close()
+
+
+def test_a_right_is_asked_for_again_before_its_time_is_over(reviewer: Reviewer) -> None:
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock, token_ttl=10_000)
+    assert auth.check(request()) is None
+    clock.advance(225)
+    reviewer.allowed = False
+    assert auth.check(request()) is None
+    settled(auth)
+    assert status(auth.check(request())) == 403
+    assert reviewer.count() == (1, 2)
+    auth.close()
+
+
+def test_what_was_known_stays_so_while_the_api_server_is_in_trouble(reviewer: Reviewer) -> None:
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock)
+    assert auth.check(request()) is None
+    for seconds in (45, 10):
+        clock.advance(seconds)
+        reviewer.problems = [Forbidden("not now", status=403, reason="Forbidden")]
+        assert auth.check(request()) is None
+        settled(auth)
+    assert reviewer.count() == (3, 1)
+    clock.advance(0.1)
+    reviewer.users, reviewer.error = {}, "the verifier is not ready"
+    assert auth.check(request()) is None
+    settled(auth)
+    assert auth.check(request()) is None
+    settled(auth)
+    auth.close()
+
+
+# -- many unknown tokens ---------------------------------------------------------------------------
+
+
+class Hanging:
+    """Unknown tokens whose reviews do not end before the test says so."""
+
+    def __init__(self, reviewer: Reviewer, auth: AuthFilter) -> None:
+        self.leave = threading.Event()
+        self.threads: list[threading.Thread] = []
+        self.auth = auth
+        reviewer.before = self.wait
+        self.reviewer = reviewer
+
+    def wait(self) -> None:
+        if str(self.reviewer.specs[-1].get("token", "")).startswith("guess"):
+            self.leave.wait(30)
+
+    def ask(self, peer: str) -> None:
+        """Ask with one more unknown token, and return when its review is under way."""
+        before = len(self.auth._reviews)
+        asked = request(f"guess-{len(self.threads)}", peer=peer)
+        thread = threading.Thread(target=lambda: self.auth.check(asked))
+        self.threads.append(thread)
+        thread.start()
+        eventually(lambda: len(self.auth._reviews) > before or not thread.is_alive())
+
+    def end(self) -> None:
+        self.leave.set()
+        for thread in self.threads:
+            thread.join(10)
+        self.auth.close()
+
+
+def test_unknown_tokens_take_no_room_from_those_known_not_long_ago(reviewer: Reviewer) -> None:
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock, max_reviews=3)
+    assert auth.check(request(peer="10.0.0.1")) is None
+    clock.advance(3600)
+    hanging = Hanging(reviewer, auth)
+    for number in range(6):
+        hanging.ask(f"10.0.1.{number}")
+    assert len(auth._reviews) == 3
+    # Its time is long over, and so is that of its user's right; from an address that was not seen.
+    assert auth.check(request(peer="10.0.0.9")) is None
+    assert reviewer.count() == (2 + 3, 2)
+    # A renewed one of the same peer, and no other peer's.
+    reviewer.users["renewed"] = reviewer.users["stranger"] = reviewer.users[TOKEN]
+    assert auth.check(request("renewed", peer="10.0.0.1")) is None
+    assert status(auth.check(request("stranger", peer="10.0.0.2"))) == 429
+    # Of such a peer no more than one unknown one at once has the room of the known ones.
+    hanging.ask("10.0.0.1")
+    assert len(auth._reviews) == 4
+    assert status(auth.check(request("stranger", peer="10.0.0.1"))) == 429
+    assert auth.check(request(path="/extra", peer="10.0.0.1")) is None
+    hanging.end()
+
+
+def test_one_peer_has_few_places_for_unknown_tokens(reviewer: Reviewer) -> None:
+    auth = make(reviewer, max_reviews=4, max_reviews_by_peer=2)
+    hanging = Hanging(reviewer, auth)
+    for _ in range(4):
+        hanging.ask("10.0.1.1")
+    assert len(auth._reviews) == 2
+    assert auth.check(request(peer="10.0.0.1")) is None
+    answer = auth.check(request("guess", peer="10.0.1.1"))
+    assert answer is not None
+    assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+    assert b"too many reviews are under way" in answer.body
+    hanging.end()
+
+
+def test_what_was_known_long_ago_is_unknown(reviewer: Reviewer) -> None:
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock, max_reviews=1)
+    assert auth.check(request(peer="10.0.0.1")) is None
+    clock.advance(3600 + 60)
+    hanging = Hanging(reviewer, auth)
+    hanging.ask("10.0.1.1")
+    assert status(auth.check(request(peer="10.0.0.1"))) == 429
+    hanging.end()
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def test_who_is_refused_what_is_said_and_logged_once_for_each_review(
+    reviewer: Reviewer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock)
+    reviewer.allowed, reviewer.reason = False, "no RBAC policy matched\nroot may everything"
+    for _ in range(3):
+        answer = auth.check(request(peer="10.0.0.1"))
+        assert answer is not None
+        assert answer.body == b"Authorization denied for user prometheus\n"
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.INFO] == [
+        "user prometheus may not get '/metrics': 'no RBAC policy matched\\nroot may everything'"
+    ]
+    assert auth.check(request("other", peer="10.0.0.2")) is not None
+    assert auth.check(request(None, peer="10.0.0.3")) is not None
+    said = [r.getMessage() for r in caplog.records if r.levelno == logging.DEBUG]
+    assert "peer 10.0.0.2 may not get '/metrics': its token is not known" in said
+    assert "peer 10.0.0.3 may not get '/metrics': no bearer token" in said
+    auth.close()
+
+
+def test_a_users_name_is_shown_on_one_line_and_not_too_long(reviewer: Reviewer) -> None:
+    auth = make(reviewer)
+    reviewer.allowed = False
+    for name, shown in (("a\nb", "'a\\nb'"), ("x" * 300, "x" * 256 + "…")):
+        reviewer.users[name[:1]] = {"username": name}
+        answer = auth.check(request(name[:1]))
+        assert answer is not None
+        assert answer.body.decode() == f"Authorization denied for user {shown}\n"
+    auth.close()
+
+
+def test_the_user_whose_right_cannot_be_looked_at_is_named(
+    reviewer: Reviewer, caplog: pytest.LogCaptureFixture
+) -> None:
+    auth = make(reviewer)
+    assert auth.check(request()) is None
+    reviewer.problems = [Forbidden("no", status=403, reason="Forbidden")]
+    answer = auth.check(request(path="/extra"))
+    assert answer is not None
+    assert (answer.status, answer.body) == (500, b"Authorization for user prometheus failed\n")
+    assert "Authorization for user prometheus failed: cannot decide whether it" in caplog.text
     auth.close()
 
 
@@ -201,16 +401,14 @@ def test_tokens_are_not_kept(reviewer: Reviewer) -> None:
     auth = make(reviewer)
     auth.check(request())
     auth.check(request("guess"))
-    kept = repr([auth._users._kept, auth._strangers._kept, auth._rights._kept, auth._reviews])
+    kept = repr([auth._users._kept, auth._strangers._kept, auth._rights._kept, auth._peers._kept])
     assert TOKEN not in kept
     assert "guess" not in kept
-    assert auth._reviews == {}
+    assert len(auth._reviews) == 0
     auth.close()
 
 
-def test_equal_questions_at_the_same_time_are_asked_once(
-    reviewer: Reviewer, eventually: Any
-) -> None:
+def test_equal_questions_at_the_same_time_are_asked_once(reviewer: Reviewer) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -227,7 +425,7 @@ def test_equal_questions_at_the_same_time_are_asked_once(
     for asker in askers:
         asker.start()
     assert entered.wait(10)
-    eventually(lambda: len(auth._stop._callbacks) == 5)
+    eventually(lambda: len(auth._reviews.stop._callbacks) == 5)
     leave.set()
     for asker in askers:
         asker.join()
@@ -250,9 +448,7 @@ def checked_in_thread(auth: AuthFilter) -> tuple[threading.Thread, list[int]]:
     return thread, answers
 
 
-def test_what_may_pass_is_asked_again_with_growing_waits(
-    reviewer: Reviewer, eventually: Any
-) -> None:
+def test_what_may_pass_is_asked_again_with_growing_waits(reviewer: Reviewer) -> None:
     reviewer.problems = [
         unavailable(),
         TooManyRequests("slow down", status=429, reason="TooManyRequests"),
@@ -286,7 +482,7 @@ def test_after_five_tries_and_for_what_does_not_pass_it_is_500(
     auth = make(reviewer)
     answer = auth.check(request())
     assert answer is not None
-    assert (answer.status, answer.body) == (500, b"Authentication or authorization failed\n")
+    assert (answer.status, answer.body) == (500, b"Authentication failed\n")
     assert len(reviewer.specs) == 1
     assert "TokenReview: 403 Forbidden: cannot create tokenreviews" in caplog.text
     assert TOKEN not in caplog.text
@@ -305,9 +501,10 @@ def test_after_five_tries_and_for_what_does_not_pass_it_is_500(
 
 
 def test_an_api_server_that_does_not_answer_costs_ten_seconds_and_few_threads(
-    reviewer: Reviewer, caplog: pytest.LogCaptureFixture, eventually: Any
+    reviewer: Reviewer, caplog: pytest.LogCaptureFixture
 ) -> None:
     leave = threading.Event()
+    caplog.set_level(logging.DEBUG)
     reviewer.before = lambda: leave.wait(30) and None
     clock = ManualClock()
     auth = make(reviewer, clock=clock, max_reviews=2)
@@ -322,8 +519,10 @@ def test_an_api_server_that_does_not_answer_costs_ten_seconds_and_few_threads(
     other = threading.Thread(target=lambda: auth.check(request("b")))
     other.start()
     eventually(lambda: len(auth._reviews) == 2)
-    assert status(auth.check(request("c"))) == 500
-    assert "2 reviews are under way (max_reviews)" in caplog.text
+    answer = auth.check(request("c"))
+    assert answer is not None
+    assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+    assert "2 reviews of unknown tokens are under way (max_reviews)" in caplog.text
     assert len(auth.close(timeout=0.01)) == 2
     other.join(10)
     assert status(auth.check(request())) == 500
@@ -332,7 +531,8 @@ def test_an_api_server_that_does_not_answer_costs_ten_seconds_and_few_threads(
 
 
 def test_options_out_of_range_are_refused(reviewer: Reviewer) -> None:
-    for options in ({"token_ttl": -1}, {"timeout": 0}, {"cache_size": 0}, {"max_reviews": 0}):
+    for options in ({"token_ttl": -1}, {"timeout": 0}, {"cache_size": 0}, {"max_reviews": 0},
+                    {"max_reviews_by_peer": 0}):  # fmt: skip
         with pytest.raises(ValueError, match=r"at least 0 seconds|more than 0"):
             make(reviewer, **options)
     with pytest.raises(TypeError, match="give a list"):
@@ -389,10 +589,10 @@ def test_the_embedded_server_reviews_the_tokens_it_was_given(
     assert "wrong-token" not in caplog.text
 
 
-def test_reviews_of_the_embedded_server_allow_everything_unless_told_otherwise() -> None:
+def test_reviews_of_the_embedded_server_know_only_tokens_of_users() -> None:
     with APIServer() as api, Client(ClientConfig(server=api.url), metrics=Metrics()) as client:
         auth = AuthFilter(client, audiences=())
-        assert auth.check(request("whatever")) is None
+        assert status(auth.check(request("whatever"))) == 401
         auth.close()
     with (
         APIServer(users={"t": {"username": "u"}}) as api,

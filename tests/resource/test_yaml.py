@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 
 from appsdk_operator.resource import EncodeError, Kind, MutableObject, Object, dump_yaml, load_yaml
+from appsdk_operator.resource._yaml import load_first
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -166,3 +167,20 @@ def test_infinities_load_as_floats_that_no_object_takes() -> None:
     assert document["a"] == math.inf
     with pytest.raises(EncodeError, match="not a finite number"):
         Object.from_dict(WIDGET, {"metadata": {}, **document})
+
+
+def test_merges_cannot_multiply_without_bound() -> None:
+    text = "b0: &b0 {k: 1}\n" + "\n".join(
+        f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" for n in range(1, 12)
+    )
+    for load in (load_yaml, load_first):
+        with pytest.raises(ValueError, match="its merges multiply"):
+            load(text)
+
+
+def test_a_first_document_that_is_no_text_is_an_error_of_yaml() -> None:
+    for text in ("a: \x00", b"\xff\xff", b"a: \x00"):
+        with pytest.raises(ValueError, match="line 1: "):
+            load_first(text)
+    with pytest.raises(ValueError, match="its aliases multiply"):
+        load_first("[1, 2, 3]", most_values=3)

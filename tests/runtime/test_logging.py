@@ -1,15 +1,21 @@
-"""Log records as JSON."""
+"""Log records as JSON, and loggers that never raise."""
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from appsdk_operator.runtime import JSONFormatter
+import appsdk_operator
+from appsdk_operator.runtime import JSONFormatter, SafeLogger, get_logger
+from appsdk_operator.runtime import _logging as logging_module
 
 
 @pytest.fixture
@@ -60,3 +66,147 @@ def test_what_json_does_not_know_is_written_as_text(
     fields = json.loads(stream.getvalue())
     assert fields["thing"] == "<class 'object'>"
     assert sorted(fields["numbers"]) == [1, 2]
+
+
+class Broken(logging.Handler):
+    """A handler, or a filter, with a bug."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise self.error
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise self.error
+
+
+class Silent(logging.Handler):
+    """A handler that works, until its filter does not."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        pass
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
+    """What standard error was told."""
+    monkeypatch.setattr(logging_module, "_told", set())
+    return lambda: capsys.readouterr().err
+
+
+@pytest.fixture
+def safe() -> Iterator[SafeLogger]:
+    log = get_logger("appsdk_operator.test.safe")
+    yield log
+    for handler in list(log.logger.handlers):
+        log.logger.removeHandler(handler)
+        handler.close()
+    for each in list(log.logger.filters):
+        log.logger.removeFilter(each)
+
+
+def break_logging(log: SafeLogger, how: str, error: BaseException) -> None:
+    broken = Broken(error)
+    if how == "filter":
+        log.logger.addFilter(broken)
+    elif how == "handler":
+        log.logger.addHandler(broken)
+    elif how == "handler's filter":
+        silent = Silent()
+        silent.addFilter(broken)
+        log.logger.addHandler(silent)
+
+
+@pytest.mark.parametrize("how", ["filter", "handler", "handler's filter"])
+@pytest.mark.parametrize("method", ["debug", "info", "warning", "error", "exception", "critical"])
+def test_whatever_filters_and_handlers_raise_a_call_does_not(
+    safe: SafeLogger, told: Callable[[], str], how: str, method: str
+) -> None:
+    safe.logger.setLevel(logging.DEBUG)
+    break_logging(safe, how, ZeroDivisionError("a bug"))
+    for _ in range(3):
+        getattr(safe, method)("something happened to %s", "it", extra={"kind": "pods"})
+    text = told()
+    assert text.count("ZeroDivisionError: a bug") == 1, "once of each kind"
+    assert "filter or handler of logger appsdk_operator.test.safe" in text
+
+
+def test_a_closed_standard_error_is_no_failure_of_who_logs(
+    safe: SafeLogger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    safe.logger.addHandler(logging.StreamHandler())
+    stream.close()
+    with pytest.raises(ValueError, match="closed file"):
+        safe.logger.error("the standard library's own call")
+    safe.error("ours")
+
+
+def test_nothing_is_written_where_logging_is_to_keep_quiet(
+    safe: SafeLogger, told: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    break_logging(safe, "handler", ZeroDivisionError("a bug"))
+    safe.error("something")
+    assert told() == ""
+
+
+def test_ctrl_c_in_a_handler_reaches_the_main_thread_and_no_other(
+    safe: SafeLogger, told: Callable[[], str]
+) -> None:
+    break_logging(safe, "handler", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        safe.error("in the main thread")
+    ended: list[bool] = []
+
+    def work() -> None:
+        safe.error("in another one")
+        ended.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert ended
+    assert "KeyboardInterrupt" in told()
+
+
+def test_a_record_says_who_logged_it_with_all_fields(
+    safe: SafeLogger, caplog: pytest.LogCaptureFixture
+) -> None:
+    bound = SafeLogger(safe.logger, {"controller": "c", "kind": "pods"})
+    try:
+        raise KeyError("no")
+    except KeyError:
+        bound.exception("failed with %d", 5, extra={"kind": "nodes"})
+    (record,) = caplog.records
+    assert record.getMessage() == "failed with 5"
+    assert (record.funcName, record.filename) == (
+        "test_a_record_says_who_logged_it_with_all_fields",
+        "test_logging.py",
+    )
+    assert (record.controller, record.kind) == ("c", "nodes")  # type: ignore[attr-defined]
+    assert record.exc_info is not None
+    assert record.exc_info[0] is KeyError
+
+
+def test_every_room_logs_so_that_nothing_propagates() -> None:
+    root = Path(appsdk_operator.__file__).parent
+    direct = []
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if ast.unparse(node.func.value) == "logging" and node.func.attr in (
+                *("getLogger", "log", "debug", "info", "warning", "error", "exception"),
+            ):
+                direct.append(f"{path.relative_to(root)}: {ast.unparse(node)}")
+    allowed = {
+        "runtime/_logging.py: logging.getLogger(name)",
+        # They listen.
+        "testing/_plugin_state.py: logging.getLogger('appsdk_operator')",
+        "testing/_machine.py: logging.getLogger('appsdk_operator')",
+    }
+    assert set(direct) <= allowed, "use runtime.get_logger"

@@ -348,3 +348,42 @@ def test_a_coroutine_that_is_handed_over_while_the_loop_closes_leaves_no_warning
     second.join(10)
     assert len(outcomes) == 1
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+
+
+def test_a_group_tells_its_owner_what_ended_a_thread() -> None:
+    failures: list[Exception] = []
+    group = ThreadGroup("g", on_failure=failures.append)
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    group.start("one", lambda: fail(KeyError("a"))).join()
+    group.start("two", lambda: fail(SystemExit(3))).join()
+    group.start("three", lambda: None).join()
+    assert group.join(10) == []
+    assert [type(error) for error in failures] == [KeyError, RuntimeError]
+    assert str(failures[1]) == "thread g/two raised SystemExit(3)"
+
+
+def test_a_loop_outlives_logging_that_raises(loop: LoopThread) -> None:
+    """What a loop has to say goes to the logger of asyncio, which is as the program made it."""
+
+    class BrokenFilter(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise ZeroDivisionError("a bug of the program")
+
+    async def complain() -> None:
+        import asyncio
+
+        asyncio.get_running_loop().call_exception_handler({"message": "nobody looked"})
+
+    async def answer() -> int:
+        return 5
+
+    broken, logger = BrokenFilter(), logging.getLogger("asyncio")
+    logger.addFilter(broken)
+    try:
+        loop.run(complain())
+    finally:
+        logger.removeFilter(broken)
+    assert loop.run(answer()) == 5

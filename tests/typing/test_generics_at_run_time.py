@@ -33,6 +33,7 @@ def generic_classes() -> Iterator[type[Any]]:
                 and any(
                     p.__name__.startswith("SpecT") for p in vars(value).get("__parameters__", ())
                 )
+                and not value.__name__.startswith("_")
                 and value not in seen
             ):
                 seen.add(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 from collections import defaultdict
 
 import pytest
 
-from appsdk_operator.cache import ResourceAction
+from appsdk_operator.cache import Cache, ResourceAction
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
 from appsdk_operator.testing import ModelServer
@@ -17,9 +18,11 @@ from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
     KubernetesInformer,
+    SimpleReconciler,
     SimpleWatcher,
     never_retry,
 )
+from tests.watchers.conftest import RecordedWatcher, ScriptedInformer
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 GADGET = Kind(group="example.com", version="v1", kind="Gadget")
@@ -224,9 +227,120 @@ def test_after_the_stop_events_are_refused_without_a_word(real_rig, widget):
     real_rig.start()
     real_rig.stop()
     real_rig.informer.add(widget("x"))
-    real_rig.controller.add_watcher(SimpleWatcher(), WIDGET)
     assert real_rig.controller.pending_events == 0
     assert real_rig.calls == []
+
+
+@pytest.mark.parametrize("how", ["run", "close"])
+def test_what_is_added_after_the_end_is_refused(real_rig, how):
+    controller = real_rig.controller
+    if how == "run":
+        real_rig.start()
+        real_rig.stop()
+    else:
+        controller.close()
+    text = "controller ctrl has ended and takes no further {}: make a new one"
+    with pytest.raises(RuntimeError, match=text.format("informers")):
+        real_rig.add_informer(GADGET)
+    with pytest.raises(RuntimeError, match=text.format("caches")):
+        controller.add_cache(Cache(ModelServer(WIDGET), metrics=Metrics()), WIDGET)
+    with pytest.raises(RuntimeError, match=text.format("watchers and reconcilers")):
+        controller.add_watcher(SimpleWatcher(), WIDGET)
+    with pytest.raises(RuntimeError, match=text.format("watchers and reconcilers")):
+        controller.add_reconciler(SimpleReconciler(lambda _: None), WIDGET)
+    controller.remove_informer(real_rig.informer)
+    assert not controller.health().is_ready
+    assert controller.health().text == "controller ctrl has ended"
+
+
+@pytest.mark.parametrize("stop", [None, threading.Event(), 5])
+def test_what_is_no_stop_signal_is_refused_before_anything_starts(real_rig, stop):
+    with pytest.raises(TypeError, match="is no StopSignal: make one with"):
+        real_rig.controller.run(stop)
+    assert not real_rig.informer.is_running.is_set()
+    real_rig.start()
+    assert real_rig.informer.is_running.wait(10)
+
+
+def test_an_informer_that_fails_while_it_ends_after_its_removal_ends_nothing_else(
+    real_rig, caplog, widget
+):
+    other = real_rig.add_informer(GADGET)
+    other.outcome = ConnectionError("at its end")
+    real_rig.watcher()
+    real_rig.start()
+    assert other.is_running.wait(10)
+    real_rig.controller.remove_informer(other)
+    for thread in threading.enumerate():
+        if thread.name == "ctrl/informer/gadgets.v1.example.com":
+            thread.join(10)
+    assert other.has_ended
+    real_rig.informer.add(widget("x"))
+    assert real_rig.controller.wait_idle(10)
+    assert real_rig.calls == ["w CREATE 1 of x"]
+    assert real_rig.stop() == []
+    assert "the informer of gadgets.v1.example.com, which was removed, failed" in caplog.text
+
+
+def test_what_ends_a_worker_ends_the_run_with_its_cause(real_rig, widget, monkeypatch):
+    cause = ZeroDivisionError("a bug of the kit")
+
+    def handle(source, event):
+        raise cause
+
+    monkeypatch.setattr(real_rig.controller._delivery, "_handle", lambda key, event: handle(0, 0))
+    monkeypatch.setattr(real_rig.controller._delivery, "_handle_event", handle)
+    real_rig.watcher()
+    real_rig.start()
+    assert real_rig.informer.is_running.wait(10)
+    real_rig.informer.add(widget("x"))
+    assert real_rig.join() == [cause]
+    assert real_rig.informer.has_ended
+    health = real_rig.controller.health()
+    assert not health.is_ready
+    assert health.text == "controller ctrl failed: a bug of the kit"
+
+
+class BrokenFilter(logging.Filter):
+    def filter(self, record):
+        raise ZeroDivisionError("a bug of the program")
+
+
+@pytest.fixture
+def broken_logging():
+    loggers = [logging.getLogger(f"appsdk_operator.{room}") for room in ("watchers", "cache")]
+    broken = BrokenFilter()
+    for logger in loggers:
+        logger.addFilter(broken)
+    yield
+    for logger in loggers:
+        logger.removeFilter(broken)
+
+
+def test_logging_that_raises_costs_no_retry_and_no_worker(rig, widget, broken_logging):
+    controller = InformerController(
+        clock=rig.clock, metrics=Metrics(), retry_policy=ConstantBackoff(1)
+    )
+    informer = ScriptedInformer()
+    controller.add_informer(informer, WIDGET)
+    watcher = RecordedWatcher("w", rig.calls, [ConnectionError("one"), ConnectionError("two")])
+    controller.add_watcher(watcher, WIDGET)
+    stop = StopSignal()
+    thread = threading.Thread(target=controller.run, args=(stop,))
+    thread.start()
+    try:
+        assert informer.is_running.wait(10)
+        informer.add(widget("x"))
+        for _ in range(2):
+            assert controller.wait_idle(10)
+            assert controller.pending_retries == 1
+            rig.clock.advance(1)
+        assert controller.wait_idle(10)
+        assert rig.calls == 3 * ["w CREATE 1 of x"]
+        assert controller.pending_retries == 0
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_a_retry_runs_by_itself_when_its_time_comes(make_rig, widget):
@@ -516,15 +630,52 @@ def test_a_watchers_kind_has_its_series_before_there_is_an_informer(real_rig):
     assert real_rig.metrics.value("watcher_errors_total", event_type="DELETE", kind="early") == 0
 
 
-def test_watchers_and_informers_that_do_not_find_each_other_are_named(rig, caplog):
+@pytest.mark.parametrize(
+    ("watched", "followed", "text"),
+    [
+        (
+            ["widgits"],
+            ["widgets"],
+            (
+                "there are watchers of widgits, but no informer, and informers of widgets, but no "
+                "watcher: are they the same kind?"
+            ),
+        ),
+        (["widgets", "gadgets"], ["widgets"], "there are watchers of gadgets, but no informer, so"),
+        (["widgets"], ["widgets", "gadgets"], "there are informers of gadgets, but no watcher, so"),
+        ([], ["widgets"], "there are informers of widgets, but no watcher, so"),
+        (["widgets"], ["widgets"], ""),
+        ([], [], ""),
+    ],
+)
+def test_watchers_and_informers_that_do_not_find_each_other_are_named(
+    make_rig, caplog, watched, followed, text
+):
     """A kind is any string, so a misspelt one is no error, but it must not be silent."""
-    rig.watcher("w", kind="widgits")
+    rig = make_rig()
+    rig.controller.remove_informer(rig.informer)
+    for kind in watched:
+        rig.watcher("w", kind=kind)
+    for kind in followed:
+        rig.add_informer(kind)
+    looked, look = threading.Event(), rig.controller._warn_of_loose_ends
+
+    def look_and_tell():
+        look()
+        looked.set()
+
+    rig.controller._warn_of_loose_ends = look_and_tell
     rig.start()
+    rig.clock.block_until_waiting(1)
+    rig.clock.advance(0.9)
+    assert not looked.is_set()
+    rig.clock.advance(0.2)
+    assert looked.wait(10)
     assert rig.stop() == []
-    assert (
-        "watchers of widgits, but no informer, and informers of widgets.v1.example.com, but no "
-        "watcher" in caplog.text
-    )
+    said = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [record.getMessage()[: len(text) + 30] for record in said] == [
+        f"controller informer-controller: {text}"[: len(text) + 30]
+    ] * bool(text)
 
 
 def test_an_informer_that_waits_for_its_first_watcher_is_nothing_to_warn_of(rig, caplog):

@@ -386,7 +386,7 @@ def test_a_lost_answer_to_the_last_write_is_mended_by_the_retry():
     watcher.add(obj)  # the retry, before the event of our own write came
     assert server.get(WIDGET, "a").finalizers == (OURS,)
     watcher.add(server.get(WIDGET, "a"))
-    assert notes == ["add", "add", "sync"]
+    assert notes == ["add", "sync"], "only the write is done again"
 
 
 def test_a_real_refusal_by_validation_is_not_tried_ten_times():

@@ -357,8 +357,9 @@ def test_the_options_of_a_kind_that_is_kept_stay(world):
 
 def test_a_controller_that_is_over_leaves_no_handler_in_a_cache(world):
     world.controller.close()
-    world.controller.add_cache(world.cache, CONFIG_MAP)
-    assert not world.cache.informers(CONFIG_MAP)[0]._registrations
+    with pytest.raises(RuntimeError, match="has ended"):
+        world.controller.add_cache(world.cache, CONFIG_MAP)
+    assert CONFIG_MAP not in world.cache.kinds
 
 
 def test_a_cache_is_added_once_for_a_kind(world):

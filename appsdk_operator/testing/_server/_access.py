@@ -61,7 +61,7 @@ class Access:
         """
         if rbac and authorizer is not None:
             raise ValueError("give rbac=True or an authorizer: one of them decides, not both")
-        self.is_open = token is None and users is None and not rbac and authorizer is None
+        self.is_open: bool = token is None and users is None and not rbac and authorizer is None
         self._authenticator = Authenticator(core.accounts, is_open=self.is_open)
         self._users = known(users or {})
         self._made: dict[str, User] = {}
@@ -81,7 +81,7 @@ class Access:
             for plural, obj in bootstrap_objects():
                 core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
             core.followers.append(Aggregator(core.storage, roles).notice)
-        self.reviews = Reviews(self._authenticator, self.authorizer, core.clock)
+        self.reviews: Reviews = Reviews(self._authenticator, self.authorizer, core.clock)
 
     # -- tokens ------------------------------------------------------------------------------
 

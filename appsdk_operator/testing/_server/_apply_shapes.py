@@ -40,11 +40,11 @@ class Shape:
             list_: the rules for lists.
             map_: the rules for maps.
         """
-        self.scalar = scalar
-        self.list = list_
-        self.map = map_
+        self.scalar: str = scalar
+        self.list: ListShape | None = list_
+        self.map: MapShape | None = map_
         # In the order in which one is taken for a value that fits none.
-        self.forms = tuple(
+        self.forms: tuple[str, ...] = tuple(
             name for name, rules in (("map", map_), ("scalar", scalar), ("list", list_)) if rules
         )
 
@@ -83,9 +83,9 @@ class MapShape:
         preserve: bool = False,
     ) -> None:
         """Rules for maps; ``fields`` are schemas that become shapes when they are asked for."""
-        self.element = element
-        self.atomic = atomic
-        self.preserve = preserve
+        self.element: Shape | None = element
+        self.atomic: bool = atomic
+        self.preserve: bool = preserve
         self._fields = fields
         self._schemas = schemas
         self._children: dict[str, Shape] = {}
@@ -131,9 +131,9 @@ class ListShape:
         preserve: bool = False,
     ) -> None:
         """Rules for lists of ``schema``; those that are not ``associative`` are atomic."""
-        self.associative = associative
-        self.keys = keys
-        self.preserve = preserve
+        self.associative: bool = associative
+        self.keys: tuple[str, ...] = keys
+        self.preserve: bool = preserve
         self._schema = schema
         self._schemas = schemas
         self._element: Shape | None = None

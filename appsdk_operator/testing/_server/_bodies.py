@@ -27,6 +27,7 @@ __all__ = [
     "BODY_LIMIT",
     "as_json",
     "decode_object",
+    "decode_typed",
     "decode_value",
     "dry_run",
     "flag",
@@ -43,6 +44,7 @@ _MEDIA_TYPES: Final = (
     _protobuf.MEDIA_TYPE,
 )
 _NO_TYPE: Final = "couldn't get version/kind; json parse error"
+_UNRECOGNIZED: Final = "the object provided is unrecognized (must be of type {})"
 # What Go reads first of any object.
 _GO_TYPE_META: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
@@ -94,6 +96,32 @@ def decode_value(body: bytes, what: str) -> Any:
     raise bad_request(f"{what}: {_NO_TYPE}: {why} ({_go_json.summary(body)})")
 
 
+def decode_typed(body: bytes, kind: str) -> dict[str, Any]:
+    """Read an object in JSON that says its kind and its version as texts, or not at all.
+
+    Args:
+        body: the JSON.
+        kind: what it has to be, for the errors.
+
+    Raises:
+        StatusError: 400, it is no object, or says them as something else.
+    """
+    what = _UNRECOGNIZED.format(kind)
+    obj = decode_value(body, what)
+    obj = {} if obj is None else obj
+    why = ""
+    if not isinstance(obj, dict):
+        why = _go_json.mismatch(obj, "value", _GO_TYPE_META)
+    else:
+        for name in obj:
+            if name in ("kind", "apiVersion") and not isinstance(obj[name], str | None):
+                why = why or _go_json.mismatch(obj[name], f"struct field .{name}", "string")
+    if why:
+        raise bad_request(f"{what}: {_NO_TYPE}: {why} ({_go_json.summary(body)})")
+    assert isinstance(obj, dict)
+    return obj
+
+
 def decode_object(
     body: bytes, served: ServedVersion, *, expected: tuple[str, str], validation: str
 ) -> tuple[dict[str, Any], list[str]]:
@@ -110,12 +138,7 @@ def decode_object(
         StatusError: 400, it is no object of that kind.
     """
     api_version, kind = expected
-    what = f"the object provided is unrecognized (must be of type {kind})"
-    obj = decode_value(body, what)
-    obj = {} if obj is None else obj
-    if not isinstance(obj, dict):
-        why = _go_json.mismatch(obj, "value", _GO_TYPE_META)
-        raise bad_request(f"{what}: {_NO_TYPE}: {why} ({_go_json.summary(body)})")
+    obj = decode_typed(body, kind)
     custom = served.resource.rules.custom
     if not custom and not (obj.get("apiVersion") and obj.get("kind")):
         obj = {"kind": kind, "apiVersion": api_version} | {
@@ -124,11 +147,11 @@ def decode_object(
             if value or name not in ("kind", "apiVersion")
         }
     for name in ("kind", "apiVersion"):
-        value = obj.get(name)
-        if not value or not isinstance(value, str):
+        if not obj.get(name):
             label = "Kind" if name == "kind" else name
+            shown = body[:1024].decode(errors="replace")
             raise bad_request(
-                f"{what}: Object '{label}' is missing in '{body[:1024].decode(errors='replace')}' "
+                f"{_UNRECOGNIZED.format(kind)}: Object '{label}' is missing in '{shown}' "
                 f"({_go_json.summary(body)})"
             )
     unknown: list[str] = []

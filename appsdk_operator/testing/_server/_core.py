@@ -36,15 +36,15 @@ class Core:
     ) -> None:
         """A fresh cluster: the built-in kinds and the namespaces every cluster has."""
         self.clock = clock
-        self.storage = Storage(history=history)
-        self.catalog = Catalog()
-        self.writer = Writer(self.storage, self.catalog, clock)
-        self.caller = Caller(services)
-        self.admission = Admission(self.storage, self.caller)
+        self.storage: Storage = Storage(history=history)
+        self.catalog: Catalog = Catalog()
+        self.writer: Writer = Writer(self.storage, self.catalog, clock)
+        self.caller: Caller = Caller(services)
+        self.admission: Admission = Admission(self.storage, self.caller)
         self.writer.gate = self.admission
         self.hub: Hub | None = None
-        self.collector = Collector(self.storage, self.catalog, self.writer)
-        self.accounts = AccountTokens(self.storage, clock)
+        self.collector: Collector = Collector(self.storage, self.catalog, self.writer)
+        self.accounts: AccountTokens = AccountTokens(self.storage, clock)
         self.followers: list[Callable[[Collection, Event], None]] = []
         overrides = {
             "customresourcedefinitions.apiextensions.k8s.io": definition_rules(clock),

@@ -11,7 +11,7 @@ from appsdk_operator.testing._server import _bodies, _go_json, _protobuf
 from appsdk_operator.testing._server._attempts import DeleteOptions
 from appsdk_operator.testing._server._status import FieldError, bad_request, invalid
 
-__all__ = ["delete_options"]
+__all__ = ["delete_options", "options_of"]
 
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _TYPES: Final[dict[str, tuple[type, str]]] = {
@@ -29,7 +29,15 @@ def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
     Raises:
         StatusError: 400 or 422.
     """
-    given = _of_body(body) if body.strip() else _of_query(query)
+    return options_of(_of_body(body) if body.strip() else _of_query(query))
+
+
+def options_of(given: Mapping[str, Any]) -> DeleteOptions:
+    """What a deletion is asked to heed, from options whose types are right.
+
+    Raises:
+        StatusError: 422, a value that does not exist.
+    """
     policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
     problems: list[FieldError] = []
     if policy is not None and orphan is not None:

@@ -17,6 +17,7 @@ from appsdk_operator.testing._server import (
     _patching,
     _protobuf,
     _stale,
+    _subresource_bodies,
     _subresources,
 )
 from appsdk_operator.testing._server._access import Access
@@ -37,9 +38,19 @@ from appsdk_operator.testing._server._status import (
     unsupported_media_type,
 )
 from appsdk_operator.testing._server._storage import HistoryGoneError, Record
+from appsdk_operator.testing._server._subresource_bodies import (
+    SCALE,
+    TOKEN_REQUEST,
+    BodyKind,
+)
 from appsdk_operator.testing._server._watch import Watch, Wire, error_event
 from appsdk_operator.testing._server._watch_options import wants_state
-from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, WriteOptions
+from appsdk_operator.testing._server._writes import (
+    DeleteOptions,
+    Outcome,
+    WriteOptions,
+    precondition_failed,
+)
 
 __all__ = ["Answer", "Call", "Endpoints"]
 
@@ -342,30 +353,18 @@ class Endpoints:
                     return await self._patch(call)
                 case _:
                     raise _no_such_verb(call)
-        if call.verb != "create":
+        if call.verb != "create" or name not in _subresources.ACTIONS:
             raise method_not_allowed()
-        body = _bodies.as_json(call.body or b"{}", call.content_type)
-        obj = _bodies.decode_value(body, name)
-        if not isinstance(obj, dict):
-            raise bad_request(f"{name}: expected an object")
-        obj = _subresources.completed(obj, name, call.route.namespace)
+        options = _bodies.write_options(call.query, "CreateOptions", call.user_agent)
+        obj = _sent(call, _subresources.ACTIONS[name], options)
+        obj = _subresources.completed(obj, call.target)
         obj = await self._admitted(call, obj)
-        done = await _subresources.action(self._core.writer, call.target, name, obj)
+        done = await _subresources.action(self._core.writer, call.target, name, obj, options)
         return Answer(201, done)
 
     def _token(self, call: Call) -> Answer:
-        body = _bodies.as_json(call.body, call.content_type)
-        review = _bodies.decode_value(body or b"{}", "TokenRequest")
-        if not isinstance(review, dict):
-            raise bad_request("expected object TokenRequest")
-        review.setdefault("kind", "TokenRequest")
-        version = review.setdefault("apiVersion", "authentication.k8s.io/v1")
-        if (version, review["kind"]) != ("authentication.k8s.io/v1", "TokenRequest"):
-            raise bad_request(
-                f'{review["kind"]} in version "{version}" cannot be handled as a TokenRequest: no '
-                f'kind "{review["kind"]}" is registered for version "{version}" in scheme '
-                '"pkg/runtime/scheme.go:111"'
-            )
+        options = _bodies.write_options(call.query, "CreateOptions", call.user_agent)
+        review = _sent(call, TOKEN_REQUEST, options)
         route = call.route
         made = self._core.accounts.request(route.namespace, route.name, review)
         return Answer(201, call.form.one(call.served, made))
@@ -385,6 +384,17 @@ class Endpoints:
         options = _bodies.write_options(call.query, kind, call.user_agent, applies=applies)
         manager = options.manager or ""
 
+        sent: dict[str, Any] = {}
+        if call.verb == "update":
+            try:
+                sent = _sent(call, SCALE, options)
+            except StatusError as error:
+                if call.served.resource.rules.custom and error.code == 400:
+                    # The real server's error fails, too.
+                    why = 'no kind is registered for the type v1.Scale in scheme "'
+                    raise bad_request(f'{why}pkg/runtime/scheme.go:111"') from None
+                raise
+
         def change(old: dict[str, Any]) -> dict[str, Any]:
             before = _subresources.scale_of(old, paths, strict=False)
             owners = ScaleOwners(writer.fields, call.served, old)
@@ -397,8 +407,10 @@ class Endpoints:
                 if call.verb == "patch":
                     wanted = _patching.apply(call.content_type, call.body, before, call.served)
                 else:
-                    body = _bodies.as_json(call.body, call.content_type)
-                    wanted = _bodies.decode_value(body, "Scale")
+                    wanted = sent
+                    uid, found = wanted.get("metadata", {}).get("uid"), old["metadata"]["uid"]
+                    if uid and uid != found:
+                        raise precondition_failed(call.target, "UID", uid, found)
                 scale = owners.updated(before, wanted, manager)
             new = _subresources.scaled(old, scale, paths, call.served.resource, call.route.name)
             owners.tell(new, scale)
@@ -409,6 +421,14 @@ class Endpoints:
         outcome = await writer.update(call.target, change, options, patch=True, gate=gate)
         scale = _subresources.scale_of(outcome.obj, paths)
         return Answer(200, call.form.one(call.served, scale))
+
+
+def _sent(call: Call, wanted: BodyKind, options: WriteOptions) -> dict[str, Any]:
+    """What was sent to a subresource."""
+    body = _bodies.as_json(call.body, call.content_type)
+    obj, told = _subresource_bodies.read(body, wanted, options.field_validation)
+    call.warnings.extend(told)
+    return obj
 
 
 def _origin(call: Call) -> Origin:

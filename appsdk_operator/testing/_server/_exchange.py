@@ -17,7 +17,7 @@ class Exchange(web.BaseRequest):
     def __init__(self, *args: Any, **options: Any) -> None:
         """Made by the HTTP server."""
         super().__init__(*args, **options)
-        self.began = self._loop.time()
+        self.began: float = self._loop.time()
         """When it arrived, by the clock of the loop."""
         self.facts: RequestFacts | None = None
         """What it asks for; None until that is known, and for what is no resource."""

@@ -51,7 +51,7 @@ class Faults:
     def __init__(self, *, log_size: int) -> None:
         """No rules; remember ``log_size`` requests."""
         self.log: deque[LoggedRequest] = deque(maxlen=log_size)
-        self.released = asyncio.Event()
+        self.released: asyncio.Event = asyncio.Event()
         """Set once those who wait because of a rule are to wait no more."""
         self._state = FaultState()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 
@@ -54,7 +54,12 @@ class WholeForm:
         """A stored object."""
         return served.data(record)
 
-    event_object = first_event = stored
+    if TYPE_CHECKING:
+
+        def event_object(self, served: ServedVersion, record: Record) -> bytes: ...
+        def first_event(self, served: ServedVersion, record: Record) -> bytes: ...
+    else:
+        event_object = first_event = stored
     has_head = False
 
     def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
@@ -78,7 +83,7 @@ class WholeForm:
 class ProtobufForm:
     """Objects as they are, in protobuf; the events of watches are JSON."""
 
-    key = WholeForm.key
+    key: str = WholeForm.key
 
     def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
         """An object that is not stored, or not as it is shown."""
@@ -88,9 +93,15 @@ class ProtobufForm:
         """A stored object."""
         return _as_protobuf(_WHOLE.stored(served, record))
 
-    event_object = first_event = WholeForm.event_object
     has_head = False
-    bookmark = WholeForm.bookmark
+    if TYPE_CHECKING:
+
+        def event_object(self, served: ServedVersion, record: Record) -> bytes: ...
+        def first_event(self, served: ServedVersion, record: Record) -> bytes: ...
+        def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes: ...
+    else:
+        event_object = first_event = WholeForm.event_object
+        bookmark = WholeForm.bookmark
 
     def list(
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
@@ -125,7 +136,7 @@ class PartialForm:
         """The form of that version."""
         self._version = f"meta.k8s.io/{version}"
         self._lists = lists
-        self.key = f"partial/{version}"
+        self.key: str = f"partial/{version}"
 
     def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
         """An object that is not stored, or not as it is shown."""
@@ -145,7 +156,12 @@ class PartialForm:
         """A stored object."""
         return self.one(served, record.decode())
 
-    event_object = first_event = stored
+    if TYPE_CHECKING:
+
+        def event_object(self, served: ServedVersion, record: Record) -> bytes: ...
+        def first_event(self, served: ServedVersion, record: Record) -> bytes: ...
+    else:
+        event_object = first_event = stored
     has_head = False
 
     def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
@@ -203,7 +219,7 @@ class TableForm:
         self._include = include or "Metadata"
         self._now = now
         self._version = f"meta.k8s.io/{version}"
-        self.key = f"table/{version}/{self._include}"
+        self.key: str = f"table/{version}/{self._include}"
 
     def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
         """A table of one object that is not stored, or not as it is shown."""

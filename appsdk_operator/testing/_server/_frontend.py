@@ -6,13 +6,13 @@ A request is let in, logged, given to the fault rules and carried out.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from random import uniform
 from typing import Final, final
 
 from aiohttp import hdrs, web
 
+from appsdk_operator.runtime import get_logger
 from appsdk_operator.testing._fault_rules import RequestFacts
 from appsdk_operator.testing._server import _bodies, _places
 from appsdk_operator.testing._server._access import Access
@@ -43,7 +43,7 @@ from appsdk_operator.testing._server._watch import Wire
 
 __all__ = ["Frontend", "log"]
 
-log: Final = logging.getLogger("appsdk_operator.testing.server")
+log: Final = get_logger("appsdk_operator.testing.server")
 
 # The real server gives a watch without a time-out between one and two times this, in seconds.
 _WATCH_TIMEOUT: Final = 1800.0

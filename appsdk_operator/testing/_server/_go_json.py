@@ -44,6 +44,9 @@ def syntax_error(body: bytes) -> str:
         if error.pos >= len(text.rstrip()):
             return "unexpected end of JSON input"
         at, where = text[error.pos], "looking for beginning of value"
+        for literal in ("null", "true", "false"):
+            if at == literal[0] and error.msg.startswith("Expecting value"):
+                return _literal_error(text[error.pos :], literal)
         if error.msg.startswith("Expecting property name"):
             where = "looking for beginning of object key string"
         elif error.msg.startswith("Expecting ':'"):
@@ -58,6 +61,14 @@ def syntax_error(body: bytes) -> str:
     except RecursionError:
         return "exceeded max depth"
     return "invalid character"
+
+
+def _literal_error(text: str, literal: str) -> str:
+    # Go reads a space past the end.
+    for at, wanted in zip(f"{text} ", literal, strict=False):
+        if at != wanted:
+            return f"invalid character '{at}' in literal {literal} (expecting '{wanted}')"
+    return "unexpected end of JSON input"
 
 
 def summary(body: bytes) -> str:

@@ -78,7 +78,7 @@ def carry_over(new: dict[str, Any], old: dict[str, Any]) -> None:
     if "generation" in old:
         new["generation"] = old["generation"]
     if "deletionTimestamp" in old:
-        new.setdefault("deletionTimestamp", old["deletionTimestamp"])
+        new["deletionTimestamp"] = old["deletionTimestamp"]
         if "deletionGracePeriodSeconds" in old:
             new.setdefault("deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"])
 
@@ -238,15 +238,23 @@ def validate_update(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldE
             )
 
 
+_REVISION_DIGITS: Final = len(str(2**64))
+
+
 def parse_revision(text: str) -> int:
     """The number in a resourceVersion an object carries.
 
     Raises:
-        StatusError: 500 as on the real server, it is no number.
+        StatusError: 500 as on the real server, it is no number, or too big for one.
     """
-    try:
-        return int(text) if text else 0
-    except ValueError:
-        raise StatusError(
-            500, f'strconv.ParseUint: parsing "{text}": invalid syntax', reason=""
-        ) from None
+    if not text:
+        return 0
+    why = ""
+    if not (text.isascii() and text.isdigit()):
+        why = "invalid syntax"
+    # Python refuses to convert thousands of digits.
+    elif len(text.lstrip("0")) > _REVISION_DIGITS or int(text) >= 2**64:
+        why = "value out of range"
+    if why:
+        raise StatusError(500, f'strconv.ParseUint: parsing "{text}": {why}', reason="")
+    return int(text)

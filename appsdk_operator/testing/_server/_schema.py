@@ -44,7 +44,7 @@ class Structure:
 
     def __init__(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None = None) -> None:
         """The schema at the root, and the ``scale`` subresource, if there is one."""
-        self.has_defaults = _schema_fit.has_defaults(schema)
+        self.has_defaults: bool = _schema_fit.has_defaults(schema)
         self._schema = schema
         self._scale = scale
         self._prune: _schema_fit.Fit | None = None

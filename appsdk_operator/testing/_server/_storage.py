@@ -55,14 +55,14 @@ class Record:
     def __init__(self, key: str, revision: int, obj: dict[str, Any]) -> None:
         """Serialise ``obj``, which must carry its final metadata."""
         metadata = obj["metadata"]
-        self.key = key
-        self.revision = revision
+        self.key: str = key
+        self.revision: int = revision
         self.api_version: str = obj["apiVersion"]
         self.namespace: str = metadata.get("namespace") or ""
         self.name: str = metadata["name"]
         self.uid: str = metadata["uid"]
         self.labels: dict[str, str] = metadata.get("labels") or _NO_LABELS
-        self.deleting = "deletionTimestamp" in metadata
+        self.deleting: bool = "deletionTimestamp" in metadata
         self.finalizers: tuple[str, ...] = tuple(metadata.get("finalizers") or ())
         self.owners: tuple[str, ...] = tuple(
             reference.get("uid", "") for reference in metadata.get("ownerReferences") or ()
@@ -109,10 +109,10 @@ class Event:
 
         A deletion's record is the last state under the revision of the deletion.
         """
-        self.type = type_
-        self.revision = revision
-        self.record = record
-        self.previous = previous
+        self.type: str = type_
+        self.revision: int = revision
+        self.record: Record = record
+        self.previous: Record | None = previous
         self._departed: Record | None = None
 
     def departed(self) -> Record:
@@ -141,7 +141,7 @@ class Collection:
         self.keys: list[str] = []
         self.events: deque[Event] = deque(maxlen=history)
         # Events with a revision above the floor are all there.
-        self.floor = floor
+        self.floor: int = floor
 
     def append(self, event: Event) -> None:
         """Take a change in."""
@@ -217,7 +217,7 @@ class Storage:
 
     def __init__(self, *, history: int, revision: int = 0) -> None:
         """Empty; each collection remembers ``history`` events."""
-        self.revision = revision
+        self.revision: int = revision
         self.collections: dict[str, Collection] = {}
         self.on_event: Callable[[Collection, Event], None] = lambda _collection, _event: None
         self._history = history

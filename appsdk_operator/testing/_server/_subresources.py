@@ -10,7 +10,8 @@ import attrs
 import msgspec
 
 from appsdk_operator.resource._selectors import LabelSelector, SelectorError
-from appsdk_operator.testing._server import _go_json, _metadata
+from appsdk_operator.testing._server import _metadata, _subresource_bodies
+from appsdk_operator.testing._server._delete_options import options_of
 from appsdk_operator.testing._server._resources import Resource, ServedVersion
 from appsdk_operator.testing._server._status import (
     FieldError,
@@ -19,16 +20,25 @@ from appsdk_operator.testing._server._status import (
     conflict,
     internal_error,
     invalid,
-    method_not_allowed,
 )
+from appsdk_operator.testing._server._subresource_bodies import BINDING, EVICTION, SCALE
 from appsdk_operator.testing._server._writes import (
-    DeleteOptions,
     Target,
     WriteOptions,
     Writer,
+    precondition_failed,
 )
 
-__all__ = ["ScalePaths", "action", "completed", "scale_of", "scale_paths", "scaled", "success"]
+__all__ = [
+    "ACTIONS",
+    "ScalePaths",
+    "action",
+    "completed",
+    "scale_of",
+    "scale_paths",
+    "scaled",
+    "success",
+]
 
 
 @attrs.frozen
@@ -106,21 +116,27 @@ def scaled(
     """The object with the replicas of a ``Scale``.
 
     Raises:
-        StatusError: 400, it is no scale of that object.
+        StatusError: 400 or 422, it is no scale of that object.
     """
     if not isinstance(scale, dict):
         raise bad_request("the object provided is unrecognized (must be of type Scale)")
+    why = _subresource_bodies.mismatch(scale, SCALE)
+    if why:
+        shown = msgspec.json.encode(scale).decode()
+        raise invalid("", "", "", [FieldError.invalid("patch", shown, why)])
     metadata = scale.get("metadata") or {}
-    if metadata.get("name", name) != name:
+    if not metadata.get("name"):
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be "
+            "provided"
+        )
+    if metadata["name"] != name:
         raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL "
             f"({name})"
         )
+    _check_namespace(metadata, old["metadata"].get("namespace"))
     replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        why = _go_json.mismatch(replicas, "struct field ScaleSpec.spec.replicas", "int32")
-        shown = msgspec.json.encode(scale).decode()
-        raise invalid("", "", "", [FieldError.invalid("patch", shown, why)])
     if replicas < 0 and not resource.rules.custom:
         what = "must be greater than or equal to 0"
         problem = FieldError.invalid("spec.replicas", replicas, what)
@@ -153,51 +169,59 @@ def success(resource: Resource, obj: dict[str, Any]) -> bytes:
     )
 
 
-# The kinds of what is posted below objects.
-_KINDS: Final = {
-    "binding": ("v1", "Binding"),
-    "eviction": ("policy/v1", "Eviction"),
-    "token": ("authentication.k8s.io/v1", "TokenRequest"),
-}
+def _check_namespace(metadata: Mapping[str, Any], namespace: str | None) -> None:
+    if metadata.get("namespace") and metadata["namespace"] != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
-def completed(obj: dict[str, Any], name: str, namespace: str) -> dict[str, Any]:
-    """What is posted to ``name`` below an object, with kind and namespace."""
-    version, kind = _KINDS.get(name, ("v1", name.capitalize()))
-    metadata = {**(obj.get("metadata") or {}), "namespace": namespace}
-    return {"kind": kind, "apiVersion": version, **obj, "metadata": metadata}
+ACTIONS: Final = {"binding": BINDING, "eviction": EVICTION}
+"""What is posted below objects, by where it is posted."""
 
 
-async def action(writer: Writer, target: Target, name: str, obj: dict[str, Any]) -> bytes:
+def completed(obj: dict[str, Any], target: Target) -> dict[str, Any]:
+    """What is posted below an object, with its namespace.
+
+    Raises:
+        StatusError: 400, it is meant for another namespace.
+    """
+    metadata = obj.get("metadata") or {}
+    _check_namespace(metadata, target.namespace)
+    return {**obj, "metadata": {**metadata, "namespace": target.namespace}}
+
+
+async def action(
+    writer: Writer, target: Target, name: str, obj: dict[str, Any], options: WriteOptions
+) -> bytes:
     """Carry out what is posted to ``name`` below an object.
 
     Raises:
         StatusError: it cannot be done.
     """
+    if obj["metadata"].get("name") != target.name:
+        kind = ACTIONS[name].kind
+        raise bad_request(f"name in URL does not match name in {kind} object")
     writer.get(target)
     match name:
         case "eviction":
-            await _evict(writer, target, obj)
-        case "binding":
-            await _bind(writer, target, obj)
+            await _evict(writer, target, obj, options)
         case _:
-            raise method_not_allowed()
+            await _bind(writer, target, obj, options)
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return msgspec.json.encode({**status, "code": 201})
 
 
-async def _evict(writer: Writer, target: Target, obj: dict[str, Any]) -> None:
-    if (obj.get("metadata") or {}).get("name", target.name) != target.name:
-        raise bad_request("name in URL does not match name in Eviction object")
-    given = obj.get("deleteOptions") or {}
-    options = DeleteOptions(
-        grace=given.get("gracePeriodSeconds"),
-        dry_run=bool(given.get("dryRun")),
-    )
-    await writer.delete(target, options)
+async def _evict(
+    writer: Writer, target: Target, obj: dict[str, Any], options: WriteOptions
+) -> None:
+    wanted = options_of(obj.get("deleteOptions") or {})
+    if options.dry_run:
+        wanted = attrs.evolve(wanted, dry_run=True)
+    await writer.delete(target, wanted)
 
 
-async def _bind(writer: Writer, target: Target, obj: dict[str, Any]) -> None:
+async def _bind(writer: Writer, target: Target, obj: dict[str, Any], options: WriteOptions) -> None:
     to = obj.get("target") or {}
     node, kind = to.get("name", ""), to.get("kind", "")
     problem = None
@@ -209,6 +233,10 @@ async def _bind(writer: Writer, target: Target, obj: dict[str, Any]) -> None:
         raise StatusError(500, str(problem), reason="")
 
     def bind(pod: dict[str, Any]) -> dict[str, Any]:
+        for field, shown in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            meant, found = obj["metadata"].get(field), pod["metadata"][field]
+            if meant and meant != found:
+                raise precondition_failed(target, shown, meant, found)
         spec = pod.setdefault("spec", {})
         if spec.get("nodeName"):
             why = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
@@ -224,4 +252,5 @@ async def _bind(writer: Writer, target: Target, obj: dict[str, Any]) -> None:
             pod["metadata"].setdefault("annotations", {}).update(given)
         return pod
 
-    await writer.update(target, bind, WriteOptions(), subresource="binding", patch=True)
+    plain = WriteOptions(dry_run=options.dry_run)
+    await writer.update(target, bind, plain, subresource="binding", patch=True)

@@ -104,7 +104,7 @@ class _Channel:
     ) -> None:
         self.storage = storage
         self.collection: Collection = served.resource.collection
-        self.position = storage.revision
+        self.position: int = storage.revision
         self.watches: dict[Watch, None] = {}
         self.users = 0
         self._served = served
@@ -328,7 +328,7 @@ class Hub:
         """No watches yet; deliveries run on ``loop``."""
         self.storage = storage
         self.watches: dict[Watch, None] = {}
-        self.running = asyncio.Event()
+        self.running: asyncio.Event = asyncio.Event()
         self.running.set()
         self._loop = loop
         self._channels: dict[_Key, _Channel] = {}

@@ -41,7 +41,14 @@ from appsdk_operator.testing._server._status import (
 )
 from appsdk_operator.testing._server._storage import Record, Storage, TooLargeError
 
-__all__ = ["DeleteOptions", "Outcome", "Target", "WriteOptions", "Writer"]
+__all__ = [
+    "DeleteOptions",
+    "Outcome",
+    "Target",
+    "WriteOptions",
+    "Writer",
+    "precondition_failed",
+]
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 # How often a write begins anew because the object was changed meanwhile. The real server tries
@@ -49,6 +56,21 @@ _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 _ATTEMPTS: Final = 100
 _OPEN: Final = OpenGate()
 _QUIET: Final = WriteOptions(field_validation="Ignore", origin=Origin())
+
+
+def precondition_failed(target: Target, name: str, wanted: str, found: str) -> StatusError:
+    """409: an object that is not the one, or not as old, as the client meant."""
+    resource = target.served.resource
+    group = f"{resource.group}/" if resource.rules.custom else ""
+    return conflict(
+        resource.plural,
+        resource.group,
+        target.name,
+        "StorageError: invalid object, Code: 4, Key: "
+        f"/registry/{group}{resource.plural}/{target.key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: {name} in precondition: {wanted}, {name} in "
+        f"object meta: {found}",
+    )
 
 
 @final
@@ -62,7 +84,7 @@ class Writer:
         self.clock = clock
         # Of its own, so that an object more does not change the delays of those that retry.
         self._rng = random.Random(random_of(clock).getrandbits(64))
-        self.fields = FieldManagers(catalog, clock)
+        self.fields: FieldManagers = FieldManagers(catalog, clock)
         """Who owns which fields."""
         self.gate: Gate = _OPEN
         """Who is asked about writes; nobody at first."""
@@ -290,18 +312,7 @@ class Writer:
     ) -> None:
         uid = metadata.get("uid")
         if uid and uid != record.uid and not patch:
-            resource = target.served.resource
-            group = f"{resource.group}/" if resource.rules.custom else ""
-            raise conflict(
-                resource.plural,
-                resource.group,
-                target.name,
-                "StorageError: invalid object, Code: 4, Key: "
-                f"/registry/{group}{resource.plural}/{target.key}, ResourceVersion: 0, "
-                "AdditionalErrorMsg: "
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-                f"{record.uid}",
-            )
+            raise precondition_failed(target, "UID", uid, record.uid)
 
     @staticmethod
     def _check_revision(

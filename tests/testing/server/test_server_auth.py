@@ -330,3 +330,15 @@ def test_a_client_of_the_kit_acts_as_a_user_of_the_server() -> None:
         with Client(config, metrics=Metrics()) as client:
             review = client.create(MutableObject.new(kind)).to_dict()
     assert review["status"]["userInfo"]["username"] == "zoe"
+
+
+def test_an_open_server_lets_any_token_in_but_knows_none_of_them(connect: Any) -> None:
+    with APIServer() as open_server:
+        api = connect(open_server, "whatever")
+        assert "system:masters" in who(api)["groups"]
+        for audiences in ([], ["api"], ["other"]):
+            spec = {"token": "whatever", "audiences": audiences}
+            status = api("POST", REVIEW, {"spec": spec})["status"]
+            assert not status.get("authenticated")
+            assert status["user"] == {}
+            assert status["error"].startswith("[invalid bearer token")

@@ -1,0 +1,63 @@
+"""Files that a configuration names: certificates, tokens, kubeconfigs."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from typing import IO
+
+from appsdk_operator.client._transport_errors import ConfigError
+
+__all__ = ["MAX_FILE", "check_regular", "memory_file", "read_file"]
+
+MAX_FILE = 10 << 20
+"""Bytes; the largest kubeconfig with hundreds of clusters has one or two million."""
+
+
+def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
+    """Refuse what has no end or no beginning, such as a device or a pipe.
+
+    Raises:
+        ConfigError: it is no regular file.
+        OSError: it is not there, or not to be looked at.
+    """
+    status = os.stat(path)  # noqa: PTH116 - follows the symlinks that kubelet swaps
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{os.fspath(path)} is no regular file: give the path of a file")
+    return status
+
+
+def read_file(path: str | os.PathLike[str], most: int = MAX_FILE) -> bytes:
+    """The content of a regular file of at most ``most`` bytes.
+
+    Raises:
+        ConfigError: it is no regular file, or too large.
+        OSError: it cannot be read.
+    """
+    check_regular(path)
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ConfigError(f"{os.fspath(path)} has more than {most} bytes: is it the right file?")
+    return content
+
+
+def memory_file() -> IO[bytes]:
+    """A file of this process alone, in memory where the system has such files.
+
+    Raises:
+        ConfigError: there is no folder for it.
+    """
+    if hasattr(os, "memfd_create"):
+        try:
+            return os.fdopen(os.memfd_create("appsdk-operator"), "w+b")
+        except OSError:  # forbidden by a sandbox
+            pass
+    try:
+        return tempfile.TemporaryFile(prefix="appsdk-operator-")
+    except OSError as error:
+        raise ConfigError(
+            f"no file can be made for a moment: {error}; set $TMPDIR to a folder that can be "
+            "written, in a pod for example an emptyDir with medium: Memory"
+        ) from error

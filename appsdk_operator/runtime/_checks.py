@@ -1,0 +1,111 @@
+"""Finds wrong arguments where they are given, not where they are first needed.
+
+Each checker takes the name of the argument first, so that the error says which one it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+__all__ = [
+    "check_count",
+    "check_flag",
+    "check_function",
+    "check_instance",
+    "check_number",
+    "check_text",
+    "checked_seconds",
+    "checked_texts",
+]
+
+
+def check_function(name: str, function: object) -> None:
+    """Refuse what is neither None nor can be called."""
+    if function is not None and not callable(function):
+        raise TypeError(f"{name}={function!r}: give a function, or leave it out")
+
+
+def check_number(name: str, seconds: object) -> None:
+    """Refuse seconds that are no number, as text or a timedelta.
+
+    Raises:
+        TypeError: the text shows how to give them.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"{name}={seconds!r}: give seconds as a number, for example {name}=30.0")
+
+
+def check_count(name: str, count: object, least: int | None = None) -> None:
+    """Refuse a count that is no whole number, as text, or below ``least``.
+
+    Raises:
+        TypeError, ValueError: the text says what to give.
+    """
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name}={count!r}: give a whole number")
+    if least is not None and count < least:
+        raise ValueError(f"{name}={count}: use {least} or more")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False, such as the text ``"false"``, which counts as true.
+
+    Raises:
+        TypeError: the text says what to give.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}: give True or False")
+
+
+def check_text(name: str, value: object, *, empty: bool = True) -> None:
+    """Refuse what is no text, and unless ``empty`` also the empty one.
+
+    Raises:
+        TypeError, ValueError: the text says what to give.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name}={value!r}: give text")
+    if not value and not empty:
+        raise ValueError(f"{name}='': give some text")
+
+
+def check_instance(name: str, value: object, wanted: type, example: str) -> None:
+    """Refuse what is no ``wanted``, also the class instead of one of it.
+
+    Raises:
+        TypeError: the text shows how to get one. It does not show the value's own parts.
+    """
+    if isinstance(value, wanted):
+        return
+    given = f"the class {value.__qualname__}" if isinstance(value, type) else _short(value)
+    raise TypeError(f"{name}={given} is no {wanted.__name__}: give one, for example {example}")
+
+
+def checked_seconds(name: str, seconds: float) -> float:
+    """``seconds`` if they are a number from 0 on."""
+    check_number(name, seconds)
+    if not (math.isfinite(seconds) and seconds >= 0):
+        hint = "use 0 for never, or seconds" if name == "resync" else "use 0 or more seconds"
+        raise ValueError(f"{name}={seconds}: {hint}")
+    return seconds
+
+
+def checked_texts(name: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Several texts; one text alone is refused, whose letters it would be.
+
+    Raises:
+        TypeError: the text says what to give.
+    """
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}={values!r}: give a list of texts")
+    given = tuple(values)
+    for value in given:
+        if not isinstance(value, str):
+            raise TypeError(f"{name}: {value!r} in it is no text")
+    return given
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{type(value).__name__}(…)"
