@@ -32,7 +32,7 @@ R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 def _check_number(name: str, value: object) -> None:
     if isinstance(value, dt.timedelta):
         raise TypeError(f"{name}={value!r}: give seconds as a number, with .total_seconds()")
-    if not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}={value!r}: give seconds as a number")
 
 
@@ -48,12 +48,13 @@ def _not_negative(_: object, field: attrs.Attribute[float | None], value: float 
 class Result:
     """How a reconcile ended when nothing went wrong; None means ``Result()``.
 
-    The semantics are controller-runtime's ``reconcile.Result``.
+    The semantics are controller-runtime's ``reconcile.Result``, but for a ``requeue_after`` of 0:
+    Go cannot tell that from one that was left out, and takes it for done.
     """
 
     requeue_after: float | None = attrs.field(default=None, validator=_not_negative)
-    """Seconds until the next reconcile of this request; default, and 0: only when something
-    happens. An event that comes earlier brings it forward."""
+    """Seconds until the next reconcile of this request; 0: at once, behind what waits already;
+    default: only when something happens. An event that comes earlier brings it forward."""
     priority: int | None = None
     """The priority of that reconcile; default: the one that this reconcile had."""
 

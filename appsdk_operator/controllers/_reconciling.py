@@ -205,7 +205,7 @@ class Reconciling(Generic[R]):
             self._failures.pop(item.key, None)
         self._forget(item.key)
         result = "success"
-        if outcome is not None and outcome.requeue_after:
+        if outcome is not None and outcome.requeue_after is not None:
             result = "requeue_after"
             self._queue.add(
                 item.key,

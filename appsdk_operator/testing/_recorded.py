@@ -112,7 +112,7 @@ class _Calls:
         try:
             outcome = settle(do())
             again = getattr(outcome, "requeue_after", None)
-            if again:
+            if again is not None:
                 entry.outcome = f"wants to be called again in {again:g} s"
             return outcome
         except BaseException as error:

@@ -50,7 +50,7 @@ class Call:
 
     def __str__(self) -> str:
         outcome = f" -> {self.error!r}" if self.error else ""
-        outcome += f" -> again in {self.requeue_after:g} s" if self.requeue_after else ""
+        outcome += "" if self.requeue_after is None else f" -> again in {self.requeue_after:g} s"
         return (
             f"{self.at:9.3f} operator {self.operator} watcher {self.watcher} "
             f"{self.action.value:<6} {self.object!r}{outcome}"

@@ -50,7 +50,7 @@ class Tell(Protocol):
             old: for an UPDATE, what it was before.
 
         Returns:
-            With ``requeue_after``: it is not finished, finalizers stay as they are.
+            With ``requeue_after``, also of 0: it is not finished, finalizers stay as they are.
         """
         ...
 
@@ -389,4 +389,4 @@ def _goes_back(old: Object, new: Object) -> bool:
 
 
 def _is_unfinished(outcome: Outcome) -> bool:
-    return outcome is not None and bool(outcome.requeue_after)
+    return outcome is not None and outcome.requeue_after is not None

@@ -359,7 +359,7 @@ class Dispatcher:
                 self._failed(source.key_of(told.object), entry, entry.request_of(told), failure)
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
-        elif outcome is not None and outcome.requeue_after:
+        elif outcome is not None and outcome.requeue_after is not None:
             self._metrics.requeued(source.kind, told.action)
             self._owe_again(
                 source.key_of(told.object),

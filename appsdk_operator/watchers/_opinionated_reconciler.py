@@ -41,9 +41,9 @@ class OpinionatedReconciler:
         * An object that CREATE began with is not let go before DELETE has succeeded.
         * Foreign finalizers are never touched, and keep their order.
 
-    To succeed is to return without ``requeue_after``: who asks to be called again has not finished,
-    so a CREATE is asked again then, and a DELETE keeps the object. That is how to wait for
-    something outside of the cluster to be gone.
+    To succeed is to return without ``requeue_after``, also without one of 0: who asks to be called
+    again has not finished, so a CREATE is asked again then, and a DELETE keeps the object. That is
+    how to wait for something outside of the cluster to be gone.
 
     Two reconcilers or watchers of one kind need different finalizers. Thread-safe. The semantics
     are those of grafana-app-sdk's OpinionatedReconciler, with the finalizer in progress of its

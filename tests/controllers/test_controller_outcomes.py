@@ -46,7 +46,7 @@ def queued(rig: Rig) -> dict[str, Any]:
 # Success.
 
 
-@pytest.mark.parametrize("outcome", [None, Result(), Result(requeue_after=0), Result(priority=5)])
+@pytest.mark.parametrize("outcome", [None, Result(), Result(priority=5)])
 def test_a_success_leaves_nothing_behind(make: Any, outcome: Any) -> None:
     rig = make(outcome)
     rig.add("a")
@@ -66,6 +66,21 @@ def test_requeue_after_comes_back_then_and_is_not_rate_limited(make: Any) -> Non
         rig.clock.advance(0.1)
     assert rig.work() == ["a"]
     assert rig.results() == {"requeue_after": 2, "success": 1}
+
+
+def test_requeue_after_0_is_again_at_once_behind_those_that_wait(make: Any) -> None:
+    rig = make(Result(requeue_after=0), Result(requeue_after=0.0, priority=-1))
+    rig.add("a")
+    rig.add("b")
+    assert rig.work() == ["a", "b", "a", "b"]
+    assert rig.due_in is None
+    assert rig.results() == {"requeue_after": 2, "success": 2}
+
+
+@pytest.mark.parametrize("wrong", [True, False, "5", 5j, [5]])
+def test_requeue_after_is_a_number_of_seconds(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="give seconds as a number"):
+        Result(requeue_after=wrong)
 
 
 def test_an_event_brings_a_requeue_forward_and_there_is_one_run(make: Any) -> None:

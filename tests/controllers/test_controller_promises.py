@@ -121,7 +121,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def _expect(self, key: str, priority: int, outcome: Any) -> None:
         if outcome is None or isinstance(outcome, Result):
             del self.failures[key]
-            if outcome is not None and outcome.requeue_after:
+            if outcome is not None and outcome.requeue_after is not None:
                 self.counts["requeue_after"] += 1
                 chosen = priority if outcome.priority is None else outcome.priority
                 self._merge(key, outcome.requeue_after, chosen)

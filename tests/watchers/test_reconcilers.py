@@ -312,11 +312,23 @@ def test_a_requeue_may_ask_again_and_then_fail(make_rig, add, widget):
     assert is_idle(rig)
 
 
-def test_requeue_after_0_asks_for_nothing(rig, add, widget):
-    add(rig, Result(requeue_after=0.0), Result())
+def test_requeue_after_0_is_again_at_once(rig, add, widget):
+    reconciler = add(rig, Result(requeue_after=0), Result(requeue_after=0.0), None, None)
     rig.informer.add(widget("x"), widget("y"))
-    rig.work()
+    assert sorted(rig.work()) == [*3 * ["r CREATE 1 of x"], "r CREATE 1 of y"]
+    assert [request.attempt for request in reconciler.requests] == [0, 0, 0, 0]
     assert is_idle(rig)
+
+
+def test_who_asks_for_another_call_at_once_for_ever_keeps_nobody_from_theirs(rig, add, widget):
+    reconciler = Recorded(
+        rig.calls, *1000 * [lambda r: Result(requeue_after=0) if r.object.name == "x" else None]
+    )
+    rig.controller.add_reconciler(reconciler, WIDGET)
+    rig.informer.add(widget("x"), widget("y"))
+    for _ in range(10):
+        assert rig.controller.process_next()
+    assert "r CREATE 1 of y" in rig.calls
 
 
 def test_a_requeued_resync_comes_back_as_one(rig, add, widget):

@@ -23,6 +23,7 @@ CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
 OURS = "operator.v1.Widget.example.com"
 MARK = "wip.v1.Widget.example.com"
 SOON = Result(requeue_after=5.0)
+AT_ONCE = Result(requeue_after=0)
 
 
 class World:
@@ -221,13 +222,14 @@ def test_a_deletion_is_asked_while_the_object_is_there_and_lets_it_go_after(make
     assert world.finalizers() == ("somebody.else/x",)
 
 
-@pytest.mark.parametrize("unfinished", [SOON, ValueError("no")])
+@pytest.mark.parametrize("unfinished", [SOON, AT_ONCE, ValueError("no")])
 def test_a_deletion_that_is_not_finished_holds_the_object(make_world, unfinished):
     world = make_world(None, unfinished, unfinished)
     world.server.create("a")
     world.simulation.settle()
     world.server.delete("a")
-    world.step()
+    world.simulation.poll()
+    world.simulation.handle()
     assert world.finalizers() == (OURS,)
     world.simulation.settle()
     assert world.seen == ["CREATE", "DELETE", "DELETE", "DELETE"]

@@ -23,8 +23,8 @@ from appsdk_operator.watchers import (
 )
 from tests.watchers.test_promises import WIDGET, dequeue_policies, histories, many, play
 
-OK, FAIL, LATER, AGAIN = range(4)
-fates = st.lists(st.sampled_from([OK, OK, FAIL, LATER, AGAIN]), max_size=40)
+OK, FAIL, LATER, AGAIN, AT_ONCE = range(5)
+fates = st.lists(st.sampled_from([OK, OK, FAIL, LATER, AGAIN, AT_ONCE]), max_size=40)
 WATCHER, RECONCILER, BY_KEY, LAST = range(4)
 
 
@@ -52,6 +52,8 @@ class Fleet:
             raise ConnectionError("planned")
         if fate == LATER:
             raise RetryAfter(4.0)
+        if fate == AT_ONCE:
+            return Result(requeue_after=0)
         return Result(requeue_after=7.0) if fate == AGAIN else None
 
     def by_object(self, request: ReconcileRequest) -> Result | None:
