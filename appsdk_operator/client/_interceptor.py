@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Never
 
 import attrs
 
 from appsdk_operator.client._protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._wrapper import ClientWrapper, SubresourceWrapper
+from appsdk_operator.runtime._checks import check_function
 
 __all__ = ["Hooks", "InterceptedClient"]
 
@@ -40,6 +41,10 @@ class Hooks:
     subresource_patch: Hook | None = None
     subresource_apply: Hook | None = None
 
+    def __attrs_post_init__(self) -> None:
+        for field in attrs.fields(Hooks):
+            check_function(field.name, getattr(self, field.name))
+
 
 class InterceptedClient(ClientWrapper):
     """Calls hooks instead of verbs.
@@ -51,8 +56,20 @@ class InterceptedClient(ClientWrapper):
     ...     return InterceptedClient(client, Hooks(update=fail))
     """
 
-    def __init__(self, inner: ClientLike, hooks: Hooks) -> None:
+    def __init__(self, inner: ClientLike, hooks: Hooks | None = None, **verbs: Never) -> None:
+        """A client with ``hooks``.
+
+        Raises:
+            TypeError: there are none; the text says how to give them.
+        """
         super().__init__(inner)
+        if verbs or not isinstance(hooks, Hooks):
+            given = "".join(f", {name}=…" for name in verbs) or f", {hooks!r}"
+            names = ", ".join(f"{name}=…" for name in verbs) or "get=…"
+            raise TypeError(
+                f"InterceptedClient(client{given}): hooks come together, "
+                f"InterceptedClient(client, Hooks({names}))"
+            )
         self._hooks = hooks
         for field in attrs.fields(Hooks):
             hook = getattr(hooks, field.name)

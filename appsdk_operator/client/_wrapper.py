@@ -31,6 +31,12 @@ class ClientWrapper:
     """Passes every verb on to ``inner``; subclass it and override what should differ."""
 
     def __init__(self, inner: ClientLike) -> None:
+        """A client that works through ``inner``.
+
+        Raises:
+            TypeError: that is no client.
+        """
+        _check_inner(inner)
         self.inner = inner
         """The client that does the work."""
 
@@ -143,3 +149,11 @@ class SubresourceWrapper:
     ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.apply`."""
         return self.inner.apply(obj, **options)
+
+
+def _check_inner(inner: object) -> None:
+    # A fake may have only the verbs that its test needs.
+    verbs = ("get", "list", "list_page", "watch", "create", "update", "patch", "apply", "delete")
+    is_client = any(callable(getattr(inner, verb, None)) for verb in verbs)
+    if isinstance(inner, (type, dict)) or not is_client:
+        raise TypeError(f"inner={inner!r} is no client: give one, such as Client(config)")

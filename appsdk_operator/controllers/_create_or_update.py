@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
+from appsdk_operator.cache._options import check_client
 from appsdk_operator.client import (
     AlreadyExists,
     ApiError,
@@ -16,11 +17,14 @@ from appsdk_operator.client import (
     MergePatch,
     NotFound,
 )
+from appsdk_operator.client._calls import check_object
 from appsdk_operator.controllers._field_paths import is_same_json
 from appsdk_operator.controllers._guarded import ATTEMPTS, Getter, live_reader
 from appsdk_operator.controllers._reconcile import check_unheard
 from appsdk_operator.resource import AnyObject, MutableObject, Object, create_merge_patch
+from appsdk_operator.resource._frozen import explain_frozen
 from appsdk_operator.runtime import settle
+from appsdk_operator.runtime._checks import check_flag, check_text
 
 __all__ = ["Change", "OperationResult", "Written", "apply", "create_or_patch", "create_or_update"]
 
@@ -96,7 +100,8 @@ def create_or_update(
 
     Raises:
         ValueError: ``obj`` has no name, or ``mutate`` changed name or namespace.
-        TypeError: ``mutate`` returned another object instead of changing its copy, or an error.
+        TypeError: ``mutate`` is no function of one argument, or returned another object instead of
+            changing its copy, or an error.
         Conflict, AlreadyExists: somebody else was quicker each time.
         ApiError: any other refusal, and any failure of the first read.
     """
@@ -107,6 +112,7 @@ def create_or_update(
             return Written(OperationResult.UNCHANGED, present)
         return _compared(present, client.update(draft))
 
+    _check_mutate(mutate)
     return _until_written(client, obj, mutate, change, with_status=False)
 
 
@@ -147,6 +153,7 @@ def create_or_patch(
         result = OperationResult.UPDATED if has_patched else OperationResult.UNCHANGED
         return Written(result, now)
 
+    _check_mutate(mutate)
     return _until_written(client, obj, mutate, change, with_status=True)
 
 
@@ -176,6 +183,9 @@ def apply(
         Conflict: another manager owns a field, and ``force`` is not set.
         ApiError: any other refusal.
     """
+    check_client(client, "get", "apply")
+    check_flag("force", force)
+    check_text("field_manager", field_manager)
     _check_name(obj)
     before: Object[SpecT, StatusT] | None = None
     with contextlib.suppress(NotFound):
@@ -194,6 +204,7 @@ def _until_written(
     *,
     with_status: bool,
 ) -> Written[SpecT, StatusT]:
+    check_client(client, "get", "create", "update", "patch")
     _check_name(obj)
     failure: ApiError | None = None
     is_created = False
@@ -240,7 +251,11 @@ def _mutated(
     obj: AnyObject[SpecT, StatusT], mutate: Change[SpecT, StatusT]
 ) -> MutableObject[SpecT, StatusT]:
     draft = MutableObject(obj.kind, obj.to_dict())
-    _check_changed(draft, settle(mutate(draft)))
+    try:
+        _check_changed(draft, settle(mutate(draft)))
+    except AttributeError as error:
+        explain_frozen(error)
+        raise
     # A namespace that the client fills in is not known before the first read.
     if draft.key != obj.key:
         raise ValueError(
@@ -284,7 +299,16 @@ def _locked(fields: Mapping[str, Any], obj: Object) -> MergePatch:
     return MergePatch({**fields, "metadata": metadata})
 
 
+def _check_mutate(mutate: object) -> None:
+    if not callable(mutate):
+        raise TypeError(
+            f"mutate={mutate!r}: give a function that changes its argument, a draft of the object; "
+            "to write an object as it is use apply(…), client.create or client.update"
+        )
+
+
 def _check_name(obj: AnyObject[SpecT, StatusT]) -> None:
+    check_object(obj)
     if not obj.name:
         raise ValueError(
             f"a {obj.kind.kind} without a name cannot be found again: give it a name, or use "

@@ -29,6 +29,7 @@ from appsdk_operator.controllers._reasons import (
 )
 from appsdk_operator.controllers._reconcile import Result, TerminalError, wrong_outcome
 from appsdk_operator.controllers._reconcile_metrics import ReconcileMetrics
+from appsdk_operator.resource._frozen import explain_frozen
 from appsdk_operator.runtime import Clock, QueueItem, StopSignal, WorkQueue, get_logger, settle
 
 __all__ = ["Inbox", "Reconciling"]
@@ -154,6 +155,7 @@ class Reconciling(Generic[R]):
             returned = self._reconcile(request)
             outcome = None if returned is None else self._outcome(returned, context)
         except BaseException as error:
+            explain_frozen(error)
             failure = error
         finally:
             current.reset(token)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -114,8 +115,41 @@ def _schema_of(view: Any, field: str) -> dict[str, Any]:
     try:
         schema = msgspec.json.schema(view)
     except TypeError as error:
-        raise ValueError(f"the type of {field} has no JSON schema: {error}") from error
+        path, part = _without_schema(view, field, (view,)) or (field, view)
+        name = getattr(part, "__qualname__", None) or str(part)
+        raise ValueError(
+            f"{path} is of type {name}, which has no schema: use text, numbers, booleans, lists, "
+            "mappings of text, classes of these, or Any for whatever JSON; or pass schema="
+        ) from error
     return _structural(schema, schema.get("$defs", {}), field, ())
+
+
+def _without_schema(view: Any, path: str, above: tuple[Any, ...]) -> tuple[str, Any] | None:
+    """The path and type of the innermost part that has no schema; None: a type of ``above``."""
+    container = get_origin(view)
+    suffix = "" if container in (Union, types.UnionType) else "[]"
+    suffix = ".*" if isinstance(container, type) and issubclass(container, Mapping) else suffix
+    parts = [(f"{path}.{name}", part) for name, part in _fields_of(view).items()]
+    parts += [(f"{path}{suffix}", part) for part in get_args(view) if container is not Literal]
+    is_own = True
+    for name, part in parts:
+        try:
+            msgspec.json.schema(part)
+        except (TypeError, ValueError):
+            found = None if part in above else _without_schema(part, name, (*above, part))
+            if found is not None:
+                return found
+            is_own = False
+    return (path, view) if is_own else None
+
+
+def _fields_of(view: Any) -> dict[str, Any]:
+    if not isinstance(view, type) or view.__module__ == "builtins":
+        return {}
+    try:
+        return get_type_hints(view, include_extras=True)
+    except (NameError, TypeError):  # a name that only the type checker knows
+        return {}
 
 
 def _structural(

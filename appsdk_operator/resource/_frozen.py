@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 
-__all__ = ["FrozenDict", "FrozenList", "ReadOnlyError", "freeze", "thaw"]
+__all__ = ["FrozenDict", "FrozenList", "ReadOnlyError", "explain_frozen", "freeze", "thaw"]
 
 
 class ReadOnlyError(TypeError):
@@ -183,3 +183,40 @@ def thaw(value: Any) -> Any:
     if isinstance(value, list):
         return [thaw(item) for item in list.__iter__(value)]
     return value
+
+
+_FROZEN_ERRORS = ("FrozenInstanceError", "FrozenAttributeError", "FrozenError")
+"""Of attrs and dataclasses, by name: either need not be loaded."""
+
+
+def explain_frozen(error: BaseException) -> None:
+    """Add to an error of changing a frozen instance what to write instead; to others nothing.
+
+    The classes of specs and statuses are their users' own, and say no more than that.
+    """
+    if not isinstance(error, AttributeError):
+        return
+    text = str(error)
+    is_struct = text.startswith("immutable type")
+    if not is_struct and type(error).__name__ not in _FROZEN_ERRORS:
+        return
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    # The setter of the class, if it is written in Python.
+    known = trace.tb_frame.f_locals if trace is not None and not is_struct else {}
+    name = known.get("name", "field")
+    target = known.get("self")
+    if is_struct:
+        function = "msgspec.structs.replace"
+    elif hasattr(target, "__dataclass_fields__") or "dataclasses" in type(error).__module__:
+        function = "dataclasses.replace"
+    else:
+        function = "attrs.evolve"
+    what = type(target).__name__ if target is not None else "such a class"
+    note = (
+        f"{what} is frozen: make another value and assign it, "
+        f"draft.spec = {function}(draft.spec, {name}=…)"
+    )
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

@@ -10,7 +10,7 @@ import msgspec
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._kind import Kind, check_kind
-from appsdk_operator.resource._object import Object, ObjectKey, type_fields, view_error
+from appsdk_operator.resource._object import Object, ObjectKey, check_data, type_fields, view_error
 
 __all__ = ["AnyObject", "MutableObject"]
 
@@ -51,9 +51,10 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         """Wrap ``data`` itself, without a copy.
 
         Raises:
-            TypeError: ``kind`` is no Kind.
+            TypeError: ``kind`` is no Kind, or ``data`` no dict.
         """
         self.kind: Kind = check_kind(kind)
+        check_data(data, dict)
         self.data: dict[str, Any] = data
 
     @classmethod

@@ -6,7 +6,7 @@ import datetime as dt
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Optional, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Optional, TypeVar, final
 
 import msgspec
 
@@ -140,8 +140,11 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         Raises:
             DecodeError: the text is not JSON of an object with metadata.
             WrongKindError: it says it is of another kind.
+            TypeError: ``kind`` is no Kind, or ``raw`` no bytes.
         """
-        return object_of(kind, raw, _codec.header_of(kind, raw))
+        if not isinstance(raw, bytes):
+            _refuse_raw(raw)
+        return object_of(kind, raw, _codec.header_of(check_kind(kind), raw))
 
     @classmethod
     def from_dict(
@@ -152,8 +155,9 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         Raises:
             DecodeError: ``data`` has no metadata, or names another kind.
             EncodeError: ``data`` holds something that JSON cannot carry.
-            TypeError: ``kind`` is no Kind.
+            TypeError: ``kind`` is no Kind, or ``data`` no mapping.
         """
+        check_data(data)
         return cls.from_json(kind, _codec.encode(with_type_fields(check_kind(kind), data)))
 
     @property
@@ -406,6 +410,37 @@ def view_error(
 
 def type_fields(kind: Kind) -> dict[str, Any]:
     return {"apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def check_data(data: object, wanted: type = Mapping) -> None:
+    """Refuse what is no mapping, or no dict, as the content of an object is.
+
+    Raises:
+        TypeError: the text says what to do with what was given. It does not show it.
+    """
+    if isinstance(data, wanted):
+        return
+    instead = "give a mapping with apiVersion, kind and metadata"
+    if isinstance(data, Mapping):
+        instead = "give a dict, which is kept as it is"
+    elif isinstance(data, (str, bytes)):
+        instead = "Object.from_json(kind, …) takes JSON as bytes, load_yaml(…) gives dicts of YAML"
+    elif isinstance(data, (list, tuple)):
+        instead = "give one object, each item by itself"
+    elif hasattr(data, "to_dict"):
+        instead = "as_object(…) takes models of the kubernetes package"
+    raise TypeError(f"data is of type {type(data).__name__}: {instead}")
+
+
+def _refuse_raw(raw: object) -> NoReturn:
+    instead = "give JSON as bytes"
+    if isinstance(raw, str):
+        instead = "give its bytes, text.encode()"
+    elif isinstance(raw, Mapping):
+        instead = "use Object.from_dict(kind, …)"
+    elif isinstance(raw, (list, tuple)):
+        instead = "give one object, each item by itself"
+    raise TypeError(f"raw is of type {type(raw).__name__}: {instead}")
 
 
 def with_type_fields(kind: Kind, data: Mapping[str, Any]) -> dict[str, Any]:

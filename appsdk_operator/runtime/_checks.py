@@ -5,8 +5,10 @@ Each checker takes the name of the argument first, so that the error says which 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "check_count",
@@ -14,6 +16,7 @@ __all__ = [
     "check_function",
     "check_instance",
     "check_number",
+    "check_takes",
     "check_text",
     "checked_seconds",
     "checked_texts",
@@ -109,3 +112,24 @@ def checked_texts(name: str, values: Iterable[str]) -> tuple[str, ...]:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{type(value).__name__}(…)"
+
+
+def check_takes(function: Any, option: str, arguments: tuple[str, ...]) -> None:
+    """Refuse what cannot be called with ``arguments``; None passes.
+
+    Raises:
+        TypeError: the text says what it is to take.
+    """
+    if function is None:
+        return
+    wanted = f"{option}={function!r} is not a function of ({', '.join(arguments)})"
+    if not callable(function):
+        raise TypeError(wanted)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # some callables of other languages have none
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise TypeError(f"{wanted}: {error}") from None

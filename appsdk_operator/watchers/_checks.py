@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from types import FunctionType
-from typing import Any
 
 from appsdk_operator.controllers._reconcile import check_unheard
 from appsdk_operator.resource import Kind
+from appsdk_operator.runtime._checks import check_takes
 from appsdk_operator.watchers._informed import RunnableInformer
 
 __all__ = [
@@ -18,23 +18,6 @@ __all__ = [
     "check_watcher",
     "checked_kind",
 ]
-
-
-def check_takes(function: Any, option: str, arguments: tuple[str, ...]) -> None:
-    """Find a wrong function when it is given, not when it is first needed."""
-    if function is None:
-        return
-    wanted = f"{option}={function!r} is not a function of ({', '.join(arguments)})"
-    if not callable(function):
-        raise TypeError(wanted)
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # some callables of other languages have none
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
-        raise TypeError(f"{wanted}: {error}") from None
 
 
 def checked_kind(kind: str | Kind) -> str:

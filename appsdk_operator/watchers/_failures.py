@@ -9,6 +9,7 @@ from typing import TypeAlias, final
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.controllers._failures import sole_error
+from appsdk_operator.resource._frozen import explain_frozen
 from appsdk_operator.runtime import get_logger
 from appsdk_operator.watchers._calls import WatcherCall
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
@@ -64,6 +65,7 @@ class Failures:
         The traceback of ``error`` is gone afterwards: what is kept of it must not keep the frames
         of the failed call, and all that they hold.
         """
+        explain_frozen(sole_error(error))
         try:
             self._error_handler(error, call)
         except BaseException:

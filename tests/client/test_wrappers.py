@@ -283,3 +283,27 @@ def test_one_hook_takes_its_verb_and_leaves_all_others(serve, connect, verb):
         call(client)
         assert len(server.requests) == before + (name != verb), name
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda client: InterceptedClient(client, get=print),
+            r"InterceptedClient\(client, Hooks\(get",
+        ),
+        (lambda client: InterceptedClient(client, get=1, list=2), r"Hooks\(get=…, list=…\)"),
+        (InterceptedClient, r"Hooks\(get=…\)"),
+        (lambda client: InterceptedClient(client, {"get": print}), r"Hooks\(get=…\)"),
+        (lambda client: InterceptedClient(client, Hooks), r"Hooks\(get=…\)"),
+        (lambda client: InterceptedClient(client, Hooks(get=5)), "get=5: give a function"),
+        (lambda client: InterceptedClient(None, Hooks()), "inner=None is no client"),
+        (lambda client: DryRunClient(Client), "inner=.* is no client"),
+        (lambda client: FieldOwnerClient({}, "me"), "inner={} is no client"),
+        (lambda client: NamespacedClient(client.config, "x"), "inner=.* is no client"),
+    ],
+)
+def test_what_a_wrapper_cannot_wrap_is_refused_with_the_remedy(connect, make, text):
+    client = connect("http://127.0.0.1:1")
+    with pytest.raises(TypeError, match=text):
+        make(client)

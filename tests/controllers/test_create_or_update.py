@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from appsdk_operator.client import (
@@ -415,3 +416,48 @@ def test_the_results_have_the_names_of_controller_runtime():
         "updatedStatus",
         "updatedStatusOnly",
     ]
+
+
+@attrs.frozen
+class Spec:
+    n: int = 1
+
+
+@pytest.mark.parametrize("mutate", [None, {"data": {}}, 5])
+@pytest.mark.parametrize("function", [create_or_update, create_or_patch])
+def test_what_changes_nothing_is_refused_before_the_first_request(counting, function, mutate):
+    with pytest.raises(TypeError, match=r"mutate=.*: give a function that changes its argument"):
+        function(counting, settings(), mutate)
+    assert counting.verbs == []
+
+
+@pytest.mark.parametrize("obj", [None, {"metadata": {"name": "a"}}, "a"])
+def test_what_is_no_object_is_refused_before_the_first_request(counting, obj):
+    for call in (
+        lambda: create_or_update(counting, obj, print),
+        lambda: create_or_patch(counting, obj, print),
+        lambda: apply(counting, obj, field_manager="me"),
+    ):
+        with pytest.raises(TypeError, match="is no object"):
+            call()
+    assert counting.verbs == []
+
+
+def test_what_is_no_client_is_refused():
+    for function in (create_or_update, create_or_patch):
+        with pytest.raises(TypeError, match="client=None is no client"):
+            function(None, settings(), print)
+    with pytest.raises(TypeError, match=r"client=.* is no client"):
+        apply(Client, settings(), field_manager="me")
+
+
+def test_who_changes_a_frozen_spec_is_told_how(client):
+    kind = kinds.core.v1.ConfigMap.typed(spec=Spec)
+    draft = MutableObject.new(kind, "frozen", namespace="x", spec=Spec())
+
+    def change(draft):
+        draft.spec.n = 5
+
+    with pytest.raises(AttributeError) as caught:
+        create_or_update(client, draft, change)
+    assert "attrs.evolve(draft.spec, n=…)" in caught.value.__notes__[0]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
 
+import attrs
 import msgspec
 import pytest
 
-from appsdk_operator.resource import ReadOnlyError
-from appsdk_operator.resource._frozen import FrozenDict, FrozenList, freeze, thaw
+from appsdk_operator.resource import Kind, MutableObject, ReadOnlyError
+from appsdk_operator.resource._frozen import FrozenDict, FrozenList, explain_frozen, freeze, thaw
 
 DATA = {"a": {"b": {"c": 1}}, "l": [{"d": [2]}, [3]], "s": "x"}
 
@@ -104,3 +106,43 @@ def test_a_pattern_matches_it(frozen):
             assert (number, other) == (1, 3)
         case _:
             raise AssertionError(frozen)
+
+
+@attrs.frozen
+class AttrsSpec:
+    n: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class DataclassSpec:
+    n: int = 1
+
+
+class StructSpec(msgspec.Struct, frozen=True):
+    n: int = 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "remedy"),
+    [
+        (AttrsSpec, "AttrsSpec is frozen.*attrs.evolve(draft.spec, n=…)"),
+        (DataclassSpec, "DataclassSpec is frozen.*dataclasses.replace(draft.spec, n=…)"),
+        (StructSpec, "is frozen.*msgspec.structs.replace(draft.spec, field=…)"),
+    ],
+)
+def test_who_changes_a_frozen_spec_is_told_how(spec, remedy):
+    draft = MutableObject(Kind(group="e.com", version="v1", kind="W", spec=spec), {"spec": {}})
+    with pytest.raises(AttributeError) as caught:
+        draft.spec.n = 5
+    explain_frozen(caught.value)
+    explain_frozen(caught.value)
+    (note,) = caught.value.__notes__
+    first, last = remedy.split(".*")
+    assert first in note
+    assert last in note
+
+
+@pytest.mark.parametrize("error", [AttributeError("no"), ValueError("FrozenInstanceError")])
+def test_other_errors_are_left_alone(error):
+    explain_frozen(error)
+    assert not hasattr(error, "__notes__")

@@ -242,3 +242,42 @@ def test_a_definition_needs_a_kind_and_one_with_a_capital_letter() -> None:
         custom_resource_definition(Kind(group="example.com", version="v1", kind="webSite"))
     with pytest.raises(TypeError, match="is no Kind"):
         custom_resource_definition("WebSite")  # type: ignore[arg-type]
+
+
+@attrs.frozen
+class Inner:
+    fine: int = 0
+    wrong: complex = 0j
+
+
+@attrs.frozen
+class Outer:
+    name: str = ""
+    items: list[dict[str, Inner]] = attrs.field(factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plain:
+    when: Inner | None = None
+
+
+class Recursive(msgspec.Struct, frozen=True):
+    more: list[Recursive] = []
+    size: type = int
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (Outer, r"spec\.items\[\]\.\*\.wrong is of type complex, which has no schema: use text"),
+        (Plain, r"spec\.when\.wrong is of type complex"),
+        (Recursive, r"spec\.size is of type type"),
+        (dict[str, complex], r"spec\.\* is of type complex"),
+        (Inner | None, r"spec\.wrong is of type complex"),
+        (object, "spec is of type object"),
+    ],
+)
+def test_a_type_without_a_schema_is_named_with_its_field(spec, text):
+    kind = Kind(group="example.com", version="v1", kind="Widget", spec=spec)
+    with pytest.raises(ValueError, match=text):
+        custom_resource_definition(kind)

@@ -504,3 +504,50 @@ def test_an_object_is_encoded_as_the_json_it_came_from() -> None:
     kind = Kind(group="", version="v1", kind="ConfigMap")
     obj = Object.from_json(kind, b'{"metadata":{"name":"a"},  "x":1}')
     assert encode_json(obj) == obj.raw
+
+
+@pytest.mark.parametrize("data", [None, [1], "text", b"{}", 5, (), {1}], ids=repr)
+def test_an_object_is_made_of_a_mapping(data: Any) -> None:
+    for make in (Object.from_dict, MutableObject):
+        with pytest.raises(TypeError, match=rf"data is of type {type(data).__name__}: "):
+            make(WIDGET, data)
+
+
+@pytest.mark.parametrize(
+    ("data", "remedy"),
+    [
+        ("{}", "Object.from_json"),
+        (b"{}", "load_yaml"),
+        ([{}], "each item by itself"),
+        (None, "give a mapping with apiVersion, kind and metadata"),
+    ],
+)
+def test_what_is_no_mapping_is_told_what_takes_it(data: Any, remedy: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        Object.from_dict(WIDGET, data)
+    assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "remedy"),
+    [
+        (None, "give JSON as bytes"),
+        ("{}", r"text\.encode\(\)"),
+        ([b"{}"], "each item by itself"),
+        ({"metadata": {}}, r"use Object\.from_dict"),
+        (5, "give JSON as bytes"),
+    ],
+)
+def test_json_is_bytes(raw: Any, remedy: str) -> None:
+    with pytest.raises(TypeError, match=rf"raw is of type {type(raw).__name__}: .*{remedy}"):
+        Object.from_json(WIDGET, raw)
+
+
+def test_json_is_of_a_kind() -> None:
+    with pytest.raises(TypeError, match="is no Kind"):
+        Object.from_json(None, b'{"metadata":{}}')  # type: ignore[arg-type]
+
+
+def test_a_draft_is_made_of_a_dict_that_it_keeps() -> None:
+    with pytest.raises(TypeError, match="give a dict, which is kept as it is"):
+        MutableObject(WIDGET, types.MappingProxyType({}))  # type: ignore[arg-type]
