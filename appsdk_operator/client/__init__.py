@@ -101,6 +101,7 @@ from appsdk_operator.client._transport_errors import ResponseTooLarge as Respons
 from appsdk_operator.client._transport_errors import TLSFailed as TLSFailed
 from appsdk_operator.client._transport_errors import TransportError as TransportError
 from appsdk_operator.client._transport_errors import WatchSilent as WatchSilent
+from appsdk_operator.client._transport_errors import WrongAnswer as WrongAnswer
 from appsdk_operator.client._watch import WatchStream as WatchStream
 from appsdk_operator.client._wrapper import ClientWrapper as ClientWrapper
 from appsdk_operator.client._wrapper import SubresourceWrapper as SubresourceWrapper
@@ -170,6 +171,7 @@ __all__ = [
     "WatchSilent",
     "WatchStream",
     "Writer",
+    "WrongAnswer",
     "error_from_status",
     "from_model",
     "to_model",

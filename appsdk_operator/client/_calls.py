@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._options import FieldValidation, write_query
 from appsdk_operator.client._request import (
@@ -13,13 +15,17 @@ from appsdk_operator.client._request import (
     check_namespace,
     query_of,
 )
+from appsdk_operator.client._secrets import shown
+from appsdk_operator.client._transport_errors import WrongAnswer
 from appsdk_operator.resource import (
     AnyObject,
     Kind,
+    ListPage,
     MutableObject,
     Object,
     Scope,
     decode_json,
+    decode_list,
     encode_json,
 )
 from appsdk_operator.resource._kind import check_kind
@@ -30,13 +36,17 @@ __all__ = [
     "PARTIAL",
     "accepted",
     "answer_of_any_kind",
+    "answered",
     "apply_query",
     "check_object",
     "check_patch",
+    "check_status",
+    "deleted",
     "encode_object",
     "name_of",
-    "object_or_none",
+    "page_of",
     "request",
+    "uid_of",
 ]
 
 PARTIAL = "PartialObjectMetadata"
@@ -60,6 +70,8 @@ def request(
     body: bytes | None = None,
     content_type: str = JSON,
     accept: str = JSON,
+    answer_name: str = "",
+    answer_uid: str = "",
     repeatable: bool = False,
     retry: bool = True,
 ) -> Request:
@@ -86,6 +98,8 @@ def request(
         resource=f"{kind.qualified_name}/{subresource}" if subresource else kind.qualified_name,
         namespace=namespace,
         name="" if name is ALL else name,
+        answer_name=answer_name if name is ALL else name,
+        answer_uid=answer_uid,
         repeatable=repeatable,
         retry=retry,
     )
@@ -164,15 +178,71 @@ def name_of(obj: AnyObject) -> str:
     return obj.name
 
 
-def object_or_none(kind: Kind[SpecT, StatusT], body: bytes) -> Object[SpecT, StatusT] | None:
+def uid_of(obj: AnyObject) -> str:
+    """The uid that an object says it has; empty when it says none."""
+    if isinstance(obj, Object):
+        return obj.uid
+    metadata = obj.get("metadata")
+    uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
+    return uid if isinstance(uid, str) else ""
+
+
+def answered(request: Request, kind: Kind[SpecT, StatusT], body: bytes) -> Object[SpecT, StatusT]:
+    """The object in the answer to a request for one.
+
+    Raises:
+        DecodeError: there is none of this kind.
+        WrongAnswer: it is another one.
+    """
+    return _the_one(request, Object.from_json(kind, body))
+
+
+def deleted(
+    request: Request, kind: Kind[SpecT, StatusT], body: bytes
+) -> Object[SpecT, StatusT] | None:
     """The object in the answer to a delete, None for a Status."""
     answer = decode_json(body) if body else None
     if not isinstance(answer, dict) or answer.get("kind") == "Status":
+        if isinstance(answer, dict):
+            check_status(request, answer)
         return None
-    return Object.from_json(kind, body)
+    return answered(request, kind, body)
 
 
-def answer_of_any_kind(kind: Kind[SpecT, StatusT], body: bytes) -> Object[SpecT, StatusT]:
+def page_of(request: Request, kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, StatusT]:
+    """The page in the answer to a list.
+
+    Raises:
+        DecodeError: there is none of this kind.
+        WrongAnswer: it is that of another namespace.
+    """
+    page = decode_list(kind, body)
+    if request.namespace and page.items:
+        # The page of another namespace begins with an object of that one.
+        _the_one(request, page.items[0])
+    return page
+
+
+def check_status(request: Request, status: Mapping[str, Any]) -> None:
+    """Refuse a Status that says of another object of the same kind that it is not there, or done.
+
+    Raises:
+        WrongAnswer: that is so.
+    """
+    details = status.get("details")
+    if not isinstance(details, Mapping) or not request.name:
+        return
+    kind, group = details.get("kind"), details.get("group")
+    resource = f"{kind}.{group}" if group else kind
+    name = details.get("name")
+    # Other kinds come with other errors: a namespace that is missing, a quota that is used up.
+    if resource == request.resource.partition("/")[0] and name and name != request.name:
+        raise _wrong(request, f"{name!r}")
+
+
+def answer_of_any_kind(
+    request: Request, kind: Kind[SpecT, StatusT], body: bytes
+) -> Object[SpecT, StatusT]:
     """The object in the answer of a subresource, whose kind may be another than its parent's."""
     answer: Any = decode_json(body)
     name = answer.get("kind", "") if isinstance(answer, dict) else ""
@@ -182,4 +252,31 @@ def answer_of_any_kind(kind: Kind[SpecT, StatusT], body: bytes) -> Object[SpecT,
         kind = Kind(group=group, version=version, kind=name, scope=kind.scope)
         if name == "Status":
             kind = Kind(group=group, version=version, kind=name, scope=Scope.CLUSTER)
-    return Object.from_json(kind, body)
+        # The uid that was given is that of the parent, or of what was posted.
+        request = attrs.evolve(request, answer_uid="")
+    return answered(request, kind, body)
+
+
+def _the_one(request: Request, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
+    """The object, if it can be the one that was asked for: what it does not say is not compared."""
+    for asked, found in ((request.answer_name, obj.name), (request.answer_uid, obj.uid)):
+        if asked and found and asked != found:
+            raise _wrong(request, _described(obj))
+    if obj.namespace and obj.namespace != request.namespace:
+        raise _wrong(request, _described(obj))
+    return obj
+
+
+def _described(obj: Object[Any, Any]) -> str:
+    where = f" in namespace {obj.namespace!r}" if obj.namespace else ""
+    return f"{obj.name!r}{where} (uid {obj.uid or 'not given'})"
+
+
+def _wrong(request: Request, found: str) -> WrongAnswer:
+    asked = f" {request.answer_name!r}" if request.answer_name and not request.name else ""
+    asked += f" with uid {request.answer_uid}" if request.answer_uid else ""
+    write = "; it may have been carried out: read the object" if request.method != "GET" else ""
+    return WrongAnswer(
+        f"{request}{asked}: the answer is about {shown(found, limit=300)}, so the server or a "
+        f"proxy mixes up answers: the connection was dropped, check what is on the way{write}"
+    )

@@ -105,7 +105,7 @@ class Client(Reads, Writes):
 
     def _asked_once(self, path: str) -> bytes:
         request = Request(method="GET", path=path, accept=JSON, repeatable=True, retry=False)
-        return self._transport.send(request).body
+        return self._transport.send(request)
 
     def request(
         self,
@@ -145,7 +145,7 @@ class Client(Reads, Writes):
             accept=accept,
             repeatable=method.upper() in {"GET", "HEAD"},
         )
-        return self._transport.send(request).body
+        return self._transport.send(request)
 
 
 def _check_config(config: object) -> None:

@@ -28,6 +28,7 @@ from appsdk_operator.client._http1 import (
     parse_head,
 )
 from appsdk_operator.client._proxy import Proxy, proxy_for
+from appsdk_operator.client._secrets import scrubbed
 from appsdk_operator.client._tls import TLSContexts, trusting
 from appsdk_operator.client._tls_stream import TLSStream
 from appsdk_operator.client._transport_errors import (
@@ -186,7 +187,8 @@ class Connection:
         except OSError as error:
             raise ConnectionLost(_reason(broken or error)) from (broken or error)
         except StreamFormatError as error:
-            raise BadResponse(f"not an HTTP answer: {error}") from error
+            # Neither the text nor a traceback shows credentials that came back.
+            raise BadResponse(f"not an HTTP answer: {scrubbed(str(error))}") from None
         self._wire.set_limits(self._read_timeout, deadline)
         if broken is not None:
             framing = attrs.evolve(framing, closes=True)
@@ -366,7 +368,7 @@ class Response:
         except TimeoutError as error:
             raise ReadTimeout("the rest of the answer did not come in time") from error
         except StreamFormatError as error:
-            raise BadResponse(f"the answer breaks HTTP's rules: {error}") from error
+            raise BadResponse(f"the answer breaks HTTP's rules: {scrubbed(str(error))}") from None
         except OSError as error:
             raise ConnectionLost(f"the answer broke off: {error}") from error
 
@@ -560,8 +562,8 @@ class Endpoint:
             ).status
         except StreamFormatError as error:
             raise ProxyFailed(
-                f"the proxy {proxy} gave no proper answer to CONNECT: {error}"
-            ) from error
+                f"the proxy {proxy} gave no proper answer to CONNECT: {scrubbed(str(error))}"
+            ) from None
         except TimeoutError as error:
             raise ProxyFailed(
                 f"the proxy {proxy} gave no answer to CONNECT in {self.connect_timeout:g} s"

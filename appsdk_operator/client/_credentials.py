@@ -10,7 +10,7 @@ from urllib.parse import quote
 from appsdk_operator.client._config import ClientConfig, Impersonation
 from appsdk_operator.client._files import check_regular, read_file
 from appsdk_operator.client._transport_errors import ConfigError
-from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, fork_safe, system_clock
 
 __all__ = [
     "Credentials",
@@ -83,7 +83,7 @@ class TokenFile(Credentials):
     def __init__(self, path: str, *, clock: Clock = system_clock) -> None:
         self._path = path
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._value: str | None = None
         self._stamp: tuple[int, int, int] | None = None
         self._look_at = float("-inf")

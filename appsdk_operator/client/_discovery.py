@@ -15,6 +15,7 @@ from appsdk_operator.client._transport_errors import (
     TransportError,
 )
 from appsdk_operator.resource import DecodeError, Kind, Scope, decode_json
+from appsdk_operator.runtime import fork_safe
 
 __all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
 
@@ -78,7 +79,7 @@ class Discovery:
         """
         self._get = get
         self._get_once = get_once or get
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._groups: dict[str, list[str]] | None = None
         self._resources: dict[str, tuple[APIResource, ...]] = {}
         # What did not answer is asked last, so that its time-out is not paid for each name.

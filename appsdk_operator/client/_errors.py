@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from appsdk_operator.client._request import Request, json_or_none
+from appsdk_operator.client._secrets import scrubbed, scrubbed_json, shown
 
 if TYPE_CHECKING:
     from appsdk_operator.client._http1 import Headers
@@ -42,6 +43,9 @@ __all__ = [
 ]
 
 _EXCERPT = 256  # characters of an answer that is not a Status: enough to recognise a proxy's page
+_MAX_SHOWN = 4096  # characters of a message: a custom resource with many wrong fields
+_MAX_PAGE = 65536
+_MAX_SECONDS = 10**9
 
 
 class ClientError(Exception):
@@ -104,9 +108,10 @@ class ApiError(ClientError):
 
     def _text(self) -> str:
         asked = f"{self.request}: " if self.request is not None else ""
-        text = f"{asked}{self.status} {self.reason or type(self).__name__}"
+        reason = shown(self.reason, limit=_EXCERPT) or type(self).__name__
+        text = f"{asked}{self.status} {reason}"
         if self.message:
-            text += f": {self.message}"
+            text += f": {shown(self.message, limit=_MAX_SHOWN)}"
         return f"{text} ({self.remedy})" if self.remedy else text
 
     def __reduce__(self) -> Any:
@@ -289,13 +294,15 @@ def error_from_status(
     >>> type(error).__name__, isinstance(error, Gone)
     ('Expired', True)
     """
+    status = scrubbed_json(dict(status))
     code = code or _int(status.get("code"))
+    code = code if 0 < code < 1000 else 0
     reason = _str(status.get("reason"))
     details = status.get("details")
     details = details if isinstance(details, dict) else {}
     metadata = status.get("metadata")
     if retry_after is None and (seconds := _int(details.get("retryAfterSeconds"))) > 0:
-        retry_after = float(seconds)
+        retry_after = float(min(seconds, _MAX_SECONDS))
     causes = details.get("causes")
     return _class_of(reason, code)(
         _str(status.get("message")),
@@ -319,11 +326,11 @@ def error_from_response(request: Request, code: int, headers: Headers, body: byt
     status = json_or_none(body)
     if isinstance(status, dict) and status.get("kind") == "Status":
         return error_from_status(status, code=code, request=request, retry_after=retry_after)
-    text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())
-    printable = "".join(c if c.isprintable() else "?" for c in text)[:_EXCERPT]
+    text = " ".join(body[:_MAX_PAGE].decode("utf-8", "replace").split())
+    printable = "".join(c if c.isprintable() else "?" for c in scrubbed(text)[:_EXCERPT])
     if 300 <= code < 400:
-        location = headers.get("Location", "")
-        printable = f"redirect to {location!r}, which is not followed: check the server's address"
+        location = shown(headers.get("Location", ""), limit=_EXCERPT)
+        printable = f"redirect to '{location}', which is not followed: check the server's address"
     return _class_of("", code)(printable, status=code, request=request, retry_after=retry_after)
 
 

@@ -19,7 +19,7 @@ from appsdk_operator.client._files import memory_file
 from appsdk_operator.client._sections import Section
 from appsdk_operator.client._transport_errors import ConfigError
 from appsdk_operator.resource import parse_time
-from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, after_fork, fork_safe, system_clock
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["ExecCredentials"]
@@ -70,17 +70,21 @@ class ExecCredentials(Credentials):
             section = Section(values=section, path="exec")
         self._plugin = _Plugin(section, folder, cluster, timeout, clock)
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._waiters = Waiters(clock)
         self._is_running = False
         self._status: Mapping[str, str] | None = None
         self._renew_at = float("inf")
         self._failure = ""
         self._failed_until = float("-inf")
+        after_fork(self._on_fork)
 
     def prepare(self, stop: StopSignal) -> None:
         """Run the plugin if it has to be; ``stop`` ends it, and the wait for another's run."""
         self._current(stop)
+
+    def _on_fork(self) -> None:
+        self._is_running = False  # whoever ran it is in the parent
 
     def authorization(self) -> str | None:
         """The plugin's token; None where it gives a certificate.

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from appsdk_operator.client._connection import Connection, Endpoint
-from appsdk_operator.runtime import Clock
+from appsdk_operator.runtime import Clock, after_fork, fork_safe
 
 __all__ = ["Pool"]
 
@@ -22,9 +22,10 @@ class Pool:
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         self._endpoint = endpoint
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._idle: list[Connection] = []
         self._closed = False
+        after_fork(self._on_fork)
 
     def take(self, started: Callable[[Connection], object], *, fresh: bool = False) -> Connection:
         """An idle connection that still stands, else a new one.
@@ -67,6 +68,10 @@ class Pool:
         """Close what is idle, and keep nothing from now on."""
         self._closed = True
         self.clear()
+
+    def _on_fork(self) -> None:
+        # They are the parent's, and each has let go of its socket itself.
+        self._idle = []
 
     def _usable(self, connection: Connection) -> bool:
         return (

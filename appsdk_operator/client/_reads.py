@@ -19,7 +19,6 @@ from appsdk_operator.resource import (
     LabelSelection,
     ListPage,
     Object,
-    decode_list,
 )
 from appsdk_operator.runtime import StopSignal
 
@@ -50,7 +49,9 @@ class Reads:
         request = _calls.request(
             kind, "GET", "get", namespace=namespace, name=name, repeatable=True
         )
-        return Object.from_json(kind, self._transport.send(request).body)
+        return self._transport.send(
+            request, decode=lambda body: _calls.answered(request, kind, body)
+        )
 
     def list(
         self,
@@ -174,7 +175,9 @@ class Reads:
             repeatable=True,
             retry=retry,
         )
-        return decode_list(kind, self._transport.send(request, stop=stop).body)
+        return self._transport.send(
+            request, stop=stop, decode=lambda body: _calls.page_of(request, kind, body)
+        )
 
     def watch(
         self,

@@ -42,6 +42,10 @@ class Request:
     """The resource as RBAC rules name it, for example ``deployments.apps/scale``."""
     namespace: str = ""
     name: str = ""
+    answer_name: str = ""
+    """The name of the object that the answer is about; empty: not known before."""
+    answer_uid: str = ""
+    """Its uid."""
     repeatable: bool = False
     """Whether it does no harm to send it again when it is unknown if the first was carried out."""
     retry: bool = True

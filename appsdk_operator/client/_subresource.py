@@ -104,6 +104,7 @@ class SubresourceClient:
             name=_calls.name_of(obj),
             query=write_query(dry_run, field_manager, field_validation),
             body=_calls.encode_object(obj, "update"),
+            answer_uid=_calls.uid_of(obj),
             repeatable=bool(obj.resource_version),
         )
 
@@ -163,6 +164,7 @@ class SubresourceClient:
             name=_calls.name_of(obj),
             query=_calls.apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
             body=_calls.encode_object(obj, "apply"),
+            answer_uid=_calls.uid_of(obj),
             content_type=_calls.APPLY,
             repeatable=True,
         )
@@ -171,4 +173,6 @@ class SubresourceClient:
         self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
     ) -> Object[SpecT, StatusT]:
         request = _calls.request(kind, method, verb, subresource=self._name, **parts)
-        return _calls.answer_of_any_kind(kind, self._transport.send(request).body)
+        return self._transport.send(
+            request, decode=lambda body: _calls.answer_of_any_kind(request, kind, body)
+        )

@@ -12,7 +12,7 @@ from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._credentials import Credentials
 from appsdk_operator.client._files import check_regular, memory_file
 from appsdk_operator.client._transport_errors import ConfigError
-from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime import fork_safe, get_logger
 
 __all__ = ["TLSContexts", "trusting"]
 
@@ -36,7 +36,7 @@ class TLSContexts:
         self._files = [
             str(path) for path in (config.ca_file, config.cert_file, config.key_file) if path
         ]
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
         self.generation = 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from appsdk_operator.client._before_write import look_before_write
+from appsdk_operator.client._calls import check_status
 from appsdk_operator.client._config import ClientConfig
 from appsdk_operator.client._connection import Connection, Endpoint, Response
 from appsdk_operator.client._credentials import (
@@ -18,11 +19,11 @@ from appsdk_operator.client._credentials import (
     impersonation_headers,
 )
 from appsdk_operator.client._errors import ApiError, ClientError, error_from_response
-from appsdk_operator.client._http1 import Headers
 from appsdk_operator.client._metrics import RequestMetrics
 from appsdk_operator.client._pool import Pool
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._retry import RetryRules
+from appsdk_operator.client._secrets import Secrets, scrubbed, shown
 from appsdk_operator.client._transport_errors import (
     BadResponse,
     ConnectionLost,
@@ -31,25 +32,31 @@ from appsdk_operator.client._transport_errors import (
     ResponseTooLarge,
     TransportError,
 )
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, TokenBucket, get_logger, random_of
+from appsdk_operator.resource import DecodeError
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    TokenBucket,
+    after_fork,
+    fork_safe,
+    get_logger,
+    random_of,
+)
 
-__all__ = ["Answer", "Opened", "Transport"]
+__all__ = ["Opened", "Transport"]
 
 _log = get_logger("appsdk_operator.client")
 
 _T = TypeVar("_T")
 _MAX_ERROR_BODY = 1 << 20
 _MAX_WARNINGS = 1000
+# API servers send 4 KiB of warnings at most.
+_MAX_WARNINGS_AT_ONCE = 16
+_MAX_WARNING_HEADER = 8192
+_MAX_WARNING = 1024
 _EARLIER_TRY = "an earlier try of this request got no answer and may have been carried out"
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-
-
-class Answer(NamedTuple):
-    """A complete answer."""
-
-    status: int
-    headers: Headers
-    body: bytes
 
 
 class Opened(NamedTuple):
@@ -113,27 +120,49 @@ class Transport:
             *impersonation_headers(config.impersonate),
         ]
         self._warnings: set[str] = set()
-        self._warnings_lock = threading.Lock()
+        self._warnings_lock = fork_safe(threading.Lock())
+        self._secrets, self._proxy_secrets = Secrets(), Secrets()
+        if self._endpoint.proxy and self._endpoint.proxy.authorization:
+            self._proxy_secrets.add(self._endpoint.proxy.authorization)
+        after_fork(self._on_fork)
 
     @property
     def stop(self) -> StopSignal:
         """Set when the transport is closed."""
         return self._stop
 
+    def _on_fork(self) -> None:
+        # Else all children, and their parent, would come back at the same moments.
+        self._rules = RetryRules.of(self._config, rng=random_of(self._clock))
+
     def close(self) -> None:
         """Cut what is under way and close every connection; harmless when done twice."""
         self._stop.set()
         self._pool.close()
 
-    def send(self, request: Request, *, stop: StopSignal | None = None) -> Answer:
-        """The complete answer to a request.
+    def send(
+        self,
+        request: Request,
+        *,
+        stop: StopSignal | None = None,
+        decode: Callable[[bytes], _T] = bytes,  # type: ignore[assignment]
+    ) -> _T:
+        """What ``decode`` makes of the body of the answer; default: the body.
+
+        An answer that cannot be decoded, or is not about what was asked for, may be another
+        request's: its connection is not used again.
 
         Raises:
             ApiError: the answer is no.
             TransportError: there is no answer.
             ConfigError: the credentials cannot be used.
+            DecodeError: what ``decode`` raises.
         """
-        return self._until_done(request, stop, self._finish)
+
+        def finish(request: Request, opened: Opened, guard: _Guard) -> _T:
+            return self._finish(request, opened, guard, decode)
+
+        return self._until_done(request, stop, finish)
 
     def open(self, request: Request, *, stop: StopSignal | None = None) -> Opened:
         """An answer whose body is read by the caller, who closes response and connection.
@@ -254,6 +283,7 @@ class Transport:
         headers.append(("Accept-Encoding", "gzip" if self._config.compression else "identity"))
         authorization = checked_authorization(self._credentials)
         if authorization is not None:
+            self._secrets.add(authorization)
             headers.append(("Authorization", authorization))
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
@@ -262,43 +292,54 @@ class Transport:
             headers.append(("Content-Length", "0"))
         return self._endpoint.head(request.method, request.target, headers)
 
-    def _finish(self, request: Request, opened: Opened, guard: _Guard) -> Answer:
-        response = opened.response
-        body = self._read(request, opened, guard)
-        self._metrics.received(request, len(body))
-        if not 200 <= response.status < 300:
-            raise error_from_response(request, response.status, response.headers, body)
-        self._log_warnings(response.headers.get_all("Warning") or ())
-        return Answer(response.status, response.headers, body)
+    def _finish(
+        self, request: Request, opened: Opened, guard: _Guard, decode: Callable[[bytes], _T]
+    ) -> _T:
+        with self._reading(opened, guard):
+            body = self._read(request, opened)
+            self._metrics.received(request, len(body))
+            if not 200 <= opened.response.status < 300:
+                raise _refused(request, opened.response, body)
+            made = _decoded(decode, body)
+        self._log_warnings(opened.response)
+        return made
 
     def _hand_over(self, request: Request, opened: Opened, guard: _Guard) -> Opened:
-        response = opened.response
-        if response.status != 200:
-            body = self._read(request, opened, guard)
-            raise error_from_response(request, response.status, response.headers, body)
-        self._log_warnings(response.headers.get_all("Warning") or ())
+        if opened.response.status != 200:
+            with self._reading(opened, guard):
+                raise _refused(request, opened.response, self._read(request, opened))
+        self._log_warnings(opened.response)
         guard.release()
         return opened
 
-    def _read(self, request: Request, opened: Opened, guard: _Guard) -> bytes:
+    @contextlib.contextmanager
+    def _reading(self, opened: Opened, guard: _Guard) -> Iterator[None]:
+        """Keep the connection for the next request, but only after an answer that is in order."""
         connection, response = opened
+        in_order = False
+        try:
+            yield
+            in_order = True
+        except ApiError:
+            in_order = True
+            raise
+        finally:
+            # Once it is in the pool it may be in use for another request, which our stop must not
+            # cut.
+            guard.release()
+            if in_order and not response.will_close:
+                self._pool.put(connection)
+            else:
+                connection.close()
+
+    def _read(self, request: Request, opened: Opened) -> bytes:
         limit = self._config.max_response_bytes
-        if response.status >= 300:
+        if opened.response.status >= 300:
             limit = min(limit, _MAX_ERROR_BODY)
         try:
-            body = _read_body(response, limit)
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, TransportError):
-                raise self._explained(request, error) from error.__cause__
-            raise
-        # Once it is in the pool it may be in use for another request, which our stop must not cut.
-        guard.release()
-        if response.will_close:
-            connection.close()
-        else:
-            self._pool.put(connection)
-        return body
+            return _read_body(opened.response, limit)
+        except TransportError as error:
+            raise self._explained(request, error) from error.__cause__
 
     def _take_turn(self, request: Request, signal: StopSignal) -> None:
         wait = self._bucket.reserve() if self._bucket else 0.0
@@ -321,13 +362,35 @@ class Transport:
             forget()
             both.set()  # takes it off the list of the client's own signal
 
-    def _log_warnings(self, values: list[str] | tuple[()]) -> None:
-        for text in (match for value in values for match in _WARNING.findall(value)):
-            with self._warnings_lock:
-                if text in self._warnings or len(self._warnings) >= _MAX_WARNINGS:
-                    continue
-                self._warnings.add(text)
-            _log.warning("the API server warns: %s", text.replace('\\"', '"'))
+    def _log_warnings(self, response: Response) -> None:
+        values = response.headers.get_all("Warning")
+        if not values:
+            return
+        for value in values[:_MAX_WARNINGS_AT_ONCE]:
+            for text in _WARNING.findall(value[:_MAX_WARNING_HEADER]):
+                text = shown(text.replace('\\"', '"'), limit=_MAX_WARNING)
+                with self._warnings_lock:
+                    if text in self._warnings or len(self._warnings) >= _MAX_WARNINGS:
+                        continue
+                    self._warnings.add(text)
+                _log.warning("the API server warns: %s", text)
+
+
+def _refused(request: Request, response: Response, body: bytes) -> ApiError:
+    error = error_from_response(request, response.status, response.headers, body)
+    check_status(request, {"details": error.details})
+    return error
+
+
+def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
+    try:
+        return decode(body)
+    except DecodeError as error:
+        # Its text may show the beginning of the answer.
+        text = scrubbed(str(error))
+        if text == str(error):
+            raise
+        raise type(error)(text) from None
 
 
 def _read_body(response: Response, limit: int) -> bytes:

@@ -23,6 +23,7 @@ __all__ = [
     "TLSFailed",
     "TransportError",
     "WatchSilent",
+    "WrongAnswer",
     "tls_failure",
 ]
 
@@ -81,6 +82,14 @@ class WatchSilent(TransportError):
 
 class BadResponse(TransportError):
     """What came is not HTTP, or breaks its rules."""
+
+
+class WrongAnswer(BadResponse):
+    """The answer is about another object than the request was.
+
+    The server, or a proxy on the way, has mixed up answers. The connection is given up, since what
+    comes next on it would be wrong as well. Whether a write was carried out is unknown.
+    """
 
 
 class ResponseTooLarge(TransportError):

@@ -18,6 +18,7 @@ from appsdk_operator.client._dechunk import (
 )
 from appsdk_operator.client._errors import error_from_status
 from appsdk_operator.client._request import Request
+from appsdk_operator.client._secrets import scrubbed
 from appsdk_operator.client._transport_errors import (
     BadResponse,
     ConnectionLost,
@@ -178,7 +179,8 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 # By the property: the type checker takes the attribute for what it was above.
                 if self.closed:
                     return _NONE
-                raise self._failure(error) from error
+                cause = None if isinstance(error, StreamFormatError) else error
+                raise self._failure(error) from cause
             self._read_size = _next_size(self._read_size, len(data))
             if lines:
                 self._nothing_since = None
@@ -215,7 +217,12 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 "for dead; resume from the last resource version"
             )
         if isinstance(error, StreamFormatError):
-            return BadResponse(f"{self._request}: {error}")
+            return BadResponse(f"{self._request}: {scrubbed(str(error))}")
+        if self._connection.inherited:
+            return ConnectionLost(
+                f"{self._request}: the watch belongs to the parent of this process, which was "
+                "forked: open another one"
+            )
         return ConnectionLost(f"{self._request}: {error}; resume from the last resource version")
 
     def _release(self) -> None:

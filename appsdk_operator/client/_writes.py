@@ -58,6 +58,7 @@ class Writes:
             namespace=obj.namespace,
             query=write_query(dry_run, field_manager, field_validation),
             body=_calls.encode_object(obj, "create"),
+            answer_name=obj.name,
         )
 
     def update(
@@ -89,6 +90,7 @@ class Writes:
             name=_calls.name_of(obj),
             query=write_query(dry_run, field_manager, field_validation),
             body=_calls.encode_object(obj, "update"),
+            answer_uid=_calls.uid_of(obj),
             repeatable=bool(obj.resource_version),
         )
 
@@ -162,6 +164,7 @@ class Writes:
             name=_calls.name_of(obj),
             query=_calls.apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
             body=_calls.encode_object(obj, "apply"),
+            answer_uid=_calls.uid_of(obj),
             content_type=_calls.APPLY,
             repeatable=True,
         )
@@ -212,9 +215,12 @@ class Writes:
                 grace_period=grace_period,
                 dry_run=dry_run,
             ),
+            answer_uid=uid,
             repeatable=bool(uid or resource_version),
         )
-        return _calls.object_or_none(kind, self._transport.send(request).body)
+        return self._transport.send(
+            request, decode=lambda body: _calls.deleted(request, kind, body)
+        )
 
     def delete_collection(
         self,
@@ -252,4 +258,6 @@ class Writes:
         self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
     ) -> Object[SpecT, StatusT]:
         request = _calls.request(kind, method, verb, **parts)
-        return Object.from_json(kind, self._transport.send(request).body)
+        return self._transport.send(
+            request, decode=lambda body: _calls.answered(request, kind, body)
+        )

@@ -234,6 +234,7 @@ class MemoryConnection:
     """What the client's transport takes for a connection."""
 
     generation = 0
+    inherited = False
 
     def __init__(self, host: Host, *, observer: Observer | None = None) -> None:
         """A connection to what ``host`` serves."""

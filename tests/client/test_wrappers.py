@@ -87,7 +87,7 @@ def test_an_owner_that_no_server_takes_is_refused(name):
 
 
 def test_a_namespaced_client_fills_in_its_namespace(serve, connect):
-    server = serve(answer(widget()))
+    server = serve(answer(widget(namespace="mine")))
     client = NamespacedClient(connect(server), "mine")
     homeless = draft(namespace="")
     client.get(WIDGET, "a")
@@ -205,7 +205,7 @@ def test_verbs_without_a_hook_pass_and_hooks_reach_the_client_below(serve, conne
 
 
 def test_wrappers_can_be_stacked(serve, connect):
-    server = serve(answer(widget()))
+    server = serve(answer(widget(namespace="mine")))
     client = DryRunClient(NamespacedClient(FieldOwnerClient(connect(server), "me"), "mine"))
     client.status.update(draft(namespace=""))
     assert server.requests[0].target == (
