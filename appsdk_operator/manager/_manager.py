@@ -221,6 +221,9 @@ class Manager:
             TypeError: it cannot be run, or does not say clearly where.
         """
         runnable = as_runnable(runnable)
+        belong_to = getattr(runnable, "belong_to", None)
+        if callable(belong_to):
+            belong_to(self, self._options.name, self._options.previous_names)
         self._lifecycle.groups.add(runnable)
         if isinstance(runnable, Cluster):
             with self._lock:

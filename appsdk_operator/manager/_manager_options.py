@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypedDict
 
 import attrs
@@ -20,6 +20,7 @@ from appsdk_operator.manager._metrics_server import MetricsServerOptions
 from appsdk_operator.manager._profile_server import ProfileServerOptions
 from appsdk_operator.manager._runnable import Runnable
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, system_clock
+from appsdk_operator.watchers import PREVIOUS_NAMES, check_operator_name, check_previous_names
 
 __all__ = ["ManagerOptions", "ManagerOptionsDict", "NewElector"]
 
@@ -33,6 +34,10 @@ def _check_type(*types: type, hint: str) -> Any:
             raise TypeError(f"{field.name}={value!r}: give {hint}, or leave it out")
 
     return check
+
+
+def _check_name(_: object, __: attrs.Attribute[Any], value: object) -> None:
+    check_operator_name(value)
 
 
 def _check_function(_: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -67,6 +72,16 @@ class ManagerOptions:
     >>> ManagerOptions().graceful_shutdown_timeout
     30.0
     """
+
+    name: str = attrs.field(default="", validator=_check_name)
+    """What the operator is called, at most 40 lower-case letters, digits and '-'. It stands in the
+    default finalizers of its watchers, where neither their controller nor their Operator has a
+    name. Default: none."""
+    previous_names: Sequence[str] = attrs.field(
+        default=PREVIOUS_NAMES, converter=check_previous_names
+    )
+    """Names that it had before; finalizers with them are recognised, and replaced. Default:
+    ``("operator",)``, what operators without a name write."""
 
     leader_election: LeaderElection | None = attrs.field(
         default=None, validator=_check_type(LeaderElection, hint="LeaderElection(id=…)")
@@ -171,6 +186,8 @@ def check_names(given: Iterable[str]) -> None:
 class ManagerOptionsDict(TypedDict, total=False):
     """The fields of :class:`ManagerOptions` as arguments of :class:`Manager`."""
 
+    name: str
+    previous_names: Sequence[str]
     leader_election: LeaderElection | None
     leader_election_config: ClientConfig | None
     new_elector: NewElector | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+from collections.abc import Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
 from appsdk_operator.manager._cut_short import is_cut_short
@@ -17,6 +18,7 @@ from appsdk_operator.runtime import (
     get_logger,
     system_clock,
 )
+from appsdk_operator.watchers import PREVIOUS_NAMES, check_operator_name, check_previous_names
 
 __all__ = ["Operator", "OperatorController"]
 
@@ -44,15 +46,33 @@ class Operator:
     >>> Operator().run(stop)
     """
 
-    def __init__(self, *, stop_timeout: float = 60.0, clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        previous_names: Sequence[str] = PREVIOUS_NAMES,
+        stop_timeout: float = 60.0,
+        clock: Clock = system_clock,
+    ) -> None:
         """An operator without controllers.
 
         Args:
+            name: what it is called, at most 40 lower-case letters, digits and '-'. It stands in the
+                default finalizers of its controllers that have no name of their own, in the place
+                of "operator". Two operators on one kind need names of their own: with one finalizer
+                for both, objects go when one of them has cleaned up. Default: that of its Manager,
+                else none.
+            previous_names: names that it had before; finalizers with them are recognised, and
+                replaced. Default: ``("operator",)``, what operators without a name write.
             stop_timeout: seconds to wait at a stop for controllers to end; default 60.
             clock: what it waits on.
         """
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
+        self.name = check_operator_name(name)
+        """What it is called; ``""`` without a name."""
+        self._previous_names = check_previous_names(previous_names)
+        self._owner: object = self
         self._stop_timeout = stop_timeout
         self._clock = clock
         self._lock = threading.Lock()
@@ -65,7 +85,8 @@ class Operator:
         Raises:
             TypeError: it has no ``run``.
             ValueError: it was added before.
-            RuntimeError: the operator runs already, and would never start it.
+            RuntimeError: the operator runs already, and would never start it; or the controller
+                does, without the operator's name.
         """
         _check_controller(controller)
         with self._lock:
@@ -76,7 +97,26 @@ class Operator:
                 )
             if any(other is controller for other in self._controllers):
                 raise ValueError(f"controller {controller!r} was added already: it runs once")
+            self._enlist(controller)
             self._controllers.append(controller)
+
+    def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
+        """For managers: become a part of ``operator``, whose name counts where there is no other.
+
+        Raises:
+            RuntimeError, ValueError: a controller cannot take the name.
+        """
+        with self._lock:
+            self._owner = operator
+            if not self.name:
+                self.name, self._previous_names = name, tuple(previous_names)
+            for controller in self._controllers:
+                self._enlist(controller)
+
+    def _enlist(self, controller: object) -> None:
+        belong_to = getattr(controller, "belong_to", None)
+        if callable(belong_to):
+            belong_to(self._owner, self.name, self._previous_names)
 
     def debug_snapshot(self) -> dict[str, Any]:
         """What its controllers do and have to do, as far as they tell, as plain values."""
@@ -153,7 +193,7 @@ class Operator:
         with stop_on_signals(own) if handle_signals else contextlib.nullcontext():
             try:
                 for number, controller in enumerate(controllers):
-                    name = getattr(controller, "name", type(controller).__name__)
+                    name = getattr(controller, "name", "") or type(controller).__name__
                     threads.start(f"{number}-{name}", functools.partial(run, controller))
                 while not own.wait(SLICE if handle_signals else None):
                     pass

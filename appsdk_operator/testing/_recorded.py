@@ -101,6 +101,8 @@ class _Calls:
         self._target = target
         self._number = number
         self._kind = kind
+        # What writes finalizers; of a reconciler we have the method.
+        self.custody = getattr(getattr(target, "__self__", target), "custody", None)
 
     def _call(self, entry: Entry, do: Callable[[], Any]) -> Any:
         replica, world = self._replica, self._replica.world

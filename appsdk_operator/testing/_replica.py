@@ -91,7 +91,7 @@ class Replica:
             isinstance(target, (OpinionatedWatcher, OpinionatedReconciler))
             and target.kind.qualified_name == self.world.kind.qualified_name
         ):
-            self.world.finalizers |= {target.finalizer, target.in_progress_finalizer}
+            self.world.custodies.append(target.custody)
         return made
 
     def crash(self) -> None:

@@ -242,8 +242,13 @@ class Simulation:
         """Let time pass; nothing happens in it by itself."""
         self.clock.advance(seconds)
 
-    def restart(self) -> None:
-        """End the operator where it is, as a crash would, and start another one."""
+    def restart(self, **options: Any) -> None:
+        """End the operator where it is, as a crash would, and start another one.
+
+        Args:
+            options: of the :class:`InformerController` from now on, beside those it has.
+        """
+        self._options |= options
         self.process.is_alive = False
         self._stop.set()
         self.controller.close()
@@ -345,6 +350,10 @@ class _RecordedPlain:
         self._number = number
         self.watcher = watcher
 
+    @property
+    def custody(self) -> Any:
+        return getattr(self.watcher, "custody", None)
+
     def add(self, obj: Object) -> None:
         self._record(ResourceAction.CREATE, obj, None, lambda: self.watcher.add(obj))
 
@@ -380,6 +389,7 @@ class _RecordedReconciler:
         self._number = number
         self.reconciler = reconciler
         self.is_by_key = getattr(reconciler, "is_by_key", False)
+        self.custody = getattr(reconciler, "custody", None)
 
     def reconcile(self, request: ReconcileRequest, /) -> Outcome:
         outcome: Outcome = self._simulation.record(

@@ -101,8 +101,8 @@ class World:
         self.recorded: set[int] = set()
         """The places of the watchers and reconcilers whose calls are noted, see
         :meth:`Replica.recorded`; if there are none, only writes are known."""
-        self.finalizers: set[str] = set()
-        """Those of the kit's own watchers and reconcilers that are recorded for the kind."""
+        self.custodies: list[Any] = []
+        """What writes the finalizers of the kit's own watchers and reconcilers for the kind."""
         self.most_calls = 100
         """Calls, or writes, for one object in ten minutes without anything from outside that are
         still no hot loop."""
@@ -184,6 +184,11 @@ class World:
             )
             replica.thread.start()
         return replica
+
+    @property
+    def finalizers(self) -> set[str]:
+        """Those of the kit's own watchers and reconcilers that are recorded for the kind."""
+        return {name for custody in self.custodies for name in custody.all_names}
 
     # -- time --------------------------------------------------------------------------------
 

@@ -19,9 +19,11 @@ from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import get_logger
 from appsdk_operator.watchers._finalizers import (
     FinalizerSupplier,
+    default_finalizer,
     in_progress_finalizer,
     in_progress_name,
 )
+from appsdk_operator.watchers._operator_names import OperatorName
 
 __all__ = ["Concerns", "Custody", "Tell"]
 
@@ -78,14 +80,20 @@ class Custody:
                 "lambda kind: 'example.com/cleanup'"
             )
         self.kind = kind
-        self.finalizer = check_finalizer(finalizer(kind), kind)
-        self.in_progress_finalizer = check_finalizer(in_progress_name(kind, self.finalizer))
+        self.client = client
+        self.takes_name = finalizer is default_finalizer
+        """Whether an operator's name goes into the finalizer."""
+        self._operator = ""
+        self._put_under(finalizer(kind))
         if self.finalizer == in_progress_finalizer(kind):
             raise ValueError(
                 f"finalizer {self.finalizer!r} is the one for objects in progress: choose another"
             )
         check_client(client, "get", "patch")
-        self.names = (self.finalizer, self.in_progress_finalizer)
+        # Finalizers of this operator under the names that it had before, each with the one for
+        # objects in progress, and the objects on which they wait to be replaced.
+        self._previous: tuple[tuple[str, str], ...] = ()
+        self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
         self._inner = inner
         self._lock = threading.Lock()
@@ -99,9 +107,43 @@ class Custody:
         self._told: dict[str, ResourceAction] = {}
         self._times_stripped = 0
 
+    def _put_under(self, name: str) -> None:
+        self.finalizer = check_finalizer(name, self.kind)
+        self.in_progress_finalizer = check_finalizer(in_progress_name(self.kind, name))
+        self.names = (self.finalizer, self.in_progress_finalizer)
+
+    def use_operator_name(self, operator: OperatorName) -> None:
+        """Put the operator's name into the default finalizer; before the first event.
+
+        Raises:
+            ValueError: another operator's name is in it already.
+        """
+        if not self.takes_name or not operator.name:
+            return
+        if self._operator not in ("", operator.name):
+            raise ValueError(
+                f"the watcher of {self.kind} with finalizer {self.finalizer} belongs to "
+                f"{self._operator!r} already, and cannot belong to {operator.name!r} too: make one "
+                "for each"
+            )
+        self._operator = operator.name
+        self._put_under(default_finalizer(self.kind, operator.name))
+        before = [default_finalizer(self.kind, name) for name in operator.previous]
+        self._previous = tuple(
+            (name, in_progress_name(self.kind, name)) for name in before if name != self.finalizer
+        )
+
+    @property
+    def all_names(self) -> frozenset[str]:
+        """Its finalizers, those with older names included."""
+        return frozenset([*self.names, *(name for pair in self._previous for name in pair)])
+
     def appeared(self, obj: Object, tell: Tell) -> Outcome:
         """The object is new, or was there at the start."""
         self._check_object(obj, "add")
+        if self._previous and not obj.is_deleting:
+            self._note_legacy(obj)
+            obj = self._adopted(obj)
         if obj.is_deleting:
             return self._clean_up(obj, tell)
         if self.finalizer not in obj.finalizers:
@@ -111,6 +153,8 @@ class Custody:
     def shown_again(self, obj: Object, tell: Tell) -> Outcome:
         """Nothing happened to the object."""
         self._check_object(obj, "resync")
+        if self._legacy and not obj.is_deleting:
+            obj = self._adopted(obj)
         if obj.is_deleting:
             return self._clean_up(obj, tell)
         if self.finalizer not in obj.finalizers and not self._is_added(obj):
@@ -128,6 +172,10 @@ class Custody:
             return self._clean_up(new, tell) if is_news else None
         if not is_news and not is_stripped:
             return None
+        if self._legacy:
+            new = self._adopted(new)
+            if new.is_deleting:
+                return self._clean_up(new, tell)
         # An event older than our finalizer shows the object without it.
         if self.finalizer in new.finalizers or self._is_added(new):
             return self._show(tell, _UPDATE, new, old)
@@ -226,6 +274,40 @@ class Custody:
                 extra={"kind": str(self.kind), "namespace": obj.namespace, "object": obj.name},
             )
 
+    def _note_legacy(self, obj: Object) -> None:
+        """Remember an object that was handled under an older name, until it has the new one.
+
+        Only one that is there when we see it first: on others the old name comes from another
+        operator that has it.
+        """
+        present = obj.finalizers
+        is_ours = any(name in present for name in self.names)
+        if not is_ours and any(name in present for name, _ in self._previous):
+            with self._lock:
+                self._legacy.add(obj.uid)
+
+    def _adopted(self, obj: Object) -> Object:
+        """The object with our finalizer in the place of the one with an older name, if it waits for
+        that.
+
+        Raises:
+            FinalizerError: it could not be written.
+        """
+        if obj.uid not in self._legacy:
+            return obj
+        made: Object | None = obj
+        for name, mark in self._previous:
+            if made is not None and name in made.finalizers:
+                made = self._put(made, self.finalizer, instead_of=name)
+                if made is not None and mark in obj.finalizers:
+                    made = self._finalizers.remove(made, mark)
+                break
+        with self._lock:
+            self._legacy.discard(obj.uid)
+            if made is not None and made.uid and self.finalizer in made.finalizers:
+                self._added_at[made.uid] = made.resource_version
+        return obj if made is None else made
+
     def _known(self, obj: Object, tell: Tell) -> Outcome:
         """Show an object that was handled before, and drop what is left of its beginning."""
         outcome: Outcome = None
@@ -248,7 +330,10 @@ class Custody:
         outcome: Outcome = None
         if not self._was_told(obj, _CREATE):
             if self.in_progress_finalizer not in obj.finalizers:
-                marked = self._put(obj, self.in_progress_finalizer)
+                before = [mark for _, mark in self._previous if mark in obj.finalizers]
+                marked = self._put(
+                    obj, self.in_progress_finalizer, instead_of=before[0] if before else None
+                )
                 if marked is None or self.in_progress_finalizer not in marked.finalizers:
                     return None, None
                 present = marked
@@ -285,7 +370,8 @@ class Custody:
         return made
 
     def _clean_up(self, obj: Object, tell: Tell) -> Outcome:
-        is_held = any(name in obj.finalizers for name in self.names)
+        names = self._names_on(obj)
+        is_held = bool(names)
         with self._lock:
             if not is_held and obj.uid not in self._unheld:
                 self._told.pop(obj.uid, None)  # events have caught up with our clean-up
@@ -298,13 +384,21 @@ class Custody:
             if _is_unfinished(outcome):
                 return outcome
         with self._repeated(obj, _DELETE, "delete"):
-            self._finalizers.remove(obj, *self.names)
+            self._finalizers.remove(obj, *self.names, *names)
         with self._lock:
             self._added_at.pop(obj.uid, None)
             self._unheld.discard(obj.uid)
             if obj.uid:
                 self._told[obj.uid] = _DELETE  # events before our write show it as it was
         return outcome
+
+    def _names_on(self, obj: Object) -> list[str]:
+        """Our finalizers on an object; those with an older name only where no newer one is."""
+        present = obj.finalizers
+        own = [name for name in self.names if name in present]
+        if own or obj.uid in self._unheld:
+            return own
+        return [name for pair in self._previous for name in pair if name in present]
 
     def _show(self, tell: Tell, action: ResourceAction, obj: Object, old: Object | None) -> Outcome:
         """Show a moment, with the types of our own kind, whatever those of the informer are."""
@@ -360,7 +454,8 @@ class Custody:
         metadata = data.get("metadata", {})
         for field in ("managedFields", "resourceVersion"):
             metadata.pop(field, None)
-        metadata["finalizers"] = [name for name in obj.finalizers if name not in self.names]
+        ours = self.all_names
+        metadata["finalizers"] = [name for name in obj.finalizers if name not in ours]
         return data
 
     def _check_object(self, obj: object, action: str) -> None:
@@ -377,6 +472,7 @@ class Custody:
             self._added_at.pop(uid, None)
             self._told.pop(uid, None)
             self._unheld.discard(uid)
+            self._legacy.discard(uid)
 
 
 def _has_reached(obj: Object, version: str) -> bool:

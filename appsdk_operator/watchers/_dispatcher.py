@@ -115,6 +115,10 @@ class Dispatcher:
             for key, calls in list(self._owed.items()):
                 self._keep_owed(key, [call for call in calls if not call.entry.is_removed])
 
+    def entries(self) -> list[Entry]:
+        """The watchers and reconcilers, each in its place."""
+        return [entry for _, _, entry in self._entries.all_items()]
+
     def kinds(self) -> list[str]:
         """The kinds that have watchers or reconcilers."""
         return self._entries.keys()

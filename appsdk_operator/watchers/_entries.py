@@ -13,6 +13,7 @@ from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import get_logger, settle
 from appsdk_operator.watchers._checks import check_told
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
+from appsdk_operator.watchers._custody import Custody
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
@@ -132,6 +133,12 @@ class Entry:
         if told is not None:
             told[key] = (obj.uid, obj.resource_version)
 
+    @property
+    def custody(self) -> Custody | None:
+        """What writes the finalizers of the target; None: it has none."""
+        custody = getattr(self.target, "custody", None)  # it may be wrapped
+        return custody if isinstance(custody, Custody) else None
+
     def check_under(self, kind: str | Kind) -> None:
         """Find one that is made for another kind than that under which it is to be added.
 
@@ -151,14 +158,14 @@ class Entry:
         Raises:
             ValueError: both put the same finalizer on objects of one kind.
         """
-        mine, others = self.target, other.target
-        if not isinstance(mine, _OPINIONATED) or not isinstance(others, _OPINIONATED):
+        mine, others = self.custody, other.custody
+        if mine is None or others is None:
             return
-        names = {mine.finalizer, mine.in_progress_finalizer}
-        if mine.kind == others.kind and names & {others.finalizer, others.in_progress_finalizer}:
+        if mine.kind == others.kind and set(mine.names) & set(others.names):
             raise ValueError(
-                f"{mine!r} would share its finalizer with {others!r}, and objects would go when "
-                "one of them has cleaned up: give one of them another finalizer with finalizer="
+                f"{self.target!r} would share its finalizer with {other.target!r}, and objects "
+                "would go when one of them has cleaned up: give one of them another finalizer with "
+                "finalizer="
             )
 
     def ignores(self, event: Event) -> bool:

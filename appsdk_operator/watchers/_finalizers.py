@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from appsdk_operator.controllers._finalizers import MAX_FINALIZER_NAME
 from appsdk_operator.resource import Kind
+from appsdk_operator.watchers._operator_names import UNNAMED
 
 __all__ = ["FinalizerSupplier", "default_finalizer", "in_progress_finalizer", "in_progress_name"]
 
@@ -14,18 +15,26 @@ FinalizerSupplier: TypeAlias = Callable[[Kind], str]
 """Gives the name of the finalizer for a kind."""
 
 
-def default_finalizer(kind: Kind) -> str:
-    """``operator.{version}.{kind}.{group}``, as in grafana-app-sdk.
+def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
+    """``{operator}.{version}.{kind}.{group}``, as in grafana-app-sdk, where the name is "operator".
 
-    Built-in kinds take only finalizers with a domain in front, so theirs are
+    Where it is used the name is that of the controller, the Operator or the Manager, whichever has
+    one and is nearest. With a name, what is longer than 63 characters is cut, and a digest stands
+    for the rest. Built-in kinds take only finalizers with a domain in front, so theirs are
     ``operator.appsdk/{version}.{kind}.{group}``.
 
     >>> default_finalizer(Kind(group="example.com", version="v1", kind="Widget"))
     'operator.v1.Widget.example.com'
     >>> default_finalizer(Kind(group="", version="v1", kind="ConfigMap"))
     'operator.appsdk/v1.ConfigMap'
+    >>> default_finalizer(Kind(group="example.com", version="v1", kind="Widget"), "shop")
+    'shop.v1.Widget.example.com'
     """
-    return _finalizer("operator", kind)
+    name = _finalizer(operator, kind)
+    if operator == UNNAMED:
+        return name
+    prefix, slash, rest = name.rpartition("/")
+    return f"{prefix}{slash}{_shortened(rest, rest)}"
 
 
 def in_progress_finalizer(kind: Kind) -> str:
@@ -42,14 +51,17 @@ def in_progress_name(kind: Kind, finalizer: str) -> str:
     if finalizer == default_finalizer(kind):
         return in_progress_finalizer(kind)
     prefix, slash, rest = finalizer.rpartition("/")
-    name = f"wip.{rest}"
-    if len(name) > MAX_FINALIZER_NAME:
-        import hashlib
+    return f"{prefix}{slash}{_shortened(f'wip.{rest}', rest)}"
 
-        # Still one for each: the digest stands for what is cut off.
-        digest = hashlib.sha256(rest.encode()).hexdigest()[:16]
-        name = f"{name[: MAX_FINALIZER_NAME - 17]}.{digest}"
-    return f"{prefix}{slash}{name}"
+
+def _shortened(name: str, whole: str) -> str:
+    if len(name) <= MAX_FINALIZER_NAME:
+        return name
+    import hashlib
+
+    # Still one for each: the digest stands for what is cut off.
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
+    return f"{name[: MAX_FINALIZER_NAME - 17].rstrip('.-_')}.{digest}"
 
 
 def _finalizer(prefix: str, kind: Kind) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from typing import Any, final
 
 from appsdk_operator._generics import SpecT, StatusT
@@ -40,6 +41,14 @@ from appsdk_operator.watchers._dispatcher import Dispatcher
 from appsdk_operator.watchers._entries import Entry, ReconcilerEntry, WatcherEntry
 from appsdk_operator.watchers._failures import ErrorHandler, Failures
 from appsdk_operator.watchers._informed import OwnInformer, RunnableInformer
+from appsdk_operator.watchers._operator_names import (
+    PREVIOUS_NAMES,
+    FinalizerUse,
+    OperatorName,
+    check_previous_names,
+    is_operator_name,
+    running_uses,
+)
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
@@ -53,6 +62,7 @@ _log = get_logger("appsdk_operator.watchers")
 _CANCEL_TIMEOUT = 1.0
 _LOOSE_ENDS_AFTER = 1.0
 """Seconds after which informers and watchers should have found each other."""
+_DEFAULT_NAME = "informer-controller"
 
 
 @final
@@ -78,7 +88,8 @@ class InformerController:
     def __init__(
         self,
         *,
-        name: str = "informer-controller",
+        name: str = _DEFAULT_NAME,
+        previous_names: Sequence[str] = PREVIOUS_NAMES,
         workers: int = 1,
         retry_policy: RetryPolicy | None = None,
         retry_dequeue_policy: RetryDequeuePolicy | None = None,
@@ -92,7 +103,13 @@ class InformerController:
         """A controller without informers and watchers.
 
         Args:
-            name: names its threads, and labels logs and metrics.
+            name: names its threads, and labels logs and metrics. One that you give goes into the
+                default finalizers of its OpinionatedWatchers and OpinionatedReconcilers, too, in
+                the place of "operator", and so do those of :class:`Operator` and
+                :class:`~appsdk_operator.manager.Manager` where the controller has none: two
+                operators on one kind need names of their own.
+            previous_names: names that it had before; what was written with them is recognised.
+                Default: ``("operator",)``, what operators without a name write.
             workers: how many objects are handled side by side; default 1, as in grafana-app-sdk.
             retry_policy: when a failed call is tried again; default: after 5, 10, 20, 40, 80 and
                 160 seconds. What it gives up on is tried again at the next resync.
@@ -124,6 +141,11 @@ class InformerController:
         )
         check_takes(error_handler, "error_handler", ("error", "call"))
         self.name = name
+        is_named = name != _DEFAULT_NAME and is_operator_name(name)
+        self._operator_name = OperatorName(
+            name if is_named else "", check_previous_names(previous_names)
+        )
+        self._operator: object = None
         self._stop_timeout = stop_timeout
         self._clock = clock
         self._loop = LoopThread(name)
@@ -286,9 +308,39 @@ class InformerController:
                 f"controller {self.name} has ended and takes no further {what}: make a new one"
             )
 
+    def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
+        """For operators and managers: become a part of ``operator``.
+
+        Its name goes into default finalizers, unless the controller has one itself.
+
+        Raises:
+            RuntimeError: the controller runs already, and has written finalizers.
+            ValueError: a watcher belongs to another operator, or two would have one finalizer.
+        """
+        with self._lock:
+            self._operator = operator
+            if not name or self._operator_name.name:
+                return
+            if self._has_run:
+                raise RuntimeError(
+                    f"controller {self.name} runs already, without the operator's name {name!r} in "
+                    "its finalizers: add it to the operator before it runs"
+                )
+            self._operator_name = OperatorName(name, tuple(previous_names))
+        entries = self._dispatcher.entries()
+        for entry in entries:
+            if entry.custody is not None:
+                entry.custody.use_operator_name(self._operator_name)
+        for number, entry in enumerate(entries):
+            for other in entries[:number]:
+                if entry.kind == other.kind:
+                    entry.check_beside(other)
+
     def _add(self, entry: Entry, kind: str | Kind) -> None:
         self._check_open("watchers and reconcilers")
         entry.check_under(kind)
+        if entry.custody is not None:
+            entry.custody.use_operator_name(self._operator_name)
         for key in self._dispatcher.add(entry, lambda: self._ways.stores(entry.kind)):
             self._delivery.wake(key)
 
@@ -388,6 +440,13 @@ class InformerController:
             self._has_run = True
             own = self._stop = stop.child()
             informed = self._ways.own()
+        try:
+            running_uses.begin(self, self._finalizer_uses())
+        except ValueError:
+            with self._lock:
+                self._stop = None
+            raise
+        self._warn_without_name()
         # At once: until this thread wakes the workers would go on with what waits.
         own.on_set(self._dispatcher.stop)
         self._metrics.publish()
@@ -404,6 +463,7 @@ class InformerController:
             own.set()
             with self._lock:
                 self._stop = None
+            running_uses.end(self)
             self._ways.end()
             if self._delivery.join(self._stop_timeout):
                 # Coroutines can be cancelled; a worker that waits for one ends with it.
@@ -503,6 +563,41 @@ class InformerController:
         else:
             return
         _log.warning("controller %s: %s", self.name, what, extra={"controller": self.name})
+
+    def _finalizer_uses(self) -> list[FinalizerUse]:
+        informers = self._ways.informers()
+        return [
+            FinalizerUse(
+                user=f"{entry.target!r} of controller {self.name}",
+                kind=entry.custody.kind,
+                names=frozenset(entry.custody.names),
+                client=entry.custody.client,
+                operator=self._operator,
+                informers=informers.get(entry.kind, ()),
+            )
+            for entry in self._dispatcher.entries()
+            if entry.custody is not None
+        ]
+
+    def _warn_without_name(self) -> None:
+        if self._operator_name.name:
+            return
+        custodies = [entry.custody for entry in self._dispatcher.entries()]
+        finalizers = {one.finalizer for one in custodies if one is not None and one.takes_name}
+        if not finalizers:
+            return
+        given = ""
+        if self.name != _DEFAULT_NAME:
+            given = f" (its own, {self.name!r}, has other than a-z, 0-9 and '-', or is too long)"
+        _log.warning(
+            "controller %s: its watchers write %s, as every operator without a name%s: with a "
+            "second one on the same kind objects would go when one of them has cleaned up. Give "
+            "it, its Operator or its Manager a name=; what was written so far is recognised",
+            self.name,
+            ", ".join(sorted(finalizers)),
+            given,
+            extra={"controller": self.name},
+        )
 
     def _log_error(self, error: Exception, call: WatcherCall) -> None:
         _log.error(

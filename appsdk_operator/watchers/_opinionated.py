@@ -92,12 +92,26 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             check_takes(callback, name, arguments)
         self._custody = Custody(kind, client, finalizer, concerns)
         self.kind = kind
-        self.finalizer: str = self._custody.finalizer
-        self.in_progress_finalizer: str = self._custody.in_progress_finalizer
         self._add = add
         self._update = update
         self._delete = delete
         self._sync = sync
+
+    @property
+    def finalizer(self) -> str:
+        """The finalizer on objects that were handled; the default one gets the operator's name
+        when this is added to a controller that has one, by itself or from its operator."""
+        return self._custody.finalizer
+
+    @property
+    def in_progress_finalizer(self) -> str:
+        """The one on objects whose first call has not succeeded."""
+        return self._custody.in_progress_finalizer
+
+    @property
+    def custody(self) -> Custody:
+        """For controllers: what writes the finalizers."""
+        return self._custody
 
     @classmethod
     def wrap(

@@ -117,6 +117,14 @@ class Ways:
         """The informers that the controller runs."""
         return [one for one in self._all if isinstance(one, OwnInformer)]
 
+    def informers(self) -> dict[str, list[object]]:
+        """What shows objects, by kind: informers, and caches."""
+        found: dict[str, list[object]] = {}
+        for one in self._all:
+            shown = one.informer if isinstance(one, OwnInformer) else one
+            found.setdefault(one.kind, []).append(shown)
+        return found
+
     def kinds(self) -> set[str]:
         """The kinds that have informers."""
         return {one.kind for one in self._all}

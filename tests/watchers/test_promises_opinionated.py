@@ -1,8 +1,8 @@
 """The sixth promise: whatever crash comes at whatever point, no deletion and no add is missed.
 
 Nor by what others do: somebody takes our finalizers off, and writes of ours fail when the callback
-before them has succeeded. What went while it carried no finalizer of ours and no process knew of it
-is all that may go without its clean-up.
+before them has succeeded; nor by another name of the operator. What went while it carried no
+finalizer of ours and no process knew of it is all that may go without its clean-up.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ steps = st.lists(
         st.builds(Step, st.just("poll"), st.just(""), st.just(Fault.NONE)),
         st.builds(Step, st.sampled_from(["handle", "catch up"])),
         st.builds(Step, st.just("advance"), st.just(""), st.sampled_from([1.0, 40.0])),
-        st.builds(Step, st.sampled_from(["restart", "compact"])),
+        st.builds(Step, st.sampled_from(["restart", "compact", "rename"])),
     ),
     min_size=4,
     max_size=40,
@@ -81,6 +81,12 @@ callback_fates = st.lists(
 )
 
 WATCHER, RECONCILER = "watcher", "reconciler"
+# What the operator is called, from one release to the next, and the finalizer that goes with it.
+RELEASES = [
+    ({}, "operator.v1.Widget.example.com"),
+    ({"name": "shop"}, "shop.v1.Widget.example.com"),
+    ({"name": "store", "previous_names": ("shop", "operator")}, "store.v1.Widget.example.com"),
+]
 
 
 class World:
@@ -106,6 +112,7 @@ class World:
         self._write_fates = iter(write_fates)
         self._callback_fates = iter(callback_fates)
         self.is_calm = False
+        self.release = 0
         self._race = 0
         self.simulation = Simulation(
             kind, self._watchers, retry_policy=ConstantBackoff(2.0), resync=30.0
@@ -205,6 +212,9 @@ class World:
             simulation.advance(step.value)
         elif step.what == "restart":
             simulation.restart()
+        elif step.what == "rename":
+            self.release = min(self.release + 1, len(RELEASES) - 1)
+            simulation.restart(**RELEASES[self.release][0])
         elif step.what == "compact":
             simulation.server.compact()
         elif step.what == "strip":
@@ -313,7 +323,7 @@ def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever
                 assert not ours(obj)
             else:
                 assert obj.uid in world.added, f"{obj} was never added"
-                assert ours(obj) == ["operator.v1.Widget.example.com"]
+                assert ours(obj) == [RELEASES[world.release][1]]
 
 
 @pytest.mark.parametrize("write", range(4))

@@ -1,0 +1,443 @@
+"""An operator's name in its finalizers, what was written with an older one, and twins."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from appsdk_operator import Manager, Operator
+from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.testing import ModelServer, Simulation
+from appsdk_operator.watchers import (
+    InformerController,
+    KubernetesInformer,
+    OpinionatedReconciler,
+    OpinionatedWatcher,
+    SimpleReconciler,
+    default_finalizer,
+)
+from tests.watchers.conftest import ScriptedInformer
+
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap")
+OLD, OLD_MARK = "operator.v1.Widget.example.com", "wip.v1.Widget.example.com"
+OURS, MARK = "shop.v1.Widget.example.com", "wip.shop.v1.Widget.example.com"
+FOREIGN = "somebody.else/x"
+
+
+def watcher(client=None, **options):
+    return OpinionatedWatcher(WIDGET, client or ModelServer(WIDGET), **options)
+
+
+def controller(*watchers, kind=WIDGET, **options):
+    made = InformerController(metrics=Metrics(), clock=ManualClock(), **options)
+    for each in watchers:
+        made.add_watcher(each, kind)
+    return made
+
+
+# Names
+
+
+def test_a_controllers_name_stands_in_default_finalizers():
+    one = watcher()
+    controller(one, name="shop")
+    assert (one.finalizer, one.in_progress_finalizer) == (OURS, MARK)
+
+
+def test_without_a_name_they_are_those_of_grafana_app_sdk():
+    one = watcher()
+    controller(one)
+    Operator().add_controller(controller(one))
+    assert (one.finalizer, one.in_progress_finalizer) == (OLD, OLD_MARK)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_operators_name_reaches_watchers_that_were_there_and_that_come_later(is_late):
+    one = watcher()
+    made = controller(*([] if is_late else [one]))
+    Operator(name="shop").add_controller(made)
+    if is_late:
+        made.add_watcher(one, WIDGET)
+    assert one.finalizer == OURS
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_managers_name_reaches_the_controllers_of_its_operators(is_late):
+    one = watcher()
+    made, operator = controller(one), Operator()
+    with Manager(ClientConfig(server="http://127.0.0.1:1"), name="shop", metrics=Metrics()) as mgr:
+        if is_late:
+            mgr.add(operator)
+        operator.add_controller(made)
+        if not is_late:
+            mgr.add(operator)
+    assert one.finalizer == OURS
+
+
+def test_the_nearest_name_counts():
+    near, far = watcher(), watcher()
+    operator = Operator(name="middle")
+    operator.add_controller(controller(near, name="near"))
+    operator.add_controller(controller(far))
+    with Manager(ClientConfig(server="http://127.0.0.1:1"), name="far", metrics=Metrics()) as mgr:
+        mgr.add(operator)
+    assert near.finalizer == "near.v1.Widget.example.com"
+    assert far.finalizer == "middle.v1.Widget.example.com"
+
+
+def test_a_finalizer_of_ones_own_stays_as_it_is():
+    one = watcher(finalizer=lambda _: "example.com/mine")
+    controller(one, name="shop")
+    assert one.finalizer == "example.com/mine"
+
+
+def test_reconcilers_take_it_too():
+    made = controller(name="shop")
+    one = OpinionatedReconciler(SimpleReconciler(lambda _: None), WIDGET, ModelServer(WIDGET))
+    made.add_reconciler(one, WIDGET)
+    assert (one.finalizer, one.in_progress_finalizer) == (OURS, MARK)
+
+
+def test_built_in_kinds_get_it_in_their_domain():
+    assert default_finalizer(CONFIG_MAP, "shop") == "shop.appsdk/v1.ConfigMap"
+
+
+def test_long_names_are_cut_and_stay_apart():
+    kind = Kind(group="a-rather-long-group.example.com", version="v1", kind="WithALongNameToo")
+    names = [default_finalizer(kind, "x" * 39 + end) for end in "ab"]
+    assert all(len(name) == 63 or len(name) < 63 for name in names)
+    assert names[0] != names[1]
+    one = OpinionatedWatcher(kind, ModelServer(kind))
+    made = InformerController(name="x" * 40, metrics=Metrics())
+    made.add_watcher(one, kind)
+    assert len(one.finalizer) <= 63
+    assert len(one.in_progress_finalizer) <= 63
+    assert one.finalizer != one.in_progress_finalizer
+
+
+@pytest.mark.parametrize(
+    "make", [Operator, lambda **given: Manager(ClientConfig(server="http://127.0.0.1:1"), **given)]
+)
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        (
+            {"name": "My Shop"},
+            ValueError,
+            "name='My Shop' cannot stand in a finalizer: use at most",
+        ),
+        ({"name": "x" * 41}, ValueError, "cannot stand in a finalizer"),
+        ({"name": "operator"}, ValueError, "what operators without a name have"),
+        ({"name": "wip"}, ValueError, "what operators without a name have"),
+        ({"name": 3}, TypeError, "name=3: give the operator's name as a string"),
+        ({"previous_names": "shop"}, TypeError, "previous_names='shop': give a series of names"),
+        ({"previous_names": ["My"]}, ValueError, "previous_names: name='My' cannot stand"),
+        ({"previous_names": [""]}, ValueError, "for what was written without a name give"),
+    ],
+)
+def test_names_that_cannot_be_used_are_refused(make, options, error, text):
+    with pytest.raises(error, match=text):
+        make(**options)
+
+
+def test_a_controllers_name_that_no_finalizer_can_have_is_only_a_label(caplog):
+    one = watcher()
+    made = controller(one, name="My Shop")
+    assert one.finalizer == OLD
+    run_shortly(made)
+    assert "'My Shop', has other than a-z" in caplog.text
+
+
+def test_one_watcher_cannot_belong_to_two_operators():
+    one = watcher()
+    controller(one, name="shop")
+    with pytest.raises(ValueError, match="belongs to 'shop' already, and cannot belong to 'bar'"):
+        controller(one, name="bar")
+
+
+def test_a_controller_that_runs_takes_no_name(caplog):
+    one = watcher()
+    made = controller(one)
+    run_shortly(made)
+    with pytest.raises(RuntimeError, match="runs already, without the operator's name 'shop'"):
+        Operator(name="shop").add_controller(made)
+
+
+def run_shortly(made):
+    stop = StopSignal()
+    stop.set()
+    made.run(stop)
+
+
+def test_a_run_without_a_name_warns_of_it_once(caplog):
+    with caplog.at_level(logging.WARNING):
+        run_shortly(controller(watcher(), name="informer-controller"))
+    (record,) = [one for one in caplog.records if "without a name" in one.message]
+    assert OLD in record.message
+    assert "name=" in record.message
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: controller(watcher(), name="shop"),
+        lambda: controller(watcher(finalizer=lambda _: "example.com/mine")),
+        controller,
+    ],
+)
+def test_a_run_with_a_name_or_without_default_finalizers_does_not(made, caplog):
+    run_shortly(made())
+    assert "without a name" not in caplog.text
+
+
+# What was written with an older name
+
+
+class World:
+    """An operator that gets a name at some time."""
+
+    def __init__(self, kind=WIDGET, **options):
+        self.seen = []
+        self.simulation = Simulation(kind, lambda p: [self._make(kind, p)], resync=0.0, **options)
+        self.server = self.simulation.server
+
+    def _make(self, kind, process):
+        return OpinionatedWatcher(
+            kind,
+            process,
+            add=lambda obj: self.seen.append("add"),
+            sync=lambda obj: self.seen.append("sync"),
+            update=lambda _, obj: self.seen.append("update"),
+            delete=lambda obj: self.seen.append("delete"),
+        )
+
+    def finalizers(self):
+        obj = self.server.find("a")
+        return None if obj is None else obj.finalizers
+
+
+@pytest.fixture
+def make_world():
+    made = []
+
+    def make(*args, **options):
+        made.append(World(*args, **{"name": "shop", **options}))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.simulation.close()
+
+
+def test_a_named_operator_writes_its_own_finalizers(make_world):
+    world = make_world()
+    world.server.create("a")
+    world.simulation.poll()
+    marks = []
+    world.simulation.during_call = lambda call: marks.append(world.finalizers())
+    world.simulation.settle()
+    assert world.finalizers() == (OURS,)
+    assert world.seen == ["add"]
+
+
+def test_what_it_handled_without_a_name_is_recognised_and_gets_the_new_one(make_world):
+    world = make_world()
+    world.server.create("a", finalizers=[FOREIGN, OLD, "another.one/y"])
+    world.simulation.settle()
+    assert world.finalizers() == (FOREIGN, OURS, "another.one/y")
+    assert world.seen == ["sync"]
+    world.server.change("a", spec={"n": 2})
+    world.simulation.settle()
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.seen == ["sync", "update", "delete"]
+    assert world.finalizers() == (FOREIGN, "another.one/y")
+
+
+def test_kinds_without_a_generation_show_no_update_for_that(make_world):
+    world = make_world(CONFIG_MAP)
+    world.server.create("a", generation=0, finalizers=["operator.appsdk/v1.ConfigMap"])
+    world.simulation.settle()
+    assert world.finalizers() == ("shop.appsdk/v1.ConfigMap",)
+    assert world.seen == ["sync"]
+
+
+def test_what_it_began_without_a_name_is_begun_again(make_world):
+    world = make_world()
+    world.server.create("a", finalizers=[OLD_MARK, FOREIGN])
+    world.simulation.settle()
+    assert world.finalizers() == (OURS, FOREIGN)
+    assert world.seen == ["add"]
+
+
+def test_a_mark_that_was_left_over_goes_with_the_old_finalizer(make_world):
+    world = make_world()
+    world.server.create("a", finalizers=[OLD_MARK, OLD])
+    world.simulation.settle()
+    assert world.finalizers() == (OURS,)
+    assert world.seen == ["sync"]
+
+
+@pytest.mark.parametrize("finalizers", [[OLD], [OLD_MARK], [OLD, OLD_MARK]])
+def test_what_is_being_deleted_under_the_old_name_is_cleaned_up(make_world, finalizers):
+    world = make_world()
+    world.server.create("a", finalizers=finalizers)
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() is None
+    assert world.seen == ["delete"]
+
+
+def test_an_older_name_of_ones_own_is_recognised_when_it_is_given(make_world):
+    world = make_world(previous_names=("kiosk",))
+    world.server.create("a", finalizers=[OLD, "kiosk.v1.Widget.example.com"])
+    world.simulation.settle()
+    assert world.finalizers() == (OLD, OURS)
+    assert world.seen == ["sync"]
+
+
+def test_without_previous_names_the_old_one_is_somebody_elses(make_world):
+    world = make_world(previous_names=())
+    world.server.create("a", finalizers=[OLD])
+    world.simulation.settle()
+    assert world.finalizers() == (OLD, OURS)
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() == (OLD,)
+    assert world.seen == ["add", "delete"]
+
+
+def test_the_old_name_that_comes_later_is_another_operators(make_world):
+    world = make_world()
+    world.server.create("a")
+    world.simulation.settle()
+    world.server.change("a", spec={"n": 2}, finalizers=[OURS, OLD])
+    world.simulation.settle()
+    assert world.finalizers() == (OURS, OLD)
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() == (OLD,)
+    assert world.seen == ["add", "update", "delete"]
+
+
+def test_a_replacement_that_fails_is_tried_again_and_adds_nothing(make_world):
+    world = make_world()
+    world.server.create("a", finalizers=[OLD])
+    refused = [1]
+
+    def refuse():
+        if refused:
+            refused.pop()
+            raise ConnectionError("planned")
+
+    world.simulation.process.before_write = refuse
+    world.simulation.poll()
+    while world.simulation.handle():
+        pass
+    assert world.finalizers() == (OLD,)
+    world.server.change("a", spec={"n": 2})
+    world.simulation.settle()
+    assert world.finalizers() == (OURS,)
+    assert "add" not in world.seen
+
+
+def test_two_operators_with_names_hold_an_object_until_each_has_cleaned_up(make_world):
+    world = make_world()
+    other = []
+    bar = OpinionatedWatcher(
+        WIDGET, world.server, add=lambda _: other.append("add"), delete=lambda _: other.append("x")
+    )
+    controller(bar, name="bar")
+    world.server.create("a")
+    world.simulation.settle()
+    bar.add(world.server.find("a"))
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() == ("bar.v1.Widget.example.com",)
+    bar.add(world.server.find("a"))
+    assert world.finalizers() is None
+    assert other == ["add", "x"]
+
+
+# Twins
+
+
+def run_beside(first, second):
+    """Run the first one in a thread while the second one starts."""
+    informer, stop = ScriptedInformer(), StopSignal()
+    first.add_informer(informer, WIDGET)
+    thread = threading.Thread(target=first.run, args=(stop,))
+    thread.start()
+    try:
+        assert informer.is_running.wait(10)
+        run_shortly(second)
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+CLIENT = ModelServer(WIDGET)
+
+
+def following(namespace="", selector=None, client=CLIENT, **options):
+    made = controller(watcher(client), **options)
+    informer = KubernetesInformer(
+        WIDGET, client, namespace=namespace, label_selector=selector, metrics=Metrics()
+    )
+    made.add_informer(informer, WIDGET)
+    return made
+
+
+def uses(made):
+    return made._finalizer_uses()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_twin"),
+    [
+        ({}, {}, True),
+        ({}, {"namespace": "b"}, True),
+        ({"namespace": "a"}, {"namespace": "a"}, True),
+        ({"namespace": "a"}, {"namespace": "b"}, False),
+        ({"selector": "x=1"}, {"selector": "x=2"}, False),
+        ({"selector": "x=1"}, {"selector": "x=1"}, True),
+        ({"selector": "x=1"}, {}, True),
+        ({"name": "shop"}, {"name": "bar"}, False),
+        ({"name": "shop"}, {"name": "shop"}, True),
+        ({"client": ModelServer(WIDGET)}, {"client": ModelServer(WIDGET)}, False),
+    ],
+)
+def test_who_handles_the_same_objects_with_the_same_finalizer_is_a_twin(one, other, is_twin):
+    (first,), (second,) = uses(following(**one)), uses(following(**other))
+    assert first.is_twin_of(second) is is_twin
+    assert second.is_twin_of(first) is is_twin
+
+
+@pytest.mark.parametrize(
+    ("servers", "is_twin"),
+    [(("http://a:1", "http://a:1"), True), (("http://a:1", "http://b:1"), False)],
+)
+def test_in_one_operator_the_server_decides(servers, is_twin):
+    clients = [Client(ClientConfig(server=server), metrics=Metrics()) for server in servers]
+    operator = Operator(name="shop")
+    made = [following(client=client) for client in clients]
+    for each in made:
+        operator.add_controller(each)
+    (first,), (second,) = map(uses, made)
+    assert first.is_twin_of(second) is is_twin
+    for client in clients:
+        client.close()
+
+
+def test_a_twin_is_refused_when_it_starts_and_welcome_when_the_first_one_has_ended():
+    first, second = controller(watcher(CLIENT)), controller(watcher(CLIENT))
+    with pytest.raises(
+        ValueError, match=r"would share its finalizer .*names of their own with name"
+    ):
+        run_beside(first, second)
+    run_shortly(controller(watcher(CLIENT)))
