@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final, get_o
 
 import attrs
 
-from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
+from appsdk_operator._generics import SpecT_contra, StatusT_contra, subscript
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers._protocols import LOW_PRIORITY, Handler, RequestQueue
 from appsdk_operator.controllers._reconcile import Request
@@ -36,6 +36,9 @@ __all__ = [
 _log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
+# Without defaults, which R could not come after.
+_SpecT = TypeVar("_SpecT")
+_StatusT = TypeVar("_StatusT")
 
 HandlerFunction: TypeAlias = Callable[[Event, RequestQueue[R]], Any]
 """A function that puts what an event concerns into a queue; may be ``async def``."""
@@ -196,10 +199,10 @@ class _ForOwner:
 
 
 def map_objects(
-    function: Callable[[Object[SpecT, StatusT]], Iterable[R]],
+    function: Callable[[Object[_SpecT, _StatusT]], Iterable[R]],
     *,
     low_priority_when_unchanged: bool = True,
-) -> Handler[R, SpecT, StatusT]:
+) -> Handler[R, _SpecT, _StatusT]:
     """Requests what ``function`` says of the event's object.
 
     At an update it is asked for the object before and after it, and each request made once, so that
@@ -222,19 +225,20 @@ def map_objects(
     >>> handler = map_objects(pods_of_node)
     """
     check_sync_function("function", function, "obj")
-    return _MapObjects(function, LOW_PRIORITY if low_priority_when_unchanged else None)
+    low = LOW_PRIORITY if low_priority_when_unchanged else None
+    return _MapObjects(function, low)  # pyright: ignore[reportReturnType] - mypy sees that it fits
 
 
 @final
 @attrs.frozen
-class _MapObjects(Generic[R, SpecT, StatusT]):
-    _function: Callable[[Object[SpecT, StatusT]], Iterable[R] | None] = attrs.field(
+class _MapObjects(Generic[R, _SpecT, _StatusT]):
+    _function: Callable[[Object[_SpecT, _StatusT]], Iterable[R] | None] = attrs.field(
         alias="function"
     )
     _low: int | None = attrs.field(alias="low")
     _request_type: type[Any] | None = attrs.field(default=None, alias="request_type")
 
-    def handle(self, event: Event[SpecT, StatusT], queue: RequestQueue[R]) -> None:
+    def handle(self, event: Event[_SpecT, _StatusT], queue: RequestQueue[R]) -> None:
         # First all, then queued: a function that fails at the second is asked again for both.
         requests: dict[R, None] = {}
         if event.old is not None:
@@ -245,7 +249,7 @@ class _MapObjects(Generic[R, SpecT, StatusT]):
             for request in requests:
                 queue.add(request, priority=priority, reason=event)
 
-    def _requests(self, obj: Object[SpecT, StatusT]) -> Iterable[R]:
+    def _requests(self, obj: Object[_SpecT, _StatusT]) -> Iterable[R]:
         found = self._function(obj)
         if found is None:
             return ()
@@ -354,8 +358,8 @@ class HandlerFunctions(Generic[R, SpecT_contra, StatusT_contra]):
 
 
 def with_low_priority_when_unchanged(
-    handler: Handler[R, SpecT, StatusT],
-) -> Handler[R, SpecT, StatusT]:
+    handler: Handler[R, _SpecT, _StatusT],
+) -> Handler[R, _SpecT, _StatusT]:
     """Another handler, whose requests have :data:`LOW_PRIORITY` where the event brings nothing new.
 
     A priority that the handler gives itself is kept. The handlers of this module do so anyway.
@@ -364,16 +368,16 @@ def with_low_priority_when_unchanged(
         TypeError: ``handler`` is none.
     """
     check_handler(handler)
-    return _WithLowPriority(handler)
+    return _WithLowPriority(handler)  # pyright: ignore[reportReturnType] - as above
 
 
 @final
 @attrs.frozen
-class _WithLowPriority(Generic[R, SpecT, StatusT]):
-    _handler: Handler[R, SpecT, StatusT] = attrs.field(alias="handler")
+class _WithLowPriority(Generic[R, _SpecT, _StatusT]):
+    _handler: Handler[R, _SpecT, _StatusT] = attrs.field(alias="handler")
 
     def handle(
-        self, event: Event[SpecT, StatusT], queue: RequestQueue[R]
+        self, event: Event[_SpecT, _StatusT], queue: RequestQueue[R]
     ) -> Awaitable[None] | None:
         if not is_unchanged(event):
             return self._handler.handle(event, queue)

@@ -15,7 +15,7 @@ discovery documents of Kubernetes 1.32; one table holds them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -80,7 +80,6 @@ class BuiltinKind:
     """What can be done with it; reviews, for example, can only be created."""
 
 
-@final
 class Version:
     """One version of a group: its kinds are attributes.
 
@@ -97,15 +96,17 @@ class Version:
         self._name = name
         self._kinds: dict[str, BuiltinKind] = {}
 
-    def __getattr__(self, name: str) -> Kind:
-        """The kind of that name.
+    if not TYPE_CHECKING:  # which knows the names, see below
 
-        Raises:
-            AttributeError: there is none; the text lists names that look alike.
-        """
-        if name.startswith("_") or name not in self._kinds:
-            raise AttributeError(_unknown("kind", name, self._name, self._kinds))
-        return self._kinds[name].kind
+        def __getattr__(self, name: str) -> Kind:
+            """The kind of that name.
+
+            Raises:
+                AttributeError: there is none; the text lists names that look alike.
+            """
+            if name.startswith("_") or name not in self._kinds:
+                raise AttributeError(_unknown("kind", name, self._name, self._kinds))
+            return self._kinds[name].kind
 
     def __iter__(self) -> Iterator[Kind]:
         return (entry.kind for entry in self._kinds.values())
@@ -117,7 +118,6 @@ class Version:
         return f"<kinds of {self._name}>"
 
 
-@final
 class Group:
     """One API group: its versions are attributes.
 
@@ -133,15 +133,19 @@ class Group:
         self._short = short
         self._versions: dict[str, Version] = {}
 
-    def __getattr__(self, name: str) -> Version:
-        """The version of that name.
+    if not TYPE_CHECKING:  # which knows the names, see below
 
-        Raises:
-            AttributeError: there is none; the text lists those there are.
-        """
-        if name.startswith("_") or name not in self._versions:
-            raise AttributeError(_unknown("version", name, f"kinds.{self._short}", self._versions))
-        return self._versions[name]
+        def __getattr__(self, name: str) -> Version:
+            """The version of that name.
+
+            Raises:
+                AttributeError: there is none; the text lists those there are.
+            """
+            if name.startswith("_") or name not in self._versions:
+                raise AttributeError(
+                    _unknown("version", name, f"kinds.{self._short}", self._versions)
+                )
+            return self._versions[name]
 
     def __iter__(self) -> Iterator[Kind]:
         return (kind for version in self._versions.values() for kind in version)
@@ -319,23 +323,48 @@ def _row(line: str, group: str, version: str) -> BuiltinKind:
 
 _GROUPS: Final = _groups_of_the_table()
 
-core: Final = _GROUPS["core"]
-apiregistration: Final = _GROUPS["apiregistration"]
-apps: Final = _GROUPS["apps"]
-events: Final = _GROUPS["events"]
-authentication: Final = _GROUPS["authentication"]
-authorization: Final = _GROUPS["authorization"]
-autoscaling: Final = _GROUPS["autoscaling"]
-batch: Final = _GROUPS["batch"]
-certificates: Final = _GROUPS["certificates"]
-networking: Final = _GROUPS["networking"]
-policy: Final = _GROUPS["policy"]
-rbac: Final = _GROUPS["rbac"]
-storage: Final = _GROUPS["storage"]
-admissionregistration: Final = _GROUPS["admissionregistration"]
-apiextensions: Final = _GROUPS["apiextensions"]
-scheduling: Final = _GROUPS["scheduling"]
-coordination: Final = _GROUPS["coordination"]
-node: Final = _GROUPS["node"]
-discovery: Final = _GROUPS["discovery"]
-flowcontrol: Final = _GROUPS["flowcontrol"]
+if TYPE_CHECKING:
+    # Made from the table by hack/kinds_stub.py.
+    from appsdk_operator.resource._builtin_names import (
+        admissionregistration,
+        apiextensions,
+        apiregistration,
+        apps,
+        authentication,
+        authorization,
+        autoscaling,
+        batch,
+        certificates,
+        coordination,
+        core,
+        discovery,
+        events,
+        flowcontrol,
+        networking,
+        node,
+        policy,
+        rbac,
+        scheduling,
+        storage,
+    )
+else:
+    core = _GROUPS["core"]
+    apiregistration = _GROUPS["apiregistration"]
+    apps = _GROUPS["apps"]
+    events = _GROUPS["events"]
+    authentication = _GROUPS["authentication"]
+    authorization = _GROUPS["authorization"]
+    autoscaling = _GROUPS["autoscaling"]
+    batch = _GROUPS["batch"]
+    certificates = _GROUPS["certificates"]
+    networking = _GROUPS["networking"]
+    policy = _GROUPS["policy"]
+    rbac = _GROUPS["rbac"]
+    storage = _GROUPS["storage"]
+    admissionregistration = _GROUPS["admissionregistration"]
+    apiextensions = _GROUPS["apiextensions"]
+    scheduling = _GROUPS["scheduling"]
+    coordination = _GROUPS["coordination"]
+    node = _GROUPS["node"]
+    discovery = _GROUPS["discovery"]
+    flowcontrol = _GROUPS["flowcontrol"]
