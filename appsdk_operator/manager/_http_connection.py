@@ -31,8 +31,9 @@ _LINGER_BYTES: Final = 1 << 20
 _CHUNK_LINE: Final = 1024
 _HANDSHAKE_RECORD: Final = b"\x16"
 
-Phase = Literal["waiting", "reading", "handling", "writing"]
-"""``waiting``: nothing of a request has come, or not all of its headers."""
+Phase = Literal["waiting", "reading", "queued", "handling", "writing"]
+"""``waiting``: nothing of a request has come, or not all of its headers; ``queued``: the request is
+there, and too many of its sort are being answered."""
 
 
 def _positive(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
@@ -109,9 +110,11 @@ class Connection:
         self.is_expired: bool = False
         self.path: str = ""
         """What is being handled, for reports."""
+        self.turn: object = None
+        """What its request has a turn of, until the answer is sent; see the pool."""
         self._raw = sock
         self._sock = sock
-        self._peer = peer
+        self.peer = peer
         self._owner = owner
         self._buffer = bytearray()
         self._certificate: Mapping[str, Any] | None = None
@@ -146,7 +149,7 @@ class Connection:
                 self._owner.enter(self, "waiting", limits.header_timeout)
         except (_Gone, OSError) as error:
             # Also ssl.SSLError: a client that does not trust us, or speaks no TLS we do.
-            _log.debug("connection from %s ended: %r", self._peer, error)
+            _log.debug("connection from %s ended: %r", self.peer, error)
 
     def _begin(self) -> bool:
         """Speak TLS if we do; False when the client does not."""
@@ -188,7 +191,7 @@ class Connection:
             query_string=head.query_string,
             headers=head.headers,
             body=body,
-            peer=self._peer,
+            peer=self.peer,
             client_certificate=self._certificate,
             stop=stop,
         )
@@ -299,8 +302,14 @@ class Connection:
         import email.utils  # as slow to import as all else here together
 
         date = email.utils.formatdate(self._owner.clock.time(), usegmt=True)
-        data = response.encode(date=date, has_body=has_body, keep=keep, version=version)
-        self._sock.sendall(data)
+        head = response.encode_head(date=date, keep=keep, version=version)
+        body = response.body if has_body and response.may_have_body else b""
+        if len(body) <= _READ:
+            self._sock.sendall(head + body)
+            return
+        # Apart: many slow readers of one large body hold it once, and not a copy each.
+        self._sock.sendall(head)
+        self._sock.sendall(body)
 
     def _refuse(self, problem: HTTPProblem) -> None:
         response = text_response(problem.status, f"{problem.status} {problem}")

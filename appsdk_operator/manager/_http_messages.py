@@ -139,8 +139,13 @@ class HTTPResponse:
     headers: Mapping[str, str] = attrs.field(factory=dict, validator=_check_headers)
     """Further header fields. The server adds ``Content-Length``, ``Date`` and ``Connection``."""
 
-    def encode(self, *, date: str, has_body: bool, keep: bool, version: str) -> bytes:
-        """Head and, unless it answers a HEAD, body."""
+    @property
+    def may_have_body(self) -> bool:
+        """Whether its status is one whose answers have a body."""
+        return self.status not in (204, 304)
+
+    def encode_head(self, *, date: str, keep: bool, version: str) -> bytes:
+        """What comes before the body."""
         try:
             phrase = http.HTTPStatus(self.status).phrase
         except ValueError:
@@ -154,8 +159,7 @@ class HTTPResponse:
         elif version == "HTTP/1.0":
             fields["Connection"] = "keep-alive"
         lines = [f"HTTP/1.1 {self.status} {phrase}", *(f"{k}: {v}" for k, v in fields.items())]
-        head = "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
-        return head + self.body if has_body and self.status not in (204, 304) else head
+        return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
 
 
 HTTPHandler = Callable[[HTTPRequest], HTTPResponse]

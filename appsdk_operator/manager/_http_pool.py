@@ -15,6 +15,9 @@ _PATIENCE: Final = 1.0
 """Seconds for which a client may send a body, or read an answer, while others want its place; and
 to take the answer that its time is up."""
 
+_QUEUE: Final = 10.0
+"""Seconds for which a request waits for its turn: the default time-out of Prometheus' scrapes."""
+
 
 @final
 class ConnectionPool:
@@ -64,6 +67,7 @@ class ConnectionPool:
             connection.since = now
             connection.deadline = None if seconds is None else now + seconds
             if phase == "waiting":
+                connection.turn = None
                 if self._is_draining:
                     connection.expire()
                 self._changed.notify_all()
@@ -73,11 +77,58 @@ class ConnectionPool:
             ):
                 self._changed.notify_all()
 
+    def take_turn(self, connection: Connection, turn: object, limit: int, stop: StopSignal) -> bool:
+        """Wait until fewer than ``limit`` requests that have a ``turn`` are being answered.
+
+        The answer of a client that takes it too slowly makes room, as for a new connection. The
+        next one is of the peer that has the fewest turns, so that one peer cannot keep others out.
+
+        Returns:
+            False after ten seconds, at a stop, or when its place is wanted.
+        """
+        with self._changed:
+            begun = connection.since = self._clock.monotonic()
+            connection.phase, connection.turn = "queued", turn
+            while not (stop.is_set() or connection.is_expired):
+                mine = [c for c in self._connections if c.turn is turn]
+                busy = [c for c in mine if c.phase != "queued"]
+                queued = [c for c in mine if c.phase == "queued"]
+                first = min(queued, key=lambda c: (_count(busy, c.peer), c.since))
+                left = begun + _QUEUE - self._clock.monotonic()
+                if left <= 0:
+                    break
+                if first is connection:
+                    if len(busy) < limit:
+                        connection.phase = "handling"
+                        self._changed.notify_all()  # the next one may have a turn, too
+                        return True
+                    left = min(left, self._expire_slow(busy))
+                self._clock.wait(self._changed, left)
+            # All that is left is to say so; were it "handling", another one would make room, too.
+            connection.phase, connection.turn = "writing", None
+            self._changed.notify_all()
+        return False
+
+    def _expire_slow(self, busy: list[Connection]) -> float:
+        """Cut off the slowest reader of an answer; the seconds until there may be one."""
+        writing = [c for c in busy if c.phase == "writing"]
+        if any(c.is_expired for c in writing):
+            return _QUEUE  # it is about to go
+        found = min(writing, key=lambda c: c.since, default=None)
+        if found is None:
+            return _QUEUE
+        left = found.since + _PATIENCE - self._clock.monotonic()
+        if left <= 0:
+            found.expire()
+            return _QUEUE
+        return left
+
     def make_room(self, stop: StopSignal) -> bool:
         """Wait until another connection may come; False at a stop.
 
-        The one that has waited longest for a request goes; or else, after a moment, the one whose
-        client has kept us waiting longest. Where all are at work, one has to end.
+        The one that has waited longest for a request goes; or else the latest that is queued, of
+        the peer that has most of those; or else, after a moment, the one whose client has kept us
+        waiting longest. Where all are at work, one has to end.
         """
         victim: Connection | None = None
         with self._changed:
@@ -90,6 +141,7 @@ class ConnectionPool:
                     victim, left = self._slowest()
                     if victim is not None:
                         victim.expire()
+                        self._changed.notify_all()
                 self._clock.wait(self._changed, left)
         return False
 
@@ -98,6 +150,9 @@ class ConnectionPool:
         idle = [c for c in self._connections if c.phase == "waiting"]
         slow = [c for c in self._connections if c.phase in ("reading", "writing")]
         found = min(idle or slow, key=lambda c: c.since, default=None)
+        queued = [c for c in self._connections if c.phase == "queued"]
+        if queued and not idle:
+            return max(queued, key=lambda c: (_count(queued, c.peer), c.since)), None
         if found is None or idle:
             return found, None
         left = found.since + _PATIENCE - self._clock.monotonic()
@@ -143,6 +198,10 @@ class ConnectionPool:
             deadlines.append(until)
         self._nearest = min(deadlines, default=None)
         self._clock.wait(self._changed, None if self._nearest is None else self._nearest - now)
+
+
+def _count(connections: list[Connection], peer: str) -> int:
+    return sum(connection.peer == peer for connection in connections)
 
 
 def peer_of(name: object) -> str:

@@ -126,6 +126,8 @@ class HTTPServer:
         self._accepting = ThreadGroup(f"{name}-server")
         self._serving = ThreadGroup(f"{name}-server")
         self._number = 0
+        # The connection whose thread it is.
+        self._current = threading.local()
 
     @property
     def address(self) -> str:
@@ -200,6 +202,27 @@ class HTTPServer:
                     f"{path} of the {self.name} server has a handler already: choose another path"
                 )
             self._routes[path] = route
+
+    def limited(self, handler: HTTPHandler, limit: int) -> HTTPHandler:
+        """``handler`` for no more than ``limit`` requests at once, whose answers are large.
+
+        A request counts until its answer is sent. Others wait for at most ten seconds, and are
+        then answered with 503; meanwhile the slowest client that has been reading an answer for
+        more than a second makes room. Of those that wait, the next is of the address that has the
+        fewest answers under way.
+        """
+        if limit < 1:
+            raise ValueError(f"limit={limit}: use at least 1")
+        turn = object()
+
+        def answer(request: HTTPRequest) -> HTTPResponse:
+            connection: Connection | None = getattr(self._current, "connection", None)
+            if connection is None or self._pool.take_turn(connection, turn, limit, request.stop):
+                return handler(request)
+            text = f"503 {limit} such requests are being answered: try again later"
+            return text_response(503, text, **{"Retry-After": "1"})
+
+        return answer
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -312,6 +335,7 @@ class HTTPServer:
             _log.exception("the %s server cannot start a thread for a connection", self.name)
 
     def _serve(self, connection: Connection, stop: StopSignal) -> None:
+        self._current.connection = connection
         try:
             connection.serve(stop)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -67,6 +68,9 @@ class MetricsServerOptions:
     ``python_info``), where the registry does not do so already; default True."""
     only_serve_when_leader: bool = False
     """Whether a manager serves them on the leader alone; default: on all replicas."""
+    max_scrapes: int = attrs.field(default=8, validator=attrs.validators.ge(1))
+    """How many scrapes are answered at once, each until its answer is read; default 8. Others wait
+    for up to ten seconds, and then get 503. Those that come at the same time share a page."""
     shutdown_timeout: float = 60.0
     """Seconds of grace for scrapes under way at a stop; default 60."""
 
@@ -118,6 +122,7 @@ class MetricsServer:
         if options.filter_provider is not None and client is None:
             raise ValueError("filter_provider needs a client of the cluster: give client=")
         self._metrics = metrics or default_metrics()
+        self._pages = _Pages()
         self._collectors = _ProcessCollectors() if options.process_metrics else None
         self._filter: HTTPFilter = lambda handler: handler
         if options.filter_provider is not None and client is not None:
@@ -133,7 +138,8 @@ class MetricsServer:
             metrics=self._metrics,
         )
         try:
-            self._server.add_handler(_PATH, self._filter(self._serve))
+            serve = self._server.limited(self._serve, options.max_scrapes)
+            self._server.add_handler(_PATH, self._filter(serve))
             for path, handler in options.extra_handlers.items():
                 self.add_handler(path, handler)
         except BaseException:
@@ -201,17 +207,79 @@ class MetricsServer:
             close()
 
     def _serve(self, request: HTTPRequest) -> HTTPResponse:
-        from prometheus_client.exposition import choose_encoder
+        encode, content_type = _encoder(request.headers.get("accept", ""))
+        may_zip = _takes_gzip(request.headers.get("accept-encoding", ""))
 
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        body: bytes = encode(_Merged(self._metrics.registry, self._collectors))
-        headers = {"Vary": "Accept, Accept-Encoding"}
-        if len(body) >= _GZIP_FROM and _takes_gzip(request.headers.get("accept-encoding", "")):
+        def make() -> tuple[bytes, bool]:
+            body = encode(_Merged(self._metrics.registry, self._collectors))
+            if not may_zip or len(body) < _GZIP_FROM:
+                return body, False
             import gzip
 
-            body = gzip.compress(body, compresslevel=_GZIP_LEVEL, mtime=0)
+            return gzip.compress(body, compresslevel=_GZIP_LEVEL, mtime=0), True
+
+        body, is_zipped = self._pages.get((content_type, may_zip), make)
+        headers = {"Vary": "Accept, Accept-Encoding"}
+        if is_zipped:
             headers["Content-Encoding"] = "gzip"
         return HTTPResponse(body=body, content_type=content_type, headers=headers)
+
+
+def _encoder(accepted: str) -> tuple[Callable[[Any], bytes], str]:
+    """What makes the page in the form that the scraper prefers, and the form's name."""
+    from prometheus_client.exposition import choose_encoder
+
+    try:
+        return choose_encoder(accepted)
+    except (ValueError, TypeError):  # a version such as a.b.c: what cannot be read is passed over
+        return choose_encoder(",".join(e for e in accepted.split(",") if _is_readable(e)))
+
+
+def _is_readable(entry: str) -> bool:
+    from prometheus_client.exposition import choose_encoder
+
+    try:
+        choose_encoder(entry)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+@final
+class _Pages:
+    """Pages, one made at a time, and shared by all who came before its making began.
+
+    So each is as new as if it had been made for its reader alone. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._begun = 0
+        self._waiting = 0
+        # The number of the making, and what came of it; kept while somebody may want it.
+        self._made: dict[object, tuple[int, tuple[bytes, bool]]] = {}
+
+    def get(self, key: object, make: Callable[[], tuple[bytes, bool]]) -> tuple[bytes, bool]:
+        """The page ``key``; what ``make`` raises is raised by the one for whom it was called."""
+        with self._lock:
+            arrived = self._begun
+            self._waiting += 1
+        try:
+            with self._making:
+                made = self._made.get(key)
+                if made is not None and made[0] > arrived:
+                    return made[1]
+                with self._lock:
+                    self._begun = number = self._begun + 1
+                page = make()
+                self._made[key] = (number, page)
+                return page
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                if not self._waiting:
+                    self._made.clear()
 
 
 def _takes_gzip(accepted: str) -> bool:

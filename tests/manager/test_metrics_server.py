@@ -216,3 +216,27 @@ def test_a_source_that_fails_is_an_error_of_the_scrape_and_not_of_the_server(ser
     with contextlib.suppress(ZeroDivisionError):
         forget()
     assert served.thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        "application/openmetrics-text;version=a.b.c",
+        "application/openmetrics-text;version=",
+        "application/openmetrics-text;version=" + "9" * 5000,
+        "text/plain;version=a.b.c",
+        "text/plain;version=1.x, text/plain;version=²",
+        "application/openmetrics-text; version=1.0.0; escaping=nothing-known",
+    ],
+)
+def test_whatever_version_a_scraper_asks_for_it_gets_a_page(serve: Any, accepted: str) -> None:
+    served = serve(MetricsServer(MetricsServerOptions(address="127.0.0.1:0"), metrics=Metrics()))
+    answer = served.get("/metrics", Accept=accepted)
+    assert answer.status == 200
+    assert "python_info" in answer.text
+
+
+def test_what_cannot_be_read_of_accept_is_passed_over(serve: Any) -> None:
+    served = serve(MetricsServer(MetricsServerOptions(address="127.0.0.1:0"), metrics=Metrics()))
+    accepted = "text/plain;version=a.b.c, application/openmetrics-text;version=1.0.0"
+    assert served.get("/metrics", Accept=accepted).text.endswith("# EOF\n")
