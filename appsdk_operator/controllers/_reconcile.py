@@ -82,7 +82,10 @@ Outcome: TypeAlias = Result | None
 class TerminalError(Exception):
     """A failure that trying again cannot mend: counted and logged, but not retried.
 
-    An event of the object still brings the next reconcile.
+    An event of the object still brings the next reconcile of a Controller. An InformerController
+    calls the watcher or reconciler that raised it no more for the object until its generation,
+    labels or annotations change, or it is deleted; resyncs and changes of the status do not count.
+    Where a kind has no generations, any change does.
 
     >>> raise TerminalError("spec.color: no such color")
     Traceback (most recent call last):

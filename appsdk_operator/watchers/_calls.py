@@ -65,7 +65,10 @@ class OwedCall:
     attempt: int
     """The number of the next try."""
     due: float | None
-    """The monotonic time of the next try; None: the policy gave up, only a resync revives it."""
+    """The monotonic time of the next try; None: the policy gave up, and a resync revives it; or
+    :attr:`is_terminal`."""
+    is_terminal: bool = False
+    """Whether no retry would help, and no resync: only a change of what the object asks for."""
     state: dict[str, Any] = attrs.field(factory=dict)
     """A reconciler's notes."""
     store: Lister | None = None
@@ -90,6 +93,8 @@ class OwedCall:
             return False
         if other.latest.uid != self.latest.uid:
             return False
+        if self.is_terminal:
+            return True
         return self.why is Why.REQUEUE or other.action is self.action
 
     def take_over(self, other: OwedCall) -> None:
@@ -97,7 +102,7 @@ class OwedCall:
         self.old = other.old
         self.action = other.action
         self.attempt = min(self.attempt, other.attempt)
-        if other.due is not None:
+        if other.due is not None and not self.is_terminal:
             self.due = other.due if self.due is None else min(self.due, other.due)
 
     def learn(self, event: Event) -> None:
@@ -110,6 +115,25 @@ class OwedCall:
             goes_back(event) or not is_older_version(obj.resource_version, latest.resource_version)
         ):
             self.latest = self.entry.read(obj)
+
+    def is_news(self, event: Event) -> bool:
+        """Whether a call that no retry would help may succeed after ``event``.
+
+        That is so when the object asks for something else, and not because somebody wrote its
+        status. Kinds without generations do not tell the two apart.
+        """
+        seen, obj = self.seen, event.object
+        if event.action is ResourceAction.RESYNC:
+            return False
+        if obj.is_deleting != seen.is_deleting or goes_back(event):
+            return True
+        if not obj.generation:
+            return obj.resource_version != seen.resource_version
+        return (obj.generation, obj.labels, obj.annotations) != (
+            seen.generation,
+            seen.labels,
+            seen.annotations,
+        )
 
     def described(self, now: float) -> dict[str, Any]:
         """The call for a debug page, as values that JSON knows."""

@@ -12,7 +12,8 @@ from typing import final
 from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
-from appsdk_operator.controllers import Outcome
+from appsdk_operator.controllers import Outcome, TerminalError
+from appsdk_operator.controllers._failures import sole_error
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, get_logger
 from appsdk_operator.runtime._threads import as_exception
@@ -149,8 +150,11 @@ class Dispatcher:
 
     def given_up(self) -> int:
         """How many failed calls wait for a resync."""
-        with self._lock:
-            return sum(call.due is None for calls in self._owed.values() for call in calls)
+        return sum(call.due is None and not call.is_terminal for call in self.owed())
+
+    def terminal(self) -> int:
+        """How many failed calls wait until their objects ask for something else."""
+        return sum(call.is_terminal for call in self.owed())
 
     def owed(self) -> list[OwedCall]:
         """The calls that wait, for their time or for a resync."""
@@ -211,9 +215,12 @@ class Dispatcher:
             event = came
             if entry.view is not None and entry.view is not event.object.kind:
                 event = entry.read_event(event)
-            if entry.is_removed or (entry.selective is not None and entry.ignores(event)):
+            if entry.is_removed:
                 continue
-            if calls:
+            if entry.selective is not None and entry.ignores(event):
+                if calls:
+                    self._revive(source.key_of(event.object), event, entry, calls)
+            elif calls:
                 self._deliver_beside(source.key_of(event.object), event, entry, calls)
             elif not entry.told or entry.is_due(source.key_of(event.object), event, None):
                 # Nearly always: nobody is owed anything for this object.
@@ -247,12 +254,30 @@ class Dispatcher:
         first = next((call for call in own if call.is_first), None)
         if not entry.is_due(key, event, first):
             return
+        if event.action is not _DELETE and any(
+            call.is_terminal and call.latest.uid == event.object.uid and not call.is_news(event)
+            for call in own
+        ):
+            return
         if any(_is_deletion_before(call, event.object) for call in own):
             self._hold(key, event, entry, first)
         elif event.action is _RESYNC:
             self._resync(key, event, entry, own)
         else:
             self._tell(key, event, entry, own)
+
+    def _revive(
+        self, key: DeliveryKey, event: Event, entry: Entry, calls: Sequence[OwedCall]
+    ) -> None:
+        """Make a call anew that no retry would have helped: the object asks for something else.
+
+        For an event that would mean nothing to the watcher, had that call succeeded.
+        """
+        for call in calls:
+            is_same = call.entry is entry and call.latest.uid == event.object.uid
+            if is_same and call.is_terminal and call.is_news(event):
+                self._settle_owed(key, call)
+                self._call(key.source, entry, structs.replace(call.request(), attempt=0))
 
     def _forget_object(self, key: DeliveryKey) -> None:
         """Drop what is owed for an object that is no longer followed: nobody deleted it."""
@@ -379,9 +404,10 @@ class Dispatcher:
         action = request.action
         call = WatcherCall(key.source.kind, entry.target, action, request.object, request.attempt)
         delay = self._failures.delay_after(error, call, entry.role)
-        if delay is None and (action is _DELETE or action is _RESYNC):
+        is_terminal = isinstance(sole_error(error), TerminalError)
+        if delay is None and (action is _DELETE or (action is _RESYNC and not is_terminal)):
             return  # no resync shows what is gone, and the next resync is a new try anyway
-        self._owe_again(key, entry, request, Why.RETRY, delay, error)
+        self._owe_again(key, entry, request, Why.RETRY, delay, error, is_terminal=is_terminal)
 
     def _owe_again(
         self,
@@ -391,6 +417,8 @@ class Dispatcher:
         why: Why,
         delay: float | None,
         error: Exception | None = None,
+        *,
+        is_terminal: bool = False,
     ) -> None:
         attempt = 0 if error is None else request.attempt + counts_as_attempt(error)
         again = OwedCall(
@@ -404,6 +432,7 @@ class Dispatcher:
             attempt=attempt,
             due=None if delay is None else self._clock.monotonic() + delay,
             state=request.state,
+            is_terminal=is_terminal,
         )
         with self._lock:
             if not entry.is_removed and not key.source.is_removed:

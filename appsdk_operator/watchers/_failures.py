@@ -71,7 +71,7 @@ class Failures:
         except BaseException:
             _log.exception("the error handler of controller %s failed", self._name)
         delay = self._ask(error, call.attempt)
-        self._log_next_step(call, delay)
+        self._log_next_step(error, call, delay)
         if delay is None:
             self._metrics.gave_up(call.kind, role, call.action)
         else:
@@ -94,7 +94,7 @@ class Failures:
             )
             return None
 
-    def _log_next_step(self, call: WatcherCall, delay: float | None) -> None:
+    def _log_next_step(self, error: Exception, call: WatcherCall, delay: float | None) -> None:
         fields = {
             "controller": self._name,
             "kind": call.kind,
@@ -107,7 +107,11 @@ class Failures:
         if delay is not None:
             _log.info("controller %s: %s of %s: retry in %g s", *what, delay, extra=fields)
         else:
-            until = "" if call.action is ResourceAction.DELETE else " until the next resync"
+            until = " until the next resync"
+            if call.action is ResourceAction.DELETE:
+                until = ""
+            elif isinstance(sole_error(error), TerminalError):
+                until = " until its generation, labels or annotations change"
             level = self._give_up_level
             _log.log(level, "controller %s: %s of %s: given up%s", *what, until, extra=fields)
 

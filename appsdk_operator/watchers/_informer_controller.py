@@ -404,6 +404,8 @@ class InformerController:
         text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
         if given_up := self._dispatcher.given_up():
             text += f"; {given_up} calls given up until a resync shows their objects"
+        if terminal := self._dispatcher.terminal():
+            text += f"; {terminal} calls failed for good, until their objects are changed"
         return Health(not bad, text)
 
     def debug_snapshot(self) -> dict[str, Any]:

@@ -177,16 +177,18 @@ def test_retry_after_says_itself_when_and_does_not_count_as_an_attempt(make_rig,
     assert [str(error) for error, _ in rig.errors] == ["planned", "busy", "planned"]
 
 
-def test_a_terminal_error_is_not_tried_again_before_the_next_resync(rig, add, widget):
+def test_a_terminal_error_is_tried_again_when_the_object_has_changed(rig, add, widget):
     reconciler = add(rig, TerminalError("no such color"))
     obj = widget("x")
     rig.informer.add(obj)
     rig.work()
-    assert rig.controller.given_up_calls == 1
+    assert rig.controller.given_up_calls == 0, "a resync would bring those back"
     assert rig.controller.pending_retries == 0
     assert rig.after(1e6) == []
     rig.informer.resync(obj)
-    assert rig.work() == ["r CREATE 1 of x"]
+    assert rig.work() == []
+    rig.informer.update(obj, widget("x", 2))
+    assert rig.work() == ["r UPDATE 2 of x"]
     assert reconciler.requests[-1].attempt == 0
     assert is_idle(rig)
 
@@ -206,7 +208,7 @@ def test_a_task_group_of_one_failure_is_taken_for_what_is_in_it(rig, add, widget
     rig.work()
     assert rig.after(59) == []
     assert rig.after(1) == ["r CREATE 1 of x"]
-    assert rig.controller.given_up_calls == 1
+    assert rig.controller._dispatcher.terminal() == 1
 
 
 def test_what_is_no_result_is_a_failure_that_says_so(rig, add, widget):

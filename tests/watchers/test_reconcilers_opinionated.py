@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import Result, TerminalError
+from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind
 from appsdk_operator.testing import ModelServer, Simulation
 from appsdk_operator.watchers import (
@@ -15,6 +15,7 @@ from appsdk_operator.watchers import (
     OpinionatedWatcher,
     ReconcileRequest,
     SimpleReconciler,
+    never_retry,
 )
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -188,7 +189,7 @@ def test_a_requeued_resync_is_asked_again(make_world):
 
 
 def test_a_resync_begins_what_was_never_begun(make_world):
-    world = make_world(TerminalError("no such color"), resync=30.0)
+    world = make_world(ValueError("given up"), resync=30.0, retry_policy=never_retry)
     world.server.create("a")
     world.step()
     assert world.simulation.controller.given_up_calls == 1

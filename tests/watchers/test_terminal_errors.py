@@ -1,0 +1,221 @@
+"""TerminalError of watchers and reconcilers: no retry until the object asks for something else."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from appsdk_operator.controllers import TerminalError
+from appsdk_operator.resource import Kind
+from appsdk_operator.testing import Simulation
+from appsdk_operator.watchers import (
+    ConstantBackoff,
+    OpinionatedReconciler,
+    OpinionatedWatcher,
+    SimpleReconciler,
+    SimpleWatcher,
+    keep_all_retries,
+)
+
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+HOPELESS = TerminalError("no such color")
+
+
+class Plan:
+    """What the callbacks were called with, and what the next ones raise."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self.calls: list[str] = []
+        self.failures = list(failures)
+
+    def next(self, call: str) -> None:
+        self.calls.append(call)
+        failure = self.failures.pop(0) if self.failures else None
+        if failure is not None:
+            raise failure
+
+    def callbacks(self) -> dict[str, Any]:
+        return {
+            "add": lambda obj: self.next(f"add {obj.resource_version}"),
+            "update": lambda _, obj: self.next(f"update {obj.resource_version}"),
+            "delete": lambda _: self.next("delete"),
+        }
+
+    def make(self, how: str, process: Any) -> Any:
+        reconciler = SimpleReconciler(lambda request: self.next(request.action.name))
+        return {
+            "watcher": lambda: SimpleWatcher(**self.callbacks()),
+            "reconciler": lambda: reconciler,
+            "opinionated watcher": lambda: OpinionatedWatcher(WIDGET, process, **self.callbacks()),
+            "opinionated reconciler": lambda: OpinionatedReconciler(reconciler, WIDGET, process),
+        }[how]()
+
+
+ALL = ["watcher", "reconciler", "opinionated watcher", "opinionated reconciler"]
+
+
+def simulate(plan: Plan, how: str = "watcher", **options: Any) -> Simulation:
+    return Simulation(WIDGET, lambda process: [plan.make(how, process)], resync=30.0, **options)
+
+
+def an_hour(simulation: Simulation) -> None:
+    for _ in range(120):
+        simulation.advance(30.0)
+        simulation.poll()
+        while simulation.handle():
+            pass
+
+
+def follow(simulation: Simulation) -> None:
+    for _ in range(5):
+        simulation.advance(2.0)
+        simulation.poll()
+        while simulation.handle():
+            pass
+
+
+@pytest.mark.parametrize("how", ALL)
+def test_no_retry_and_no_resync_brings_it_back(how, caplog):
+    caplog.set_level(logging.INFO, "appsdk_operator.watchers")
+    plan = Plan(*200 * [HOPELESS])
+    with simulate(plan, how) as simulation:
+        simulation.server.create("a")
+        an_hour(simulation)
+        assert len(plan.calls) == 1
+        health = simulation.controller.health()
+        assert "1 calls failed for good, until their objects are changed" in health.text
+        assert simulation.controller.given_up_calls == 0
+    assert sum("until its generation, labels or annotations" in r.message for r in caplog.records)
+
+
+@pytest.mark.parametrize("how", ALL)
+@pytest.mark.parametrize(
+    ("change", "is_news"),
+    [
+        ({"status": {"color": "none"}}, False),
+        ({"managedFields": []}, False),
+        ({"spec": {"n": 2}}, True),
+        ({"labels": {"a": "b"}}, True),
+        ({"annotations": {"a": "b"}}, True),
+    ],
+)
+def test_what_the_object_asks_for_brings_it_back_and_nothing_else(how, change, is_news):
+    plan = Plan(HOPELESS)
+    with simulate(plan, how) as simulation:
+        simulation.server.create("a", spec={"n": 1})
+        follow(simulation)
+        assert len(plan.calls) == 1
+        simulation.server.change("a", **change)
+        follow(simulation)
+        assert (len(plan.calls) > 1) == is_news
+        if is_news:
+            assert simulation.controller.debug_snapshot()["owed"] == []
+
+
+def test_kinds_without_generations_bring_it_back_by_any_change():
+    plan = Plan(HOPELESS)
+    with simulate(plan) as simulation:
+        simulation.server.create("a", generation=0)
+        follow(simulation)
+        simulation.server.change("a", status={"n": 1})
+        follow(simulation)
+        assert plan.calls == ["add 2", "update 3"]
+
+
+@pytest.mark.parametrize("how", ["watcher", "reconciler"])
+def test_a_deletion_is_told_and_what_is_made_anew_is_new(how):
+    plan = Plan(HOPELESS)
+    with simulate(plan, how) as simulation:
+        simulation.server.create("a")
+        follow(simulation)
+        simulation.server.delete("a")
+        follow(simulation)
+        simulation.server.create("a")
+        follow(simulation)
+        assert [call.split()[0].lower() for call in plan.calls] in (
+            ["add", "delete", "add"],
+            ["create", "delete", "create"],
+        )
+
+
+@pytest.mark.parametrize("how", ["opinionated watcher", "opinionated reconciler"])
+def test_an_object_on_its_way_out_is_cleaned_up(how):
+    plan = Plan(HOPELESS)
+    with simulate(plan, how) as simulation:
+        simulation.server.create("a")
+        follow(simulation)
+        simulation.server.delete("a")
+        follow(simulation)
+        assert [call.split()[0].lower() for call in plan.calls][1:] == ["delete"]
+        assert simulation.server.find("a") is None
+
+
+def test_a_terminal_error_in_the_midst_ends_the_retries_that_were_kept():
+    plan = Plan(ConnectionError("once"), HOPELESS)
+    with simulate(
+        plan, retry_policy=ConstantBackoff(1000.0), retry_dequeue_policy=keep_all_retries
+    ) as simulation:
+        simulation.server.create("a")
+        follow(simulation)
+        simulation.server.change("a", spec={"n": 2})
+        follow(simulation)
+        assert plan.calls == ["add 2", "update 3"]
+        an_hour(simulation)
+        assert plan.calls == ["add 2", "update 3"]
+
+
+def test_a_resync_that_fails_so_is_the_last_one():
+    plan = Plan(None, HOPELESS)
+    with simulate(plan) as simulation:
+        simulation.server.create("a")
+        an_hour(simulation)
+        assert plan.calls == ["add 2", "update 2"]
+        simulation.server.change("a", spec={"n": 2})
+        an_hour(simulation)
+        assert plan.calls[2] == "update 3"
+        assert len(plan.calls) > 50, "the resyncs are back"
+
+
+def test_other_watchers_and_objects_do_not_notice():
+    hopeless, fine = Plan(*200 * [HOPELESS]), Plan()
+    with Simulation(
+        WIDGET,
+        lambda process: [hopeless.make("watcher", process), fine.make("watcher", process)],
+        resync=30.0,
+    ) as simulation:
+        simulation.server.create("a")
+        simulation.server.create("b")
+        an_hour(simulation)
+    assert len(hopeless.calls) == 2
+    assert len(fine.calls) > 100
+
+
+@pytest.fixture
+def failed(rig, widget):
+    """An object whose addition has failed for good."""
+    rig.watcher("w", HOPELESS)
+    obj = widget("x", 1, generation=1)
+    rig.informer.add(obj)
+    rig.work()
+    return obj
+
+
+def test_the_mark_of_a_deletion_is_told_whatever_the_generation(rig, failed, widget):
+    marked = widget("x", 2, generation=1, deletionTimestamp="2024-01-01T00:00:00Z")
+    rig.informer.update(failed, marked)
+    assert rig.work() == ["w UPDATE 1->2 of x"]
+
+
+def test_another_object_of_the_name_is_told(rig, failed, widget):
+    rig.informer.add(widget("x", 2, generation=1, uid="another"))
+    assert rig.work() == ["w CREATE 2 of x"]
+
+
+def test_a_history_that_goes_back_is_told(rig, failed, widget):
+    newer = widget("x", 5, generation=1)
+    rig.informer.update(failed, newer)
+    assert rig.work() == []
+    rig.informer.update(newer, widget("x", 3, generation=1))
+    assert rig.work() == ["w UPDATE 5->3 of x"]
