@@ -76,8 +76,13 @@ def health_of(
     has_stopped: bool,
     last_error: Exception | None,
     count: int,
+    undecodable: str = "",
 ) -> Health:
-    """The health of an informer, ``what``, and in words what to do."""
+    """The health of an informer, ``what``, and in words what to do.
+
+    Objects that cannot be read are named and leave it ready: who can write one object must not
+    take the operator away from all others.
+    """
     if has_stopped:
         return Health(False, f"{what}: stopped")
     if (blocked := contact.blocked_for(now)) is not None:
@@ -92,4 +97,4 @@ def health_of(
         return Health(False, f"{what}: not synced yet{started}{cause}")
     if (lost := contact.lost_for(now)) is not None:
         return Health(False, f"{what}: out of touch with the server for {lost:.0f} s: {last_error}")
-    return Health(True, f"{what}: ok, {count} objects")
+    return Health(True, f"{what}: ok, {count} objects{undecodable}")

@@ -29,12 +29,14 @@ from appsdk_operator.cache._transforms import (
     only_metadata_then,
     transformed,
 )
+from appsdk_operator.cache._undecodable import UndecodableObjects
 from appsdk_operator.cache._watch_state import (
     Begin,
     Changes,
     Finish,
     Problem,
     Step,
+    Unread,
     Upsert,
     WatchState,
 )
@@ -61,6 +63,9 @@ from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Informer"]
 
+_LOG_PERIOD = 30.0
+"""Seconds for which a problem that stays the same is not logged again."""
+
 
 class Informer(Generic[SpecT, StatusT]):
     """A local copy of the objects of one kind, and those who want to know of changes.
@@ -71,6 +76,8 @@ class Informer(Generic[SpecT, StatusT]):
           objects first, without gap or double.
         * Objects deleted while nobody watched come as deletions flagged "final state unknown"; an
           object deleted and made anew comes as a deletion and an addition.
+        * An object that cannot be read costs itself alone: it is reported once, the last state
+          that could be read stays, and all others are followed.
         * Errors never stop it: they are handed to ``on_error``, counted by cause, kept in
           :attr:`last_error`, and :meth:`health` says what to do.
 
@@ -123,7 +130,8 @@ class Informer(Generic[SpecT, StatusT]):
                 default 5 to 10 minutes, as in client-go.
             silence_limit: seconds without a byte after which a watch is taken for dead and
                 replaced; default: the client's own, 90. Bookmarks come about once a minute.
-            on_error: told of every problem, in the informer's thread; default: logs a warning.
+            on_error: told of every problem, in the informer's thread; default: logs a warning, of
+                one that stays the same each 30 seconds.
             clock: what it waits on.
             metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
@@ -179,7 +187,9 @@ class Informer(Generic[SpecT, StatusT]):
         self.on_synced: Callable[[], None] = lambda: None
         """For the cache: called without a lock once the first list is complete."""
         self._last_error: Exception | None = None
+        self._logged = ("", 0.0)
         self._contact = Contact(self._state)
+        self._undecodable = UndecodableObjects(kind)
         self._stop: StopSignal | None = None
         self._numbers = InformerMetrics(self, self._metrics)
         self._reflector = Reflector(
@@ -241,6 +251,7 @@ class Informer(Generic[SpecT, StatusT]):
             has_stopped=self._has_stopped,
             last_error=self._last_error,
             count=len(self._store),
+            undecodable=self._undecodable.text(),
         )
 
     def _selection(self) -> str:
@@ -248,6 +259,15 @@ class Informer(Generic[SpecT, StatusT]):
         where = f" in {self.namespace}" if self.namespace else ""
         selected = ", ".join(str(s) for s in (self.label_selector, self.field_selector) if s)
         return f"{where} where {selected}" if selected else where
+
+    @property
+    def undecodable_objects(self) -> int:
+        """How many objects of the server cannot be read; :meth:`health` names some.
+
+        What was known of such an object before stays in the local copy. It is followed again from
+        when it can be read; what deletes it is told, with the state that was known.
+        """
+        return len(self._undecodable)
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copy is complete; False when stopped or after ``timeout`` s."""
@@ -463,11 +483,14 @@ class Informer(Generic[SpecT, StatusT]):
                 registration.sink.wait_for_room(self._stop)
         self._contact.blocked_since = None
         problems = [step.error for step in steps if isinstance(step, Problem)]
+        unread: list[Exception] = []
         had_synced = self._has_synced
         with self._store.writing(objects_of(steps)):
             if self.is_frozen:
                 return
             for step in steps:
+                if self._undecodable:
+                    self._undecodable.mend(objects_of((step,)))
                 if isinstance(step, Changes):
                     self._hand_over(self._store.change(step.events))
                 elif isinstance(step, Upsert):
@@ -475,14 +498,22 @@ class Informer(Generic[SpecT, StatusT]):
                     self._hand_over(self._store.upsert(step.objects, is_initial=is_initial))
                 elif isinstance(step, Begin):
                     self._store.begin_list()
+                    self._undecodable.begin_list()
                 elif isinstance(step, Finish):
                     self._hand_over(self._store.finish_list())
+                    self._undecodable.finish_list()
                     self._finished()
+                elif isinstance(step, Unread):
+                    self._hand_over(self._store.unread(step.items, are_deleted=step.are_deleted))
+                    if step.are_deleted:
+                        self._undecodable.forget(step.items)
+                    else:
+                        unread += self._undecodable.note(step.items)
             self._reached = self._state.resource_version
             if self._waiters.waiting:
                 self._waiters.wake()
             self._contact.note(self._clock.monotonic(), is_failing=bool(problems))
-        for error in problems:
+        for error in (*problems, *unread):
             self._problem(error)
         self.report_failures()
         if self._has_synced and not had_synced:
@@ -519,4 +550,10 @@ class Informer(Generic[SpecT, StatusT]):
     def _problem(self, error: Exception) -> None:
         self._numbers.problem(error)
         self._last_error = error
+        if self._on_error is None:
+            # A server that is away is asked each few seconds: that needs no line each time.
+            now, text = self._clock.monotonic(), repr(error)
+            if text == self._logged[0] and now - self._logged[1] < _LOG_PERIOD:
+                return
+            self._logged = text, now
         report_problem(self._on_error, error, self.kind, self.namespace)

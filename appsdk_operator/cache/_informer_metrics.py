@@ -33,6 +33,9 @@ _MERGED = Family(
     "Events for event handlers merged into others of the same object, because too many waited.",
     _LABELS,
 )
+_UNDECODABLE = Family(
+    "informer_undecodable_objects", "gauge", "Objects of the server that cannot be read.", _LABELS
+)
 _ERRORS = Family("informer_errors_total", "counter", "Problems, by cause.", (*_LABELS, "cause"))
 # What a list or a watch can be answered with; other answers count as "api".
 _ANSWERS = (
@@ -83,6 +86,7 @@ class InformerMetrics:
         return [
             Sample(_OBJECTS, labels, len(informer.store)),
             Sample(_BYTES, labels, informer.store.json_bytes),
+            Sample(_UNDECODABLE, labels, informer.undecodable_objects),
             Sample(_INFORMERS, labels, 1),
             Sample(_SYNCED, labels, int(informer.has_synced)),
             Sample(_LISTS, labels, self.lists),

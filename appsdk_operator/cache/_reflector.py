@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, final
 
-from appsdk_operator.cache._watch_state import List, Problem, Step, Wait, Watch, WatchState
+from appsdk_operator.cache._watch_state import List, Step, Wait, Watch, WatchState
 from appsdk_operator.resource import Kind, ListPage, decode_watch_events
-from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime import Clock, StopSignal, get_logger
 
 __all__ = ["EventStream", "ListWatchClient", "Reflector"]
+
+_log = get_logger("appsdk_operator.cache")
 
 
 class EventStream(Protocol):
@@ -98,7 +100,21 @@ class Reflector:
     def run(self, stop: StopSignal) -> None:
         """Follow until ``stop`` is set; errors are steps, never raised."""
         while not stop.is_set():
-            stop.wait(self.step(stop))
+            try:
+                seconds = self.step(stop)
+            except Exception as error:
+                # A defect, here or in a client or stream of the user's: whatever it is, a thread
+                # that ends would leave a copy that looks whole and never changes again.
+                self._failed(error)
+                seconds = 0.0
+            stop.wait(seconds)
+
+    def _failed(self, error: Exception) -> None:
+        steps = self._state.failed(error, self._clock.monotonic())
+        try:
+            self._apply(steps)
+        except Exception as second:
+            _log.error("the informer of %s failed: %r", self._kind, second, exc_info=second)
 
     def step(self, stop: StopSignal) -> float:
         """Do the next request, a watch to its end; how many seconds to wait before the next."""
@@ -129,7 +145,7 @@ class Reflector:
             if not stop.is_set():
                 self._apply(self._state.list_failed(error, self._clock.monotonic()))
         else:
-            self._apply(self._state.page(page))
+            self._apply(self._state.page(page, self._clock.monotonic()))
 
     def _watch(self, command: Watch, stop: StopSignal) -> None:
         state, clock = self._state, self._clock
@@ -167,11 +183,9 @@ class Reflector:
             self._apply(state.watch_ended(clock.monotonic(), failure))
 
     def _lines(self, lines: Sequence[bytes]) -> None:
-        events, wrong, garbage = decode_watch_events(self._kind, lines)
+        events, garbage = decode_watch_events(self._kind, lines)
         now = self._clock.monotonic()
         steps = self._state.events(events, now) if events else []
         if garbage is not None and self._state.is_watching:
             steps += self._state.garbage(garbage, now)
-        if wrong:
-            steps += [Problem(error, "watch") for error in wrong]
         self._apply(steps)

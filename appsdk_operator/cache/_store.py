@@ -14,6 +14,7 @@ from appsdk_operator.resource import (
     LabelSelection,
     Object,
     ObjectKey,
+    Undecodable,
     WatchEvent,
     WatchEventType,
     is_older_version,
@@ -332,6 +333,35 @@ class Store(Generic[SpecT, StatusT]):
                     self._count += 1
                     self._bytes += len(obj.raw)
                     append(Event(_CREATE, obj, None, is_initial))
+        return events
+
+    def unread(self, items: Iterable[Undecodable], *, are_deleted: bool) -> Events[SpecT, StatusT]:
+        """Objects that cannot be read, named by a list or a watch; returns the deletions.
+
+        What is here of one stays as it is, until it can be read again, or is deleted, or another
+        object has its name. One whose name cannot be read may be any that is here: then the running
+        list deletes nothing, for a deletion that did not happen is worse than a late one.
+
+        Args:
+            items: what is known of them.
+            are_deleted: whether they are gone.
+        """
+        events: Events[SpecT, StatusT] = []
+        with self._lock:
+            for item in items:
+                old = self.get(item.name, item.namespace)
+                seen = self._seen
+                if not item.name:
+                    self._seen = None
+                elif old is None or (
+                    seen is None and is_older_version(item.resource_version, old.resource_version)
+                ):
+                    continue
+                elif are_deleted or item.uid not in ("", old.uid):
+                    self._remove(old)
+                    events.append(Event(_DELETE, old, None, False, True))
+                elif seen is not None:
+                    seen.setdefault(item.namespace, set()).add(item.name)
         return events
 
     def finish_list(self) -> Events[SpecT, StatusT]:

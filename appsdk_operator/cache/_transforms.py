@@ -10,6 +10,7 @@ import msgspec
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._watch_state import Changes, Step, Upsert
 from appsdk_operator.resource import Object, WatchEvent
+from appsdk_operator.resource._codec import members as members_of
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = [
@@ -26,7 +27,6 @@ Transform: TypeAlias = Callable[[Object[SpecT, StatusT]], Object[SpecT, StatusT]
 """Makes of each object what is to be kept, before it reaches the store; must be idempotent, and
 keep what identifies the object: namespace, name, uid and resourceVersion."""
 
-_members_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _KEY = "managedFields"
 _PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
@@ -41,8 +41,8 @@ def drop_managed_fields(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
     """
     if _QUOTED not in obj.raw:
         return obj
-    members = _members_of(obj.raw)
-    metadata = _members_of(members["metadata"])
+    members = members_of(obj.raw)
+    metadata = members_of(bytes(members["metadata"]))
     # The name may also have been found elsewhere, in a label or in another part of the object.
     if metadata.pop(_KEY, None) is None:
         return obj
@@ -54,7 +54,7 @@ def only_metadata(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
     """The object's metadata in the form in which servers send it alone."""
     if obj.is_metadata_only:
         return obj
-    metadata = _members_of(obj.raw)["metadata"]
+    metadata = members_of(obj.raw)["metadata"]
     partial = {**_PARTIAL, "metadata": metadata}
     return Object.from_json(obj.kind, _encode(partial))
 

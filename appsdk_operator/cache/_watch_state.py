@@ -15,6 +15,11 @@ every path is tested with scripted input.
 The rules are those of client-go's reflector, but for three: lists are consistent and paged, a
 garbage line or a version that goes back leads to a new list, and watches that end at once back off.
 
+Two bounds hold, whatever a server answers, and a test tries all short sequences of answers. A list
+(or a stream) begins, or a watch goes on, within 5 s of a server that takes requests again, unless
+it asked for more with ``Retry-After``: so no wait is longer, and none follows another without a
+list in between. And no loop is without waits: only the first failure after what lasted is free.
+
 Servers whose lists have no version (some aggregated APIs) can be watched, not resumed: such a watch
 begins with the present objects, in any order, and when it ends a list has to follow.
 """
@@ -30,15 +35,19 @@ import attrs
 
 from appsdk_operator.client import (
     ApiError,
+    BadResponse,
     Gone,
     TransportError,
     WatchSilent,
     error_from_status,
 )
+from appsdk_operator.client._pages import PageProgress
 from appsdk_operator.resource import (
     DecodeError,
     ListPage,
     Object,
+    Undecodable,
+    UndecodableEvent,
     WatchEvent,
     WatchEventType,
     is_older_version,
@@ -53,6 +62,7 @@ __all__ = [
     "List",
     "Problem",
     "Step",
+    "Unread",
     "Upsert",
     "Wait",
     "Watch",
@@ -63,6 +73,7 @@ _SHORT_WATCH = 1.0
 _LONG_WATCH = 30.0
 _MAX_RETRY_AFTER = 300.0
 _MAX_SHORT_WATCHES = 5
+_MAX_RESTARTS = 3
 
 
 @attrs.frozen
@@ -121,6 +132,15 @@ class Changes:
 
 
 @attrs.frozen
+class Unread:
+    """Objects that are there and cannot be read; in the middle of a complete list: part of it."""
+
+    items: Sequence[Undecodable]
+    are_deleted: bool = False
+    """Whether they are gone."""
+
+
+@attrs.frozen
 class Problem:
     """Something went wrong; the machine goes on by itself."""
 
@@ -129,7 +149,7 @@ class Problem:
     """``"list"`` or ``"watch"``."""
 
 
-Step: TypeAlias = Begin | Upsert | Finish | Changes | Problem
+Step: TypeAlias = Begin | Upsert | Finish | Changes | Unread | Problem
 
 
 class _Phase(enum.Enum):
@@ -144,15 +164,16 @@ class Backoff:
     ``reset_after`` seconds without a failure.
 
     Each is then made up to twice as long at random, the longest too: what failed together does not
-    come back together. So waits are shorter than ``2 * maximum``. Numbers and jitter are
-    client-go's: 0.8 s, 30 s, 120 s.
+    come back together. So waits are shorter than ``2 * maximum``, 5 s: who waits longer is blind
+    beside a server that is well again. client-go goes to 30 s; a server that wants less says so
+    with ``Retry-After``, and one that is gone is not burdened.
     """
 
     def __init__(
         self,
         *,
         initial: float = 0.8,
-        maximum: float = 30.0,
+        maximum: float = 2.5,
         reset_after: float = 120.0,
         rng: random.Random | None = None,
     ) -> None:
@@ -169,14 +190,21 @@ class Backoff:
         self._last_failure: float | None = None
 
     def reset(self) -> None:
-        """Begin with ``initial`` again."""
-        self._next = self._initial
+        """What fails next is the first failure."""
+        self._last_failure = None
 
-    def delay(self, now: float) -> float:
-        """Seconds to wait after one more failure at ``now``."""
-        if self._last_failure is not None and now - self._last_failure > self._reset_after:
+    def delay(self, now: float, *, first: float | None = None) -> float:
+        """Seconds to wait after one more failure at ``now``.
+
+        Args:
+            now: when it failed.
+            first: what to wait after a first failure; default: ``initial``, with jitter.
+        """
+        last, self._last_failure = self._last_failure, now
+        if last is None or now - last > self._reset_after:
             self._next = self._initial
-        self._last_failure = now
+            if first is not None:
+                return first
         delay = self._next * (1.0 + self._random.random())
         self._next = min(self._maximum, self._next * 2.0)
         return delay
@@ -198,8 +226,15 @@ class WatchState:
         self._page_size = page_size
         self._watch_timeout = watch_timeout
         self._random = rng or random.Random()
-        self._backoff = backoff or Backoff(rng=self._random)
+        # Two, for two questions: whether the server takes requests, which an accepted watch
+        # answers, and whether what it took lasts, which only time does.
+        self._refused = backoff or Backoff(rng=self._random)
+        self._broken = Backoff(rng=self._random)
+        self._has_waited = False
+        """Whether there was a wait since the last list began."""
         self._may_stream = stream_first_sync
+        self._prefers_list = False
+        """Whether streams ended early, and no watch has lasted since."""
         self._phase = _Phase.STREAM if stream_first_sync else _Phase.LIST
         self._delay = 0.0
         self.resource_version = ""
@@ -210,11 +245,13 @@ class WatchState:
         self._limit = page_size
         self._restarts = 0
         self._list_version = ""
+        self._pages = PageProgress("the list")
         self.opened_at = 0.0
         """When the last watch was opened."""
         self.has_delivered = False
         """Whether the last watch delivered anything, be it a bookmark."""
         self._got_object = False
+        self._opened_version = ""
         self._is_placed = False
         self._short_watches = 0
 
@@ -227,7 +264,10 @@ class WatchState:
         """What to do now."""
         if self._delay > 0:
             delay, self._delay = self._delay, 0.0
+            self._has_waited = True
             return Wait(delay)
+        if self._phase is not _Phase.WATCH and not self._continue:
+            self._has_waited = False
         if self._phase is _Phase.LIST:
             return List(self._limit, self._continue)
         low, high = self._watch_timeout
@@ -238,13 +278,22 @@ class WatchState:
 
     # What lists answer.
 
-    def page(self, page: ListPage) -> list[Step]:
+    def page(self, page: ListPage, now: float) -> list[Step]:
         """A page came."""
+        try:
+            self._pages.check(page)
+        except BadResponse as error:
+            steps_taken = self.list_failed(error, now)
+            # Without pages nothing has to be continued.
+            self._limit = 0
+            return steps_taken
         steps: list[Step] = []
         if not self._continue:
             steps.append(Begin())
             self._list_version = page.resource_version
         steps.append(Upsert(page.items))
+        if page.undecodable:
+            steps.append(Unread(page.undecodable))
         self._continue = page.continue_token
         if not self._continue:
             self.resource_version = self._list_version
@@ -255,18 +304,17 @@ class WatchState:
 
     def list_failed(self, error: Exception, now: float) -> list[Step]:
         """A page did not come."""
-        if isinstance(error, Gone) and self._continue:
+        was_continued = bool(self._continue)
+        restarts, limit = self._restarts, self._limit
+        self._begin_list()
+        self._restarts, self._limit = restarts, limit
+        if isinstance(error, Gone) and was_continued and restarts < _MAX_RESTARTS:
             # The snapshot that the token belongs to was compacted away. Once more page by page,
             # and if the pages take longer than history lasts, all at once.
-            restarts = self._restarts + 1
-            self._begin_list()
-            self._restarts = restarts
-            self._limit = self._page_size if restarts < 2 else 0
+            self._restarts = restarts + 1
+            self._limit = self._page_size if restarts < 1 else 0
         else:
-            restarts, limit = self._restarts, self._limit
-            self._begin_list()
-            self._restarts, self._limit = restarts, limit
-            self._back_off(error, now)
+            self._wait(self._refused.delay(now), error)
         return [Problem(error, "list")]
 
     # What watches answer.
@@ -276,7 +324,9 @@ class WatchState:
         self.is_watching = True
         self.opened_at = now
         self.has_delivered = False
+        self._refused.reset()
         self._got_object = False
+        self._opened_version = self.resource_version
         self._is_placed = bool(self.resource_version)
         return [Begin()] if self._phase is _Phase.STREAM else []
 
@@ -329,7 +379,7 @@ class WatchState:
 
     def garbage(self, error: DecodeError, now: float) -> list[Step]:
         """A line of the stream could not be read: what it said is lost, so list again."""
-        self._relist(now, error, may_stream=self._phase is not _Phase.STREAM)
+        self._relist(now, error)
         return [Problem(error, "watch")]
 
     def watch_ended(self, now: float, error: Exception | None = None) -> list[Step]:
@@ -338,11 +388,13 @@ class WatchState:
         if not was_open:
             # What came last ended it for us, and settled what follows.
             return []
+        self._note_lasting(now)
         if self._phase is _Phase.STREAM:
-            # The initial events did not all come; a list needs less of the connection.
-            self._relist(now, error, may_stream=False)
+            self._relist(now, error)
             return [Problem(error or ConnectionResetError("the stream ended early"), "watch")]
-        if error is None and (self._got_object or now - self.opened_at >= _SHORT_WATCH):
+        # Not an object alone: a server could send the same one for ever.
+        has_moved_on = self._got_object and self.resource_version != self._opened_version
+        if error is None and (has_moved_on or now - self.opened_at >= _SHORT_WATCH):
             self._short_watches = 0
             if not self.resource_version:
                 self._relist(now, None)
@@ -353,23 +405,21 @@ class WatchState:
             self._relist(now, error)
         elif not isinstance(error, WatchSilent):
             # A silent connection has cost minutes already; resume at once.
-            if now - self.opened_at >= _LONG_WATCH:
-                # A proxy that cuts what is open for long: each time is a first time.
-                self._backoff.reset()
-            self._back_off(error, now)
+            self._wait(self._broken.delay(now, first=0.0), error)
         return [Problem(error, "watch")]
 
     def watch_failed(self, error: Exception, now: float) -> list[Step]:
         """The server did not accept the watch."""
         self.is_watching = False
         if self._phase is _Phase.STREAM:
-            cannot = isinstance(error, ApiError) and error.status in _CANNOT_STREAM
-            if cannot:
+            self._phase = _Phase.LIST
+            self._begin_list()
+            if isinstance(error, ApiError) and error.status in _CANNOT_STREAM:
                 # An older server: not a problem, it has lists.
                 self._may_stream = False
-            self._relist(now, error, may_stream=False, delay=not cannot)
-            return [] if cannot else [Problem(error, "watch")]
-        if isinstance(error, ApiError) and (
+                return []
+            self._wait(self._refused.delay(now), error)
+        elif isinstance(error, ApiError) and (
             isinstance(error, Gone)
             or error.status == 404
             or error.has_cause("ResourceVersionTooLarge")
@@ -378,7 +428,13 @@ class WatchState:
             # is shorter than ours, as after a restore: only a list can tell what there is.
             self._relist(now, error)
         else:
-            self._back_off(error, now)
+            self._wait(self._refused.delay(now), error)
+        return [Problem(error, "watch")]
+
+    def failed(self, error: Exception, now: float) -> list[Step]:
+        """Something failed that nobody foresaw: begin anew."""
+        self._relist(now, error)
+        self._wait(self._refused.delay(now), error)
         return [Problem(error, "watch")]
 
     def _initial_event(self, event: WatchEvent, steps: list[Step], now: float) -> None:
@@ -391,17 +447,19 @@ class WatchState:
             else:
                 # Only a server that does not know streamed lists sends others before that one.
                 self._may_stream = False
-                self._relist(now, None, delay=False)
+                self._relist(now, None)
         elif event.type is WatchEventType.ERROR:
             error = _error_of(event)
             steps.append(Problem(error, "watch"))
-            self._relist(now, error, may_stream=False)
+            self._relist(now, error)
         elif event.object is not None:
             self._got_object = True
             if event.type is WatchEventType.DELETED:
                 _add_change(steps, event)
             else:
                 _add_present(steps, event.object)
+        elif isinstance(event, UndecodableEvent):
+            self._undecodable(event, steps, now)
 
     def _event(self, event: WatchEvent, steps: list[Step], now: float) -> None:
         if event.type is WatchEventType.BOOKMARK:
@@ -427,6 +485,21 @@ class WatchState:
                     self.resource_version = version
                     self._is_placed = True
                 _add_change(steps, event)
+        elif isinstance(event, UndecodableEvent):
+            self._undecodable(event, steps, now)
+
+    def _undecodable(self, event: UndecodableEvent, steps: list[Step], now: float) -> None:
+        """Take an event that costs its own object alone."""
+        self._got_object = True
+        item = event.undecodable
+        is_gone = event.type is WatchEventType.DELETED
+        if is_gone and not item.name:
+            # Something is gone, and only a list can tell what.
+            steps.append(Problem(item.error, "watch"))
+            self._relist(now, item.error)
+            return
+        # The place in the history stays: of what cannot be read not even the version is sure.
+        steps.append(Unread([item], is_gone))
 
     def _move_on(self, version: str) -> None:
         if version and not is_older_version(version, self.resource_version):
@@ -443,27 +516,45 @@ class WatchState:
             self._short_watches = 0
             self._relist(now, problem)
         else:
-            self._back_off(problem, now)
+            self._wait(self._broken.delay(now, first=0.0), problem)
         return problem
 
-    def _relist(
-        self, now: float, error: Exception | None, *, delay: bool = True, may_stream: bool = True
-    ) -> None:
-        self.is_watching = False
-        self._phase = _Phase.STREAM if may_stream and self._may_stream else _Phase.LIST
+    def _relist(self, now: float, error: Exception | None) -> None:
+        """The copy cannot be kept by what there is: list anew, at once if that is a first time."""
+        if self.is_watching:
+            self._note_lasting(now)
+            self.is_watching = False
+        if self._phase is _Phase.STREAM:
+            # Not all of it came; a list needs less of the connection. That one follows at once
+            # makes no loop: there is no other stream until a watch has lasted.
+            self._prefers_list = True
+            delay = 0.0
+        else:
+            delay = self._broken.delay(now, first=0.0)
+            if self._has_waited:
+                # A wait for each list is enough: this was paid for when the watch failed before.
+                delay = 0.0
+        streams = self._may_stream and not self._prefers_list
+        self._phase = _Phase.STREAM if streams else _Phase.LIST
         self._begin_list()
-        if delay:
-            self._back_off(error, now)
+        self._wait(delay, error)
+
+    def _note_lasting(self, now: float) -> None:
+        """A watch ends: if it was open for long, what comes next is a first time."""
+        if self._phase is _Phase.WATCH and now - self.opened_at >= _LONG_WATCH:
+            self._broken.reset()
+            self._prefers_list = False
 
     def _begin_list(self) -> None:
         self._continue = ""
         self._limit = self._page_size
         self._restarts = 0
         self._list_version = ""
+        self._pages = PageProgress("the list")
 
-    def _back_off(self, error: Exception | None, now: float) -> None:
+    def _wait(self, seconds: float, error: Exception | None) -> None:
         asked = getattr(error, "retry_after", None) if error is not None else None
-        self._delay = max(self._backoff.delay(now), min(asked or 0.0, _MAX_RETRY_AFTER))
+        self._delay = max(seconds, min(asked or 0.0, _MAX_RETRY_AFTER))
 
 
 # Invalid options, unknown options, and what proxies make of them.

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import _calls
 from appsdk_operator.client._errors import Expired
 from appsdk_operator.client._options import ListPageOptions
+from appsdk_operator.client._pages import PageProgress
 from appsdk_operator.client._request import query_of, selectors_of
 from appsdk_operator.client._watch import WatchStream, silence_limit_of
 from appsdk_operator.resource import (
+    DecodeError,
     FieldSelection,
     Kind,
     LabelSelection,
     ListPage,
     Object,
+    Undecodable,
 )
 from appsdk_operator.runtime import StopSignal
 
@@ -86,6 +89,8 @@ class Reads:
 
         Raises:
             Expired: the state of the first page is no longer kept.
+            DecodeError: objects cannot be read; raised at the end, after all others have come.
+            BadResponse: the server's pages do not come to an end.
         """
         options: ListPageOptions = {
             "namespace": namespace,
@@ -105,6 +110,8 @@ class Reads:
         self, kind: Kind, options: ListPageOptions, *, allow_inconsistent: bool
     ) -> Iterator[Object]:
         token = ""
+        progress = PageProgress(f"the list of {kind}")
+        undecodable: Sequence[Undecodable] = ()
         while True:
             try:
                 page = self.list_page(kind, **options)
@@ -113,13 +120,22 @@ class Reads:
                     raise
                 token = error.continue_token
             else:
+                progress.check(page)
                 yield from page.items
+                undecodable = (*undecodable, *page.undecodable)
                 token = page.continue_token
             if not token:
-                return
+                break
             # The token says which state it is.
             options["continue_token"] = token
             options["resource_version"] = options["resource_version_match"] = None
+        if undecodable:
+            shown = "; ".join(f"{item}: {item.error}" for item in undecodable[:3])
+            raise DecodeError(
+                f"{len(undecodable)} of the {kind} cannot be read, all others came: {shown}; mend "
+                "or delete them on the server, or use list_page, which returns them beside the "
+                "others"
+            ) from undecodable[0].error
 
     def list_page(
         self,
@@ -154,8 +170,12 @@ class Reads:
                 send all.
             stop: raises :class:`RequestStopped` when set.
 
+        Returns:
+            The page; objects that cannot be read are among its ``undecodable``.
+
         Raises:
             Expired: the token, or the resource version, is too old.
+            DecodeError: it is no list.
         """
         request = _calls.request(
             kind,

@@ -100,6 +100,8 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         self._read_size = _READ
         # When the first bytes came after the last line that was whole.
         self._nothing_since: float | None = None
+        # What events() has still to decode; kept here for who goes on after an error.
+        self._undecoded: Iterator[bytes] = iter(())
 
     @property
     def closed(self) -> bool:
@@ -156,15 +158,20 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         Raises:
             ApiError: the server ended the watch with an ERROR event, for example
                 :class:`~appsdk_operator.client.Expired`.
-            DecodeError: a line is no event of this kind.
+            DecodeError: a line is no event of this kind, or its object cannot be read. The watch
+                is still open: call it again for the events that follow.
             TransportError: as when iterating the stream itself.
         """
-        for lines in self:
-            for line in lines:
+        while True:
+            for line in self._undecoded:
                 event = decode_watch_event(self.kind, line)
                 if event.type is WatchEventType.ERROR:
                     raise error_from_status(event.status or {}, request=self._request)
                 yield event
+            lines = next(self, None)
+            if lines is None:
+                return
+            self._undecoded = iter(lines)
 
     def _lines(self) -> Lines:
         """The next lines, none at the end."""

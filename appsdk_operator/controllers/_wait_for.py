@@ -186,6 +186,9 @@ def _watched(
                 )
                 limit.trouble = None
                 version = page.resource_version
+                for item in page.undecodable:
+                    if item.name == key.name:
+                        raise item.error  # it is there, and nobody can tell how it is
                 yield next((obj for obj in page.items if obj.name == key.name), None)
             if limit.is_instant:
                 return

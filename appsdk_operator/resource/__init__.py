@@ -55,6 +55,8 @@ from appsdk_operator.resource._selectors import LabelSelection as LabelSelection
 from appsdk_operator.resource._selectors import LabelSelector as LabelSelector
 from appsdk_operator.resource._selectors import SelectorError as SelectorError
 from appsdk_operator.resource._wire import ListPage as ListPage
+from appsdk_operator.resource._wire import Undecodable as Undecodable
+from appsdk_operator.resource._wire import UndecodableEvent as UndecodableEvent
 from appsdk_operator.resource._wire import WatchEvent as WatchEvent
 from appsdk_operator.resource._wire import WatchEventType as WatchEventType
 from appsdk_operator.resource._wire import decode_list as decode_list
@@ -89,6 +91,8 @@ __all__ = [
     "ReadOnlyError",
     "Scope",
     "SelectorError",
+    "Undecodable",
+    "UndecodableEvent",
     "WatchEvent",
     "WatchEventType",
     "WrongKindError",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from appsdk_operator.resource import _deep
 from appsdk_operator.resource._kind import Kind
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "encode",
     "header_of",
 ]
+
+_T = TypeVar("_T")
 
 PARTIAL = "PartialObjectMetadata"
 """What the server calls an object of any kind of which it sends nothing but the metadata."""
@@ -64,6 +67,7 @@ class Header(msgspec.Struct, gc=False, rename="camel"):
 
 
 decode_header = msgspec.json.Decoder(Header).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
@@ -79,9 +83,36 @@ def decode(raw: bytes) -> Any:
         DecodeError: the text is not JSON.
     """
     try:
-        return _decode_any(raw)
+        try:
+            return _decode_any(raw)
+        except RecursionError:
+            return _deep.decode(raw)
     except DECODE_ERRORS as error:
         raise DecodeError(f"not JSON: {error}; {excerpt(raw)}") from error
+
+
+def decode_as(decoder: Callable[[bytes], _T], kind: type[_T], raw: bytes) -> _T:
+    """What ``decoder`` reads, which is one of ``kind``, be it nested however deep.
+
+    Raises:
+        DECODE_ERRORS: the text does not fit.
+    """
+    try:
+        return decoder(raw)
+    except RecursionError:
+        return _deep.convert(raw, kind)
+
+
+def members(raw: bytes) -> dict[str, Any]:
+    """The members of a JSON object by name, each its own text.
+
+    Raises:
+        DECODE_ERRORS: it is none.
+    """
+    try:
+        return _members(raw)
+    except RecursionError:
+        return {name: msgspec.Raw(text) for name, text in _deep.members(raw).items()}
 
 
 def excerpt(raw: bytes | memoryview) -> str:
@@ -104,7 +135,7 @@ def header_of(kind: Kind, raw: bytes) -> Metadata:
         WrongKindError: the object says it is of another kind.
     """
     try:
-        header = decode_header(raw)
+        header = decode_as(decode_header, Header, raw)
     except DECODE_ERRORS as error:
         raise DecodeError(f"not an object of kind {kind}: {error}; {excerpt(raw)}") from error
     check_header(kind, header)
@@ -147,9 +178,12 @@ def encode(value: Any) -> bytes:
     if isinstance(value, Mapping) and not isinstance(value, dict):
         value = dict(value)
     try:
-        raw = _encode(value)
+        try:
+            raw = _encode(value)
+        except RecursionError:
+            raw = _deep.encode(value)
     except RecursionError as error:
-        raise EncodeError("$ is nested too deep for JSON, or contains itself") from error
+        raise EncodeError("$ contains itself: JSON cannot carry that") from error
     except _ENCODE_ERRORS as error:
         raise EncodeError(f"{_culprit(value) or '$'} cannot be written as JSON: {error}") from error
     # msgspec writes NaN and infinities as null, which would lose them without a word.
@@ -167,61 +201,73 @@ def plain(value: Any, path: str = "$") -> Any:
     Raises:
         EncodeError: a value that JSON cannot carry; the text names the path.
     """
-    if value is None or type(value) in (str, int, float, bool):
-        return value
-    if isinstance(value, Mapping):
-        return {key: plain(child, f"{path}.{key}") for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(child, f"{path}[{index}]") for index, child in enumerate(value)]
+
+    def leaf(item: Any) -> Any:
+        try:
+            return without_none(builtins(item))
+        except _ENCODE_ERRORS as error:
+            where = next((way for found, way in _deep.walk(value) if found is item), ())
+            text = _deep.path_text(where, path)
+            raise EncodeError(f"{text} cannot be written as JSON: {error}") from error
+
     try:
-        return without_none(lists(msgspec.to_builtins(value)))
-    except _ENCODE_ERRORS as error:
-        raise EncodeError(f"{path} cannot be written as JSON: {error}") from error
+        return _deep.copied(value, leaf)
+    except RecursionError as error:
+        raise EncodeError(f"{path} contains itself: JSON cannot carry that") from error
+
+
+def builtins(value: Any) -> Any:
+    """A typed value as plain JSON values.
+
+    Raises:
+        TypeError, ValueError: it has what JSON has not.
+    """
+    try:
+        return lists(msgspec.to_builtins(value))
+    except RecursionError:
+        return _deep.copied(value, lambda item: _of_one_level(_deep.expanded(item)))
+
+
+def _of_one_level(value: Any) -> Any:
+    return value if isinstance(value, Mapping) else msgspec.to_builtins(value)
 
 
 def lists(value: Any) -> Any:
     """The same with lists for tuples, as JSON has them."""
-    if isinstance(value, dict):
-        return {key: lists(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [lists(item) for item in value]
-    return value
+    return _deep.copied(value, _itself)
 
 
 def without_none(value: Any) -> Any:
     """The same without the fields that are None."""
-    if isinstance(value, dict):
-        return {key: without_none(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [without_none(item) for item in value]
+    return _deep.copied(value, _itself, keep_none=False)
+
+
+def _itself(value: Any) -> Any:
     return value
 
 
-def _culprit(value: Any, path: str = "$") -> str | None:
-    for child, name in _children(value, path):
-        if found := _culprit(child, name):
-            return found
-    try:
-        _encode(value)
-    except _ENCODE_ERRORS:
-        return path
+def _culprit(value: Any) -> str | None:
+    """The path of the first value that cannot be encoded, whatever it contains."""
+    for item, path in _deep.walk(value):
+        own: Any = item
+        if isinstance(item, Mapping):
+            own = dict.fromkeys(item)
+        elif isinstance(item, (list, tuple)):
+            continue
+        try:
+            _encode(own)
+        except _ENCODE_ERRORS:
+            return _deep.path_text(path)
     return None
 
 
-def _non_finite(value: Any, path: str = "$") -> str | None:
-    if isinstance(value, float):
-        return None if math.isfinite(value) else path
-    if not isinstance(value, (str, int, bytes, type(None), Mapping, list, tuple)):
-        value = msgspec.to_builtins(value)
-    for child, name in _children(value, path):
-        if found := _non_finite(child, name):
-            return found
+def _non_finite(value: Any) -> str | None:
+    for item, path in _deep.walk(value):
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return _deep.path_text(path)
+        elif not isinstance(item, (str, int, bytes, type(None), Mapping, list, tuple)):
+            for part, rest in _deep.walk(builtins(item)):
+                if isinstance(part, float) and not math.isfinite(part):
+                    return _deep.path_text(path) + _deep.path_text(rest, "")
     return None
-
-
-def _children(value: Any, path: str) -> list[tuple[Any, str]]:
-    if isinstance(value, Mapping):
-        return [(child, f"{path}.{key}") for key, child in value.items()]
-    if isinstance(value, (list, tuple)):
-        return [(child, f"{path}[{index}]") for index, child in enumerate(value)]
-    return []

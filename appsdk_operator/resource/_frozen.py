@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 
+from appsdk_operator.resource import _deep
+
 __all__ = ["FrozenDict", "FrozenList", "ReadOnlyError", "explain_frozen", "freeze", "thaw"]
 
 
@@ -178,11 +180,7 @@ def _freeze_children(value: FrozenDict | FrozenList) -> None:
 
 def thaw(value: Any) -> Any:
     """The same JSON value in plain dicts and lists."""
-    if isinstance(value, dict):
-        return {key: thaw(item) for key, item in dict.items(value)}
-    if isinstance(value, list):
-        return [thaw(item) for item in list.__iter__(value)]
-    return value
+    return _deep.copied(value, lambda item: item)
 
 
 _FROZEN_ERRORS = ("FrozenInstanceError", "FrozenAttributeError", "FrozenError")

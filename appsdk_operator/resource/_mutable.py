@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
 import msgspec
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
-from appsdk_operator.resource import _codec
+from appsdk_operator.resource import _codec, _deep
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import Object, ObjectKey, check_data, type_fields, view_error
 
@@ -178,11 +178,11 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
             self.data[field] = _codec.plain(value, f"$.{field}")
         else:
             try:
-                new = _codec.lists(msgspec.to_builtins(value))
+                new = _codec.builtins(value)
             except (TypeError, ValueError) as error:
                 raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
             try:
-                known = _codec.lists(msgspec.to_builtins(msgspec.convert(current, view)))
+                known = _codec.builtins(msgspec.convert(current, view))
             except _codec.DECODE_ERRORS:  # then the new value is what repairs it
                 known = {}
             self.data[field] = _overlay(current, known, new)
@@ -242,7 +242,7 @@ def _made(parent: dict[str, Any], key: str, make: type[_T]) -> _T:
 
 def _overlay(current: Any, known: Any, new: Any) -> Any:
     """``current`` with the changes from ``known`` to ``new``, and all that neither knows of."""
-    if new == known:
+    if _deep.same(new, known):
         return current
     if isinstance(new, dict) and isinstance(current, dict):
         return _overlay_dict(current, known if isinstance(known, dict) else {}, new)
@@ -263,14 +263,14 @@ def _overlay_dict(
     merged = {}
     for key, value in current.items():
         if key in new:
-            if key in known and new[key] == known[key]:
+            if key in known and _deep.same(new[key], known[key]):
                 merged[key] = value
             elif new[key] is not None:
                 merged[key] = _overlay(value, known.get(key), new[key])
         elif key not in known:
             merged[key] = value
     for key, value in new.items():
-        if key not in current and value is not None and value != known.get(key):
+        if key not in current and value is not None and not _deep.same(value, known.get(key)):
             merged[key] = _codec.without_none(value)
     return merged
 
@@ -290,7 +290,7 @@ def _matches(known: list[Any], new: list[Any]) -> list[int | None]:
             del unused[index]
 
     for position, item in enumerate(new):
-        if position in unused and known[position] == item:
+        if position in unused and _is_equal(known[position], item):
             match(position, position)
     for same in (_is_equal, _has_same_name):
         for position, item in enumerate(new):
@@ -309,7 +309,7 @@ def _matches(known: list[Any], new: list[Any]) -> list[int | None]:
 
 
 def _is_equal(known: Any, item: Any) -> bool:
-    return bool(known == item)
+    return _deep.same(known, item)
 
 
 def _has_same_name(known: Any, item: Any) -> bool:

@@ -6,12 +6,12 @@ import datetime as dt
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Optional, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Optional, final
 
 import msgspec
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource import _codec
+from appsdk_operator.resource import _codec, _deep
 from appsdk_operator.resource._frozen import FrozenDict, freeze, refuse
 from appsdk_operator.resource._kind import Kind, check_kind
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from appsdk_operator.resource._mutable import MutableObject
 
 __all__ = ["Object", "ObjectKey", "OwnerReference", "is_older_version", "parse_time"]
-
-_T = TypeVar("_T")
 
 
 class ObjectKey(NamedTuple):
@@ -79,7 +77,6 @@ class _WithRest(msgspec.Struct, gc=False):
 
 _decode_type = msgspec.json.Decoder(_TypeMeta).decode
 _decode_rest = msgspec.json.Decoder(_WithRest).decode
-_decode_map = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 # Decoders of an object's part are made once for each type; types live as long as the program.
 _part_decoders: dict[tuple[str, Any], Callable[[bytes], Any]] = {}
@@ -214,7 +211,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     @property
     def is_metadata_only(self) -> bool:
         """Whether this is the metadata of an object without the rest of it."""
-        return _decode_type(self.raw).kind == _codec.PARTIAL
+        return _codec.decode_as(_decode_type, _TypeMeta, self.raw).kind == _codec.PARTIAL
 
     @property
     def spec(self) -> SpecT_co:
@@ -233,15 +230,18 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         status: StatusT_co = self._view("status", self.kind.status)
         return status
 
-    def _decoded(self, decoder: Callable[[bytes], _T]) -> _T:
-        """What ``decoder`` reads in the bytes; only the header was checked on arrival."""
+    def _members(self) -> dict[str, Any]:
+        """The top-level fields, each its own text; only the header was checked on arrival."""
         try:
-            return decoder(self.raw)
+            return _codec.members(self.raw)
         except _codec.DECODE_ERRORS as error:
             raise _codec.DecodeError(f"{self.kind.kind} {self.key}: {error}") from error
 
     def _rest(self) -> _Rest:
-        return self._decoded(_decode_rest).metadata
+        try:
+            return _codec.decode_as(_decode_rest, _WithRest, self.raw).metadata
+        except _codec.DECODE_ERRORS as error:
+            raise _codec.DecodeError(f"{self.kind.kind} {self.key}: {error}") from error
 
     def _view(self, field: str, view: Any) -> Any:
         try:
@@ -254,11 +254,11 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
     def _view_with_reason(self, field: str, view: Any) -> Any:
         """The slower way, which can tell what does not fit."""
-        raw = bytes(self._decoded(_decode_map).get(field, b"null"))
+        raw = bytes(self._members().get(field, b"null"))
         if view is None or raw == b"null":
             return _codec.decode(raw)
         try:
-            return msgspec.json.decode(raw, type=view)
+            return _codec.decode_as(lambda text: msgspec.json.decode(text, type=view), view, raw)
         except _codec.DECODE_ERRORS as error:
             raise view_error(self.kind, self.key, field, view, error) from error
 
@@ -269,14 +269,14 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
             KeyError: there is no such field.
             MetadataOnlyError: only the object's metadata is here.
         """
-        raw = self._decoded(_decode_map)
+        raw = self._members()
         if key not in raw:
             self._check_whole(key)
         return freeze(_codec.decode(bytes(raw[key])))
 
     def get(self, key: str, default: Any = None) -> Any:
         """A top-level field as read-only JSON, ``default`` when absent."""
-        raw = self._decoded(_decode_map).get(key)
+        raw = self._members().get(key)
         if raw is None:
             self._check_whole(key)
             return default
@@ -292,13 +292,13 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
             )
 
     def __contains__(self, key: object) -> bool:
-        if key in self._decoded(_decode_map):
+        if key in self._members():
             return True
         self._check_whole(str(key))
         return False
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._decoded(_decode_map))
+        return iter(self._members())
 
     def to_dict(self) -> dict[str, Any]:
         """The whole object as plain, changeable JSON values of your own.
@@ -356,7 +356,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         if not isinstance(other, Object):
             return NotImplemented
         return self.kind == other.kind and (
-            self.raw == other.raw or self.to_dict() == other.to_dict()
+            self.raw == other.raw or _deep.same(self.to_dict(), other.to_dict())
         )
 
     def __ne__(self, other: object) -> bool:

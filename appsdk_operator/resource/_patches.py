@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from appsdk_operator.resource import _deep
+
 __all__ = [
     "PatchError",
     "PatchTestFailed",
@@ -162,18 +164,24 @@ def _index(step: str, last: int) -> int:
 
 def _changed(document: Any, path: list[str], leaf: Any) -> Any:
     """A copy of the containers along ``path``, with ``leaf`` applied to the innermost."""
-    if len(path) == 1:
-        return leaf(document, path[0])
-    step = path[0]
-    if isinstance(document, dict):
-        if step not in document:
-            raise _ProblemError(f"there is no {step!r}")
-        return {**document, step: _changed(document[step], path[1:], leaf)}
-    if isinstance(document, list):
-        index = _index(step, len(document) - 1)
-        inner = _changed(document[index], path[1:], leaf)
-        return [*document[:index], inner, *document[index + 1 :]]
-    raise _ProblemError(f"{step!r} is asked of a value that is no object and no list")
+    along: list[tuple[Any, Any]] = []
+    for step in path[:-1]:
+        at: Any = step
+        if isinstance(document, dict):
+            if step not in document:
+                raise _ProblemError(f"there is no {step!r}")
+        elif isinstance(document, list):
+            at = _index(step, len(document) - 1)
+        else:
+            raise _ProblemError(f"{step!r} is asked of a value that is no object and no list")
+        along.append((document, at))
+        document = document[at]
+    changed = leaf(document, path[-1])
+    for container, at in reversed(along):
+        copy = container.copy()
+        copy[at] = changed
+        changed = copy
+    return changed
 
 
 def _add(document: Any, path: list[str], value: Any) -> Any:
@@ -223,12 +231,12 @@ def _remove(document: Any, path: list[str]) -> Any:
 
 def _equal(one: Any, other: Any) -> bool:
     """Equality of JSON values: 1 is 1.0, and neither is true."""
+    return _deep.equal(one, other, _equal_leaves)
+
+
+def _equal_leaves(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[k], other[k]) for k in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal, one, other))
     return bool(one == other)
 
 
@@ -246,11 +254,18 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(document) if isinstance(document, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = apply_merge_patch(merged.get(name), value)
+    pending = [(merged, patch)]
+    while pending:
+        target, changes = pending.pop()
+        for name, value in changes.items():
+            if value is None:
+                target.pop(name, None)
+            elif isinstance(value, Mapping):
+                old = target.get(name)
+                target[name] = inner = dict(old) if isinstance(old, Mapping) else {}
+                pending.append((inner, value))
+            else:
+                target[name] = value
     return merged
 
 
@@ -266,21 +281,32 @@ def create_merge_patch(old: Any, new: Any) -> Any:
     """
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return new
-    patch: dict[str, Any] = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        if name not in old:
-            patch[name] = value
-        elif not _same(old[name], value):
-            patch[name] = create_merge_patch(old[name], value)
+    patch: dict[str, Any] = {}
+    pending: list[tuple[Any, Any, dict[str, Any]]] = [(old, new, patch)]
+    parts: list[tuple[dict[str, Any], str]] = []
+    while pending:
+        before, after, part = pending.pop()
+        part.update((name, None) for name in before if name not in after)
+        for name, value in after.items():
+            if name not in before:
+                part[name] = value
+            elif isinstance(before[name], Mapping) and isinstance(value, Mapping):
+                inner: dict[str, Any] = {}
+                part[name] = inner
+                parts.append((part, name))
+                pending.append((before[name], value, inner))
+            elif not _same(before[name], value):
+                part[name] = value
+    for part, name in reversed(parts):
+        if not part[name]:
+            del part[name]
     return patch
 
 
 def _same(one: Any, other: Any) -> bool:
     """Equality down to the type of numbers, so that a change from 1 to 1.0 is told."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
+    return type(one) is type(other) and _deep.equal(one, other, _same_leaves)
+
+
+def _same_leaves(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import sys
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 import msgspec
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource import _codec
+from appsdk_operator.resource import _codec, _deep
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._lines import Lines
 from appsdk_operator.resource._object import Object
@@ -18,6 +19,8 @@ from appsdk_operator.resource._object import Object
 __all__ = [
     "DecodedLines",
     "ListPage",
+    "Undecodable",
+    "UndecodableEvent",
     "WatchEvent",
     "WatchEventType",
     "decode_list",
@@ -29,6 +32,25 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streamed list (KEP-3157)."""
 
 
+class Undecodable(NamedTuple):
+    """An object that a list or a watch brought and that cannot be read; all others can.
+
+    What identifies it is there as far as it can be read, else empty.
+    """
+
+    error: _codec.DecodeError
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    digest: int
+    """Tells its bytes from others, in this process."""
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return place or "an object without a readable name"
+
+
 class ListPage(NamedTuple, Generic[SpecT_co, StatusT_co]):
     """One page of a list."""
 
@@ -37,6 +59,8 @@ class ListPage(NamedTuple, Generic[SpecT_co, StatusT_co]):
     continue_token: str
     """Empty on the last page."""
     remaining: int | None
+    undecodable: tuple[Undecodable, ...] = ()
+    """The items that cannot be read; those are not among :attr:`items`."""
 
 
 if not TYPE_CHECKING:  # mypy knows no such line inside of a NamedTuple
@@ -70,10 +94,18 @@ class WatchEvent(msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, gc=
     """An error's ``Status``."""
 
 
+class UndecodableEvent(WatchEvent[SpecT_co, StatusT_co], frozen=True, gc=False, kw_only=True):
+    """An event whose object cannot be read: :attr:`object` is None."""
+
+    undecodable: Undecodable
+    """What is known of it."""
+
+
 class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
+    # Null is the same as absent, and what is only told must not cost the list.
+    resource_version: str | None = None
+    continue_: str | None = msgspec.field(default=None, name="continue")
+    remaining_item_count: Any = None
 
 
 class _List(msgspec.Struct, gc=False, rename="camel"):
@@ -94,8 +126,8 @@ class _Event(msgspec.Struct, gc=False):
 
 
 class _BookmarkMeta(msgspec.Struct, gc=False, rename="camel"):
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
+    resource_version: str | None = None
+    annotations: Any = None
 
 
 class _Bookmark(msgspec.Struct, gc=False):
@@ -104,6 +136,7 @@ class _Bookmark(msgspec.Struct, gc=False):
 
 _decode_list = msgspec.json.Decoder(_List).decode
 _decode_type_meta = msgspec.json.Decoder(_TypeMeta).decode
+_decode_text = msgspec.json.Decoder(str).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
 
@@ -122,29 +155,92 @@ _BY_FIRST_LETTER = {
 def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, StatusT]:
     """The objects of one page, each with bytes of its own.
 
+    An item that cannot be read costs itself alone: it is among :attr:`ListPage.undecodable`.
+
     Raises:
-        DecodeError: not a list, or one of its items is not an object of ``kind``.
-        WrongKindError: it is a list of another kind.
+        DecodeError: not a list, or there is no telling where its items end.
+        WrongKindError: it, or each of its items, is of another kind.
     """
     try:
         page = _decode_list(body)
     except _codec.DECODE_ERRORS as error:
-        raise _codec.DecodeError(f"not a list of {kind}: {error}; {_codec.excerpt(body)}") from (
-            error
-        )
+        split = _split_list(body)
+        if split is None:
+            raise _codec.DecodeError(
+                f"not a list of {kind}: {error}; {_codec.excerpt(body)}"
+            ) from error
+        page = split
     _check_kind(kind, page)
+    undecodable: list[Undecodable] = []
+    try:
+        # bytes() copies: a slice of the page would keep the whole page in memory.
+        items = [Object.from_json(kind, bytes(item)) for item in page.items or ()]
+    except _codec.DecodeError as error:
+        items = []
+        for item in page.items or ():
+            raw = bytes(item)
+            try:
+                items.append(Object.from_json(kind, raw))
+            except _codec.DecodeError as problem:
+                undecodable.append(_undecodable(raw, problem))
+        if not items and all(_is_wrong_kind(one.error) for one in undecodable):
+            raise error
     meta = page.metadata
-    # bytes() copies: a slice of the page would keep the whole page in memory.
-    items = [Object.from_json(kind, bytes(item)) for item in page.items or ()]
-    return ListPage(items, meta.resource_version, meta.continue_, meta.remaining_item_count)
+    left = meta.remaining_item_count
+    return ListPage(
+        items,
+        meta.resource_version or "",
+        meta.continue_ or "",
+        left if isinstance(left, int) else None,
+        tuple(undecodable),
+    )
+
+
+def _is_wrong_kind(error: Exception) -> bool:
+    return isinstance(error, _codec.WrongKindError)
+
+
+def _split_list(body: bytes) -> _List | None:
+    """A list cut into its items by brackets and quotes alone, None where that cannot be done."""
+    try:
+        parts = _deep.members(body)
+        items = parts.pop("items")
+        parts["items"] = b"[]" if items != b"null" else items
+        head = b",".join(b'"%s":%s' % (name.encode(), text) for name, text in parts.items())
+        page = _codec.decode_as(_decode_list, _List, b"{%s}" % head)
+        if page.items is not None:
+            page.items = [msgspec.Raw(item) for item in _deep.elements(items)]
+    except (KeyError, *_codec.DECODE_ERRORS):
+        return None
+    return page
+
+
+def _undecodable(raw: bytes, error: _codec.DecodeError) -> Undecodable:
+    try:
+        metadata = _deep.members(_deep.members(raw).get("metadata", b"{}"))
+    except _codec.DECODE_ERRORS:
+        metadata = {}
+
+    def text(field: str) -> str:
+        with contextlib.suppress(*_codec.DECODE_ERRORS):
+            return _decode_text(metadata.get(field, b'""'))
+        return ""
+
+    return Undecodable(
+        error.with_traceback(None),  # the trace holds the whole page
+        text("namespace"),
+        text("name"),
+        text("uid"),
+        text("resourceVersion"),
+        hash(raw),
+    )
 
 
 class DecodedLines(NamedTuple, Generic[SpecT_co, StatusT_co]):
     """What lines of a watch stream say."""
 
     events: list[WatchEvent[SpecT_co, StatusT_co]]
-    wrong: list[_codec.WrongKindError]
-    """A line whose object is of another kind each; those are not among the events."""
+    """With an :class:`UndecodableEvent` for each object that cannot be read."""
     garbage: _codec.DecodeError | None
     """The first line that is no event; what came after it was not looked at."""
 
@@ -161,7 +257,6 @@ def decode_watch_events(
     All in one function, because most of a watch's time is spent here.
     """
     events: list[WatchEvent[SpecT, StatusT]] = []
-    wrong: list[_codec.WrongKindError] = []
     append, decode_header, intern = events.append, _codec.decode_header, sys.intern
     known, kind_name, api_version = _BY_FIRST_LETTER, kind.kind, kind.api_version
     for data, begin, end in _places(lines):
@@ -186,18 +281,13 @@ def decode_watch_events(
                 )
                 append(WatchEvent(usual[2], obj))
                 continue
-        except _codec.WrongKindError as error:
-            wrong.append(error)
-            continue
-        except _codec.DECODE_ERRORS:
+        except (*_codec.DECODE_ERRORS, _codec.WrongKindError):
             pass  # perhaps more follows the object: the slower way decides
         try:
             append(_decode_other(kind, data[begin:end]))
-        except _codec.WrongKindError as error:
-            wrong.append(error)
         except _codec.DecodeError as error:
-            return DecodedLines(events, wrong, error)
-    return DecodedLines(events, wrong, None)
+            return DecodedLines(events, error)
+    return DecodedLines(events, None)
 
 
 def _places(lines: Sequence[bytes]) -> Iterable[tuple[bytes, int, int]]:
@@ -208,30 +298,56 @@ def decode_watch_event(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[Sp
     """One line of a watch stream.
 
     Raises:
-        DecodeError: the line is not an event.
+        DecodeError: the line is not an event, or its object cannot be read.
         WrongKindError: its object is of another kind.
     """
-    events, wrong, garbage = decode_watch_events(kind, (line,))
-    if wrong or garbage:
-        raise garbage or wrong[0]
-    return events[0]
+    events, garbage = decode_watch_events(kind, (line,))
+    if garbage is not None:
+        raise garbage
+    event = events[0]
+    if isinstance(event, UndecodableEvent):
+        raise event.undecodable.error
+    return event
 
 
 def _decode_other(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, StatusT]:
     try:
-        event = _decode_event(line)
+        try:
+            event = _decode_event(line)
+        except _codec.DECODE_ERRORS:
+            split = _split_event(line)
+            if split is None:
+                raise
+            event = split
         event_type = WatchEventType(event.type)
         raw = bytes(event.object)
         if event_type is WatchEventType.BOOKMARK:
-            meta = _decode_bookmark(raw).metadata
-            ended = (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true"
-            return WatchEvent(event_type, None, meta.resource_version, ended)
+            meta = _codec.decode_as(_decode_bookmark, _Bookmark, raw).metadata
+            annotations = meta.annotations if isinstance(meta.annotations, dict) else {}
+            ended = annotations.get(INITIAL_EVENTS_END) == "true"
+            return WatchEvent(event_type, None, meta.resource_version or "", ended)
     except (*_codec.DECODE_ERRORS, ValueError) as error:
         raise _codec.DecodeError(f"not a watch event: {error}; {_codec.excerpt(line)}") from error
     if event_type is WatchEventType.ERROR:
         status = _codec.decode(raw)
         return WatchEvent(event_type, None, status=status if isinstance(status, dict) else {})
-    return WatchEvent(event_type, Object.from_json(kind, raw))
+    try:
+        return WatchEvent(event_type, Object.from_json(kind, raw))
+    except _codec.DecodeError as error:
+        return UndecodableEvent(event_type, None, undecodable=_undecodable(raw, error))
+
+
+def _split_event(line: bytes) -> _Event | None:
+    """An event whose object is nested too deep, or no JSON, None where there is no event."""
+    try:
+        parts = _deep.members(line)
+        return _Event(_decode_text(parts["type"]), msgspec.Raw(parts["object"]))
+    except (KeyError, *_codec.DECODE_ERRORS):
+        # Whatever bytes the object has: the line says where they end.
+        prefix = next((one for one in _PREFIXES if line.startswith(one)), None)
+        if prefix is None or not line.endswith(b"}"):
+            return None
+        return _Event(_PREFIXES[prefix].value, msgspec.Raw(line[len(prefix) : -1]))
 
 
 def _check_kind(kind: Kind, page: _List) -> None:
@@ -241,7 +357,7 @@ def _check_kind(kind: Kind, page: _List) -> None:
         is_other = True
     elif page.kind and page.kind != f"{kind.kind}List" and page.items:
         # A custom resource may call its lists as it likes, but then the items say what they are.
-        is_other = _decode_type_meta(page.items[0]).kind != kind.kind
+        is_other = _type_of_first(page.items) not in (kind.kind, None)
     else:
         is_other = False
     if is_other:
@@ -249,3 +365,11 @@ def _check_kind(kind: Kind, page: _List) -> None:
             f"expected a list of {kind.api_version} {kind.kind}, got {page.api_version} "
             f"{page.kind}: check the kind's plural, group and version"
         )
+
+
+def _type_of_first(items: Sequence[msgspec.Raw]) -> str | None:
+    """The kind of the first item that can be read, None if there is none."""
+    for item in items:
+        with contextlib.suppress(*_codec.DECODE_ERRORS):
+            return _codec.decode_as(_decode_type_meta, _TypeMeta, bytes(item)).kind
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any, final
 
@@ -137,6 +138,9 @@ def load_yaml(text: str | bytes) -> list[Any]:
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {error}") from error
     except RecursionError as error:
+        # JSON is YAML, and can be read at any depth.
+        with contextlib.suppress(ValueError):
+            return [_codec.decode(text if isinstance(text, bytes) else text.encode())]
         raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error
 
 
@@ -198,10 +202,17 @@ def _keep_last(node: yaml.Node, repeated: list[str], seen: set[int]) -> None:
 def dump_yaml(data: dict[str, Any]) -> str:
     """YAML of JSON values, keys in their own order.
 
+    What is nested deeper than PyYAML can write, some hundred levels, is written as JSON, which is
+    YAML too.
+
     Raises:
         EncodeError: a value that JSON cannot carry; the text names the path.
     """
-    text: str = yaml.dump(_codec.plain(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    plain = _codec.plain(data)
+    try:
+        text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    except RecursionError:
+        return _codec.encode(plain).decode() + "\n"
     return text
 
 

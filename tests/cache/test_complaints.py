@@ -46,7 +46,7 @@ def run():
 
 def informer_on(client, **options):
     informer = Informer(THING, client, metrics=Metrics(), on_error=lambda _: None, **options)
-    informer._state._backoff = FastBackoff()
+    informer._state._refused = informer._state._broken = FastBackoff()
     return informer
 
 

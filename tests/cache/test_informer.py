@@ -440,17 +440,17 @@ def test_waits_are_on_the_clock_of_the_informer_whatever_signal_stops_it(make):
 
 
 @pytest.mark.parametrize(
-    ("answers", "limit"),
+    "answers",
     [
-        ([status(403)] * 50, 12),
-        ([status(500)] * 50, 12),
-        ([c.ConnectFailed("refused")] * 50, 12),
-        ([page(), *[Stream() for _ in range(100)]], 25),
-        ([page(), *[Stream([bookmark(11)]) for _ in range(100)]], 25),
+        [status(403)] * 100,
+        [status(500)] * 100,
+        [c.ConnectFailed("refused")] * 100,
+        [page(), *[Stream() for _ in range(100)]],
+        [page(), *[Stream([bookmark(11)]) for _ in range(100)]],
     ],
 )
-def test_a_server_that_refuses_or_hangs_up_is_not_flooded(answers, limit):
-    """Peers made 1,400 to 3,800 requests a second of these."""
+def test_a_server_that_refuses_or_hangs_up_is_not_flooded(answers):
+    """Peers made 1,400 to 3,800 requests a second of these; without jitter these are the most."""
     clock, stop = ManualClock(), StopSignal()
     client = ScriptedClient(*answers)
     informer = Informer(
@@ -464,7 +464,7 @@ def test_a_server_that_refuses_or_hangs_up_is_not_flooded(answers, limit):
     )
     while clock.monotonic() < 180.0:
         clock.advance(informer.step(stop))
-    assert len(client.requests) <= limit
+    assert len(client.requests) <= 80
 
 
 def test_an_event_of_another_kind_is_reported_and_the_stream_goes_on(make):
@@ -494,7 +494,7 @@ def test_an_error_that_no_client_documents_is_an_error_like_any_other(make):
     running = make(
         OSError("plugin"), page(), RuntimeError("session is closed"), Stream(then=KeyError("x"))
     )
-    for _ in range(7):
+    for _ in range(6):
         running.informer.step(running.stop)
     kinds = [type(error) for error in running.errors]
     assert kinds == [OSError, RuntimeError, KeyError]
@@ -512,7 +512,7 @@ def test_errors_are_told_counted_by_cause_and_kept(make):
         return metrics.value("informer_errors_total", cause=cause, **labels)
 
     running.start()
-    for _ in range(4):
+    for _ in range(3):
         running.clock.block_until_waiting(1)
         running.clock.advance(30.0)
     running.client.wait_for_requests(7)
@@ -603,7 +603,7 @@ def test_health_turns_unready_when_the_watch_fails_for_long_and_back(make):
 
 
 def test_a_server_that_accepts_every_watch_and_cuts_it_is_out_of_touch_all_the_time(make):
-    running = make(page(), *[Stream(then=c.ConnectionLost("x")) for _ in range(20)])
+    running = make(page(), *[Stream(then=c.ConnectionLost("x")) for _ in range(60)])
     seen, clock = [], running.clock
     while clock.monotonic() < 60.0:
         wait = running.informer.step(running.stop)
@@ -616,10 +616,10 @@ def test_a_server_that_accepts_every_watch_and_cuts_it_is_out_of_touch_all_the_t
 
 def test_a_watch_that_stands_open_for_the_grace_ends_a_problem_without_an_event(make):
     stream = Stream(then=None)
-    lost = [Stream(then=c.ConnectionLost("x")) for _ in range(6)]
+    lost = [Stream(then=c.ConnectionLost("x")) for _ in range(8)]
     running = make(page(), *lost, stream)
     informer, clock = running.informer, running.clock
-    while running.client.verbs.count("watch") < 6:
+    while running.client.verbs.count("watch") < 8:
         clock.advance(informer.step(running.stop))
     clock.advance(informer.step(running.stop))
     running.start()
@@ -627,7 +627,7 @@ def test_a_watch_that_stands_open_for_the_grace_ends_a_problem_without_an_event(
     assert not informer.health().is_ready
     clock.advance(9.0)
     assert not informer.health().is_ready
-    clock.advance(1.0)
+    clock.advance(1.5)
     assert informer.health().is_ready
     stream.end(c.ConnectionLost("x"))
     eventually(lambda: informer._contact._open_since is None)
@@ -658,9 +658,9 @@ def test_an_informer_that_waits_long_for_a_slow_handler_is_not_ready_and_says_so
 
 def test_a_list_that_gets_no_further_than_its_first_page_is_out_of_touch(make):
     running = make(page(), Stream([error_line(410, "Expired")]), page_size=1)
-    for _ in range(5):
+    for _ in range(8):
         running.client.then(page(thing("a"), token="t"), status(500))
-    for _ in range(14):
+    for _ in range(23):
         running.clock.advance(running.informer.step(running.stop))
     assert running.clock.monotonic() > 10.0
     assert not running.informer.health().is_ready
@@ -868,3 +868,12 @@ def test_health_tells_informers_of_one_kind_apart_by_what_they_select():
         f"{name} where app=web",
         f"{name} in a where app=web, metadata.name=x",
     ]
+
+
+def test_a_problem_that_stays_the_same_is_logged_each_30_seconds(make, caplog):
+    running = make(*[status(503, message="away")] * 100, on_error=None)
+    while running.clock.monotonic() < 90.0:
+        running.clock.advance(running.informer.step(running.stop))
+    assert [record.getMessage() for record in caplog.records] == [
+        "the informer of things.v1.example.com: 503 ServiceUnavailable: away"
+    ] * 3

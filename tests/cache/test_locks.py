@@ -81,7 +81,7 @@ def test_an_index_function_may_read_a_cache_to_which_a_handler_is_added_meanwhil
     stop = StopSignal()
     stepper = threading.Thread(target=lambda: [informer.step(stop) for _ in range(2)])
     informer._state._may_stream = False
-    informer._state._relist(0.0, None, delay=False)
+    informer._state._relist(0.0, None)
     stepper.start()
     assert gate.entered.wait(PATIENCE)
     handler = BatchRecorder()
@@ -138,7 +138,7 @@ def test_the_failure_of_a_batch_handler_is_reported_without_the_lock_of_the_cach
     cache.add(THING)
     (informer,) = cache.informers(THING)
     informer._state._may_stream = False
-    informer._state._relist(0.0, None, delay=False)
+    informer._state._relist(0.0, None)
     informer.step(StopSignal())
     cache.add_event_handler(THING, Bad())
     assert reported == [("no", True)]

@@ -129,7 +129,7 @@ class Watch:
 class NoThreads:
     """Informers and deliveries do not run, but step when a test says so."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", *, on_failure: object = None) -> None:
         pass
 
     def start(self, name: str, target: object) -> None:

@@ -46,8 +46,8 @@ CRD = {
 class FastBackoff:
     """No wait between tries, and nothing else: what is waited for is the server."""
 
-    def delay(self, now):
-        return 0.01
+    def delay(self, now, *, first=None):
+        return 0.01 if first is None else first
 
     def reset(self):
         pass
@@ -75,7 +75,7 @@ def follow(client):
         informer = Informer(
             kind, through or client, on_error=errors.append, metrics=Metrics(), **options
         )
-        informer._state._backoff = FastBackoff()
+        informer._state._refused = informer._state._broken = FastBackoff()
         recorder = Recorder()
         informer.add_event_handler(recorder)
         stop = StopSignal()

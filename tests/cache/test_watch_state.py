@@ -80,7 +80,7 @@ def commands(state, count=1):
 def watching(version=10, **options):
     """A machine with an open watch."""
     state = machine(**options)
-    state.page(page(version=version))
+    state.page(page(version=version), 0.0)
     state.next()
     state.watch_opened(0.0)
     return state
@@ -104,16 +104,16 @@ def feed(state, *lines, now=0.0):
 def test_pages_are_fetched_until_the_last_and_the_watch_begins_at_the_version_of_the_first():
     state = machine()
     assert commands(state) == ["list 500"]
-    assert shown(state.page(page(thing("a"), version=10, token="t"))) == ["begin", "upsert a"]
+    assert shown(state.page(page(thing("a"), version=10, token="t"), 0.0)) == ["begin", "upsert a"]
     assert commands(state) == ["list 500 t"]
-    steps = state.page(page(thing("b"), version=12))
+    steps = state.page(page(thing("b"), version=12), 0.0)
     assert shown(steps) == ["upsert b", "finish 10"]
     assert commands(state) == ["watch 10"]
 
 
 def test_an_empty_list_is_complete():
     state = machine()
-    assert shown(state.page(page(version=3))) == ["begin", "upsert", "finish 3"]
+    assert shown(state.page(page(version=3), 0.0)) == ["begin", "upsert", "finish 3"]
 
 
 def test_a_page_size_of_0_asks_for_everything_at_once():
@@ -122,18 +122,18 @@ def test_a_page_size_of_0_asks_for_everything_at_once():
 
 def test_pages_that_expire_begin_anew_at_once_and_the_second_time_without_pages():
     state = machine(page_size=2)
-    state.page(page(thing("a"), token="t"))
+    state.page(page(thing("a"), token="t"), 0.0)
     assert shown(state.list_failed(EXPIRED, 0.0)) == ["list: Expired"]
     assert commands(state) == ["list 2"]
-    assert shown(state.page(page(thing("a"), token="u"))) == ["begin", "upsert a"]
+    assert shown(state.page(page(thing("a"), token="u"), 0.0)) == ["begin", "upsert a"]
     state.list_failed(EXPIRED, 1.0)
     assert commands(state) == ["list 0"]
-    assert shown(state.page(page(thing("a"), version=9))) == ["begin", "upsert a", "finish 9"]
+    assert shown(state.page(page(thing("a"), version=9), 0.0)) == ["begin", "upsert a", "finish 9"]
     # The next list has pages again.
     state.next()
     state.watch_opened(2.0)
     feed(state, error_line(410, "Expired"), now=2.0)
-    assert commands(state, 2) == ["wait 0.8", "list 2"]
+    assert commands(state) == ["list 2"]
 
 
 def test_a_first_page_that_is_gone_backs_off():
@@ -158,11 +158,11 @@ def test_a_first_page_that_is_gone_backs_off():
 )
 def test_a_list_that_fails_is_tried_again_after_a_backoff(error):
     state = machine()
-    state.page(page(thing("a"), token="t"))
+    state.page(page(thing("a"), token="t"), 0.0)
     steps = state.list_failed(error, 0.0)
     assert [(step.error, step.doing) for step in steps] == [(error, "list")]
     assert commands(state, 2) == ["wait 0.8", "list 500"]
-    assert shown(state.page(page(thing("a")))) == ["begin", "upsert a", "finish 10"]
+    assert shown(state.page(page(thing("a")), 0.0)) == ["begin", "upsert a", "finish 10"]
 
 
 @pytest.mark.parametrize("fail", ["list_failed", "watch_failed"])
@@ -170,20 +170,50 @@ def test_retry_after_makes_the_wait_longer_but_never_shorter(fail):
     state = machine() if fail == "list_failed" else watching()
     if fail == "watch_failed":
         state.watch_ended(5.0)
-    slow = c.TooManyRequests("slow down", status=429, retry_after=7.0)
+    slow = c.TooManyRequests("slow down", status=429, retry_after=2.0)
     getattr(state, fail)(slow, 0.0)
-    assert commands(state) == ["wait 7"]
+    assert commands(state) == ["wait 2"]
     for _ in range(5):
         getattr(state, fail)(LOST, 0.0)
         state.next()
     getattr(state, fail)(slow, 0.0)
-    assert commands(state) == ["wait 30"]
+    assert commands(state) == ["wait 2.5"]
 
 
 def test_a_server_cannot_send_us_away_for_hours():
     state = machine()
     state.list_failed(c.TooManyRequests("later", status=429, retry_after=86_400.0), 0.0)
     assert commands(state) == ["wait 300"]
+
+
+@pytest.mark.parametrize("trouble", ["token", "items", "empty"])
+def test_pages_without_end_are_an_error_and_the_list_is_tried_without_pages(trouble):
+    state = machine()
+    for number in range(100):
+        items = {"token": [thing(f"a{number}")], "items": [thing("a")], "empty": []}[trouble]
+        token = "t" if trouble == "token" else f"t{number}"
+        steps = state.page(page(*items, token=token), 0.0)
+        if isinstance(steps[0], Problem):
+            break
+        assert what(state.next()) == f"list 500 {token}"
+    assert isinstance(steps[0].error, c.BadResponse)
+    assert "the list does not end" in str(steps[0].error)
+    assert number == {"token": 1, "items": 1, "empty": 9}[trouble]
+    assert commands(state, 2) == ["wait 0.8", "list 0"]
+    assert shown(state.page(page(thing("a")), 0.0)) == ["begin", "upsert a", "finish 10"]
+
+
+def test_a_list_without_pages_that_expires_again_and_again_backs_off():
+    state = machine()
+    waits = []
+    for _ in range(6):
+        state.page(page(thing("a"), token="t"), 0.0)
+        state.list_failed(EXPIRED, 0.0)
+        command = state.next()
+        waits.append(what(command))
+        if isinstance(command, Wait):
+            state.next()
+    assert waits == ["list 500", "list 0", "list 0", "wait 0.8", "wait 1.6", "wait 2.5"]
 
 
 # Watches that end.
@@ -196,11 +226,15 @@ def test_a_watch_that_ends_cleanly_is_resumed_at_once_and_nothing_is_listed():
     assert commands(state) == ["watch 11"]
 
 
-def test_a_watch_that_was_reset_is_resumed_after_a_backoff():
+def test_a_watch_that_was_reset_is_resumed_at_once_and_the_next_times_after_a_backoff():
     state = watching()
     feed(state, line("ADDED", thing("a", 11)))
     assert shown(state.watch_ended(1.0, LOST)) == ["watch: ConnectionLost"]
-    assert commands(state, 2) == ["wait 0.8", "watch 11"]
+    assert commands(state) == ["watch 11"]
+    for wait in ("wait 0.8", "wait 1.6", "wait 2.5"):
+        state.watch_opened(1.0)
+        state.watch_ended(1.0, LOST)
+        assert commands(state, 2) == [wait, "watch 11"]
 
 
 def test_watches_that_are_cut_after_a_while_each_time_are_resumed_without_growing_delays():
@@ -209,9 +243,8 @@ def test_watches_that_are_cut_after_a_while_each_time_are_resumed_without_growin
     for cut in range(1, 8):
         state.watch_ended(60.0 * cut, LOST)
         waits += commands(state)
-        state.next()
         state.watch_opened(60.0 * cut + 1.0)
-    assert waits == ["wait 0.8"] * 7
+    assert waits == ["watch 10"] * 7
 
 
 def test_a_silent_watch_is_resumed_at_once():
@@ -226,7 +259,7 @@ def test_a_garbage_line_leads_to_a_list():
     assert shown(state.garbage(DecodeError("what?"), 1.0)) == ["watch: DecodeError"]
     assert not state.is_watching
     assert state.watch_ended(1.0) == []
-    assert commands(state, 2) == ["wait 0.8", "list 500"]
+    assert commands(state) == ["list 500"]
 
 
 @pytest.mark.parametrize("error", [EXPIRED, status(410), status(404), TOO_LARGE])
@@ -234,7 +267,7 @@ def test_a_watch_that_cannot_begin_where_we_are_leads_to_a_list(error):
     state = watching()
     state.watch_ended(400.0)
     assert shown(state.watch_failed(error, 400.0)) == [f"watch: {type(error).__name__}"]
-    assert commands(state, 2) == ["wait 0.8", "list 500"]
+    assert commands(state) == ["list 500"]
 
 
 @pytest.mark.parametrize(
@@ -260,11 +293,11 @@ def test_an_error_event_leads_to_a_list_and_the_rest_of_the_stream_is_dropped(co
     assert len(steps) == 2
     assert not state.is_watching
     assert state.watch_ended(1.0) == []
-    assert commands(state, 2) == ["wait 0.8", "list 500"]
+    assert commands(state) == ["list 500"]
 
 
 @pytest.mark.parametrize("ended_by", ["error", "garbage", "version"])
-def test_what_ends_a_watch_is_one_problem_and_one_backoff_and_streams_again(ended_by):
+def test_what_ends_a_watch_is_one_problem_and_streams_again_at_once(ended_by):
     """The closing of the stream that follows is no failure of the streamed list to come."""
     state = streaming()
     feed(state, bookmark(10, ends_initial=True))
@@ -275,7 +308,7 @@ def test_what_ends_a_watch_is_one_problem_and_one_backoff_and_streams_again(ende
     else:
         feed(state, line("ADDED", thing("a", 9)))
     assert state.watch_ended(0.0) == []
-    assert commands(state, 2) == ["wait 0.8", "stream"]
+    assert commands(state) == ["stream"]
 
 
 def test_an_error_event_that_says_when_to_come_back_is_obeyed():
@@ -293,11 +326,11 @@ def test_watches_that_end_at_once_back_off_and_the_fifth_leads_to_a_list():
         assert isinstance(steps[0].error, ShortWatchError)
         assert f" {number} watches" in str(steps[0].error)
         waits += commands(state)
-        if number < 5:
+        if 1 < number < 5:
             assert commands(state) == ["watch 10"]
+        if number < 5:
             state.watch_opened(0.0)
-    assert waits == ["wait 0.8", "wait 1.6", "wait 3.2", "wait 6.4", "wait 12.8"]
-    assert commands(state) == ["list 500"]
+    assert waits == ["watch 10", "wait 0.8", "wait 1.6", "wait 2.5", "list 500"]
 
 
 @pytest.mark.parametrize("rescue", ["an object", "a second"])
@@ -310,8 +343,13 @@ def test_a_watch_that_lives_or_brings_something_is_not_short(rescue):
     if rescue == "an object":
         feed(state, line("ADDED", thing("a", 11)))
         assert state.watch_ended(0.1) == []
-    else:
-        assert state.watch_ended(1.0) == []
+        # But not when it is the same one each time.
+        commands(state)
+        state.watch_opened(0.1)
+        feed(state, line("ADDED", thing("a", 11)))
+        assert " 1 watches" in str(state.watch_ended(0.2)[0].error)
+        return
+    assert state.watch_ended(1.0) == []
     commands(state)
     state.watch_opened(2.0)
     assert " 1 watches" in str(state.watch_ended(2.1)[0].error)
@@ -322,7 +360,11 @@ def test_a_watch_that_brings_a_bookmark_only_and_ends_at_once_backs_off():
     state = watching()
     feed(state, bookmark(12))
     assert shown(state.watch_ended(0.1)) == ["watch: ShortWatchError"]
-    assert commands(state, 2) == ["wait 0.8", "watch 12"]
+    assert commands(state) == ["watch 12"]
+    state.watch_opened(0.1)
+    feed(state, bookmark(13))
+    assert shown(state.watch_ended(0.2)) == ["watch: ShortWatchError"]
+    assert commands(state, 2) == ["wait 0.8", "watch 13"]
 
 
 # Versions.
@@ -344,14 +386,14 @@ def test_a_version_that_goes_back_leads_to_a_list():
     state = watching()
     steps = state.events([event(line("MODIFIED", thing("a", 9)))], 1.0)
     assert isinstance(steps[0].error, VersionWentBackError)
-    assert commands(state, 2) == ["wait 0.8", "list 500"]
+    assert commands(state) == ["list 500"]
 
 
 def test_a_list_that_is_older_than_the_watch_before_is_taken_as_true():
     state = watching(version=100)
     feed(state, error_line(410, "Expired"))
     state.next()
-    assert shown(state.page(page(version=7)))[-1] == "finish 7"
+    assert shown(state.page(page(version=7), 0.0))[-1] == "finish 7"
     assert commands(state) == ["watch 7"]
 
 
@@ -385,7 +427,7 @@ def test_a_kind_whose_lists_have_no_version_is_watched_and_listed_again(end):
     if end == "short":
         state.watch_opened(0.0)
     state.watch_ended(0.1 if end == "short" else 400.0, LOST if end == "reset" else None)
-    assert commands(state, 2) == ["wait 0.8", "list 500"]
+    assert commands(state) == ["list 500"]
 
 
 def test_a_watch_without_a_version_finds_its_place_with_the_first_news():
@@ -422,11 +464,11 @@ def test_a_server_that_cannot_stream_is_listed_without_complaint_and_not_asked_a
     state.next()
     assert state.watch_failed(status(code), 0.0) == []
     assert commands(state) == ["list 500"]
-    state.page(page())
+    state.page(page(), 0.0)
     state.next()
     state.watch_opened(1.0)
     feed(state, error_line(410, "Expired"))
-    assert commands(state, 2) == ["wait 0.8", "list 500"]
+    assert commands(state) == ["list 500"]
 
 
 @pytest.mark.parametrize("error", [status(403), status(404), status(429), status(500), LOST])
@@ -435,11 +477,11 @@ def test_a_stream_that_is_refused_for_now_falls_back_to_a_list_and_is_asked_for_
     state.next()
     assert shown(state.watch_failed(error, 0.0)) == [f"watch: {type(error).__name__}"]
     assert commands(state, 2) == ["wait 0.8", "list 500"]
-    state.page(page())
+    state.page(page(), 0.0)
     state.next()
     state.watch_opened(1.0)
     feed(state, error_line(410, "Expired"))
-    assert commands(state, 2) == ["wait 1.6", "stream"]
+    assert commands(state) == ["stream"]
 
 
 @pytest.mark.parametrize("error", [None, LOST, SILENT])
@@ -448,8 +490,16 @@ def test_a_stream_that_breaks_midway_falls_back_to_a_list(error):
     feed(state, line("ADDED", thing("a", 9)))
     name = type(error).__name__ if error else "ConnectionResetError"
     assert shown(state.watch_ended(1.0, error)) == [f"watch: {name}"]
-    assert commands(state, 2) == ["wait 0.8", "list 500"]
-    assert shown(state.page(page(thing("a", 9))))[0] == "begin"
+    assert commands(state) == ["list 500"]
+    assert shown(state.page(page(thing("a", 9)), 0.0))[0] == "begin"
+    # Nothing streams again until a watch has lasted.
+    for opened, lasts, then in ((2.0, 10.0, "list 500"), (20.0, 30.0, "stream")):
+        state.next()
+        state.watch_opened(opened)
+        feed(state, error_line(410, "Expired"), now=opened + lasts)
+        command = state.next()
+        assert what(command if not isinstance(command, Wait) else state.next()) == then
+        state.page(page(thing("a", 9)), 0.0)
 
 
 @pytest.mark.parametrize("trouble", ["error", "garbage"])
@@ -460,7 +510,7 @@ def test_trouble_inside_a_streamed_list_falls_back_to_a_plain_one(trouble):
     else:
         state.garbage(DecodeError("what?"), 0.0)
     assert state.watch_ended(0.0) == []
-    assert commands(state, 2) == ["wait 0.8", "list 500"]
+    assert commands(state) == ["list 500"]
 
 
 def test_a_plain_bookmark_before_the_end_of_the_list_tells_a_server_that_does_not_stream():
@@ -476,7 +526,7 @@ def test_a_plain_bookmark_before_the_end_of_the_list_tells_a_server_that_does_no
 
 def test_the_length_of_watches_is_drawn_between_the_bounds():
     state = WatchState(stream_first_sync=False, watch_timeout=(300.0, 600.0))
-    state.page(page())
+    state.page(page(), 0.0)
     lengths = {state.next().timeout for _ in range(50)}
     assert len(lengths) > 40
     assert all(300 <= length <= 600 for length in lengths)
@@ -487,13 +537,13 @@ def test_backoff_doubles_to_its_cap_and_starts_anew_after_two_healthy_minutes():
     assert [backoff.delay(float(now)) for now in range(7)] == [
         0.8,
         1.6,
-        3.2,
-        6.4,
-        12.8,
-        25.6,
-        30.0,
+        2.5,
+        2.5,
+        2.5,
+        2.5,
+        2.5,
     ]
-    assert backoff.delay(126.0) == 30.0
+    assert backoff.delay(126.0) == 2.5
     assert backoff.delay(246.1) == 0.8
 
 
@@ -501,7 +551,7 @@ def test_backoff_jitters_within_twice_the_capped_delay():
     for seed in range(50):
         backoff = Backoff(rng=random.Random(seed))
         for number in range(8):
-            low = min(30.0, 0.8 * 2**number)
+            low = min(2.5, 0.8 * 2**number)
             assert low <= backoff.delay(0.0) < 2 * low
 
 
@@ -513,18 +563,18 @@ def test_backoff_options_are_checked(options):
         Backoff(**options)
 
 
-def test_failures_of_all_kinds_share_one_backoff():
+def test_requests_of_all_kinds_that_are_refused_share_one_backoff():
     state = machine(stream=True)
     state.next()
     state.watch_failed(LOST, 0.0)
     waits = commands(state)
     state.list_failed(LOST, 1.0)
     waits += commands(state)
-    state.page(page())
+    state.page(page(), 0.0)
     state.next()
     state.watch_failed(LOST, 2.0)
     waits += commands(state)
-    assert waits == ["wait 0.8", "wait 1.6", "wait 3.2"]
+    assert waits == ["wait 0.8", "wait 1.6", "wait 2.5"]
 
 
 def test_commands_are_values():
@@ -533,8 +583,8 @@ def test_commands_are_values():
 
 
 def test_the_longest_delays_are_spread_at_random_too():
-    """Else all that lost a server together come back to it together, each 30 seconds."""
+    """Else all that lost a server together come back to it together, each few seconds."""
     backoff = Backoff(rng=random.Random(1))
     delays = [backoff.delay(0.0) for _ in range(100)]
-    assert all(30.0 <= delay < 60.0 for delay in delays[6:])
+    assert all(2.5 <= delay < 5.0 for delay in delays[6:])
     assert len(set(delays[6:])) > 50

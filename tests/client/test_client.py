@@ -4,7 +4,7 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.client import JsonPatch, MergePatch, StrategicMergePatch
-from appsdk_operator.resource import Kind, MutableObject, Object, WrongKindError
+from appsdk_operator.resource import DecodeError, Kind, MutableObject, Object, WrongKindError
 from tests.client.conftest import GADGET, WIDGET, answer, failure, page, widget
 
 BASE = "/apis/example.com/v1/namespaces/x/widgets"
@@ -390,3 +390,52 @@ def test_a_patch_is_guarded_when_the_server_checks_the_version():
 def test_what_is_no_configuration_is_refused(config, text):
     with pytest.raises(TypeError, match=f"is no ClientConfig: give one, for example {text}"):
         c.Client(config)
+
+
+def test_a_list_gives_all_that_can_be_read_and_then_names_the_rest(serve, connect):
+    odd = {**widget("odd"), "metadata": {**widget("odd")["metadata"], "generation": "many"}}
+    body = {"metadata": {"resourceVersion": "7"}, "items": [widget("a"), odd, widget("b")]}
+    client = connect(serve(answer(body), answer(body)))
+    with pytest.raises(DecodeError, match=r"x/odd: .*generation.*use list_page"):
+        list(client.list(WIDGET))
+    for_each = client.list(WIDGET)
+    assert [next(for_each).name, next(for_each).name] == ["a", "b"]
+    with pytest.raises(DecodeError, match=r"1 of the widgets\.v1\.example\.com cannot be read"):
+        next(for_each)
+
+
+def test_a_page_has_what_cannot_be_read_beside_the_rest(serve, connect):
+    odd = {**widget("odd"), "metadata": {"name": "odd", "namespace": "x", "generation": "many"}}
+    body = {"metadata": {"resourceVersion": "7"}, "items": [widget("a"), odd]}
+    got = connect(serve(answer(body))).list_page(WIDGET)
+    assert [obj.name for obj in got.items] == ["a"]
+    assert [str(item) for item in got.undecodable] == ["x/odd"]
+
+
+@pytest.mark.parametrize(
+    ("pages", "what", "names"),
+    [
+        ([page("a", token="t"), page("b", token="t")], "same continue token", ["a"]),
+        ([page("a", "b", token="t"), page("a", "b", token="u")], "x/a came twice", ["a", "b"]),
+        ([page(token=f"t{n}") for n in range(10)], "10 pages in a row had no items", []),
+    ],
+    ids=["token", "items", "empty"],
+)
+def test_a_list_without_end_is_an_error(serve, connect, pages, what, names):
+    server = serve(*pages)
+    listed = connect(server).list(WIDGET)
+    assert [next(listed).name for _ in names] == names
+    with pytest.raises(c.BadResponse, match=f"widgets.*does not end: .*{what}"):
+        next(listed)
+    assert len(server.requests) == len(pages)
+
+
+def test_a_deep_object_is_got_and_listed(serve, connect):
+    deep = b'{"metadata":{"name":"deep"},"spec":' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001
+    body = b'{"metadata":{"resourceVersion":"7"},"items":[%s]}' % deep
+    client = connect(serve(answer(deep), answer(body)))
+    for obj in (client.get(WIDGET, "deep", namespace="x"), *client.list(WIDGET)):
+        value, levels = obj["spec"], 0
+        while isinstance(value, dict):
+            value, levels = value["a"], levels + 1
+        assert levels == 5_000

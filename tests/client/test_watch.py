@@ -114,6 +114,17 @@ def test_a_line_that_is_no_event_is_a_decode_error(serve, connect):
         list(stream.events())
 
 
+def test_after_an_event_that_cannot_be_read_the_others_come(serve, connect):
+    odd = b'{"type":"ADDED","object":{"metadata":{"name":5}}}\n'
+    lines = event("a") + odd + event("b")
+    with connect(serve(CHUNKED + chunk(lines) + chunk(event("c")) + END)).watch(WIDGET) as stream:
+        events = stream.events()
+        assert next(events).object.name == "a"
+        with pytest.raises(DecodeError, match="name"):
+            next(events)
+        assert [one.object.name for one in stream.events()] == ["b", "c"]
+
+
 @pytest.mark.parametrize(
     ("code", "error"),
     [(403, c.Forbidden), (410, c.Gone), (429, c.TooManyRequests), (500, c.InternalError)],

@@ -13,6 +13,7 @@ from appsdk_operator.resource import (
     DecodeError,
     Kind,
     Lines,
+    UndecodableEvent,
     WatchEventType,
     WrongKindError,
     decode_list,
@@ -59,7 +60,7 @@ def test_a_page_is_its_objects_and_where_to_go_on() -> None:
 @pytest.mark.parametrize("items", [[], None])
 def test_the_last_page_may_be_empty(items: Any) -> None:
     result = decode_list(POD, page(items))
-    assert result == ([], "9", "", None)
+    assert result == ([], "9", "", None, ())
 
 
 def test_items_keep_no_more_than_their_own_bytes() -> None:
@@ -85,7 +86,6 @@ def test_items_without_kind_are_of_the_lists_kind() -> None:
         b"null",
         b'{"items":[]}',
         b'{"metadata":{},"items":{}}',
-        b'{"metadata":{},"items":[1]}',
         b'{"metadata":{},"items":[{"metadata":{}}',
         b'{"metadata":{"resourceVersion":"\xff"},"items":[]}',
         b'{"metadata":{},"items":[' + b"[" * 100_000,
@@ -195,9 +195,12 @@ def test_of_many_lines_the_good_ones_are_told_and_what_is_wrong_with_the_others(
         places.append((read, begin, begin + len(line)))
         begin += len(line) + 1
     for lines in (Lines(places), read.split(b"#")):
-        events, wrong, garbage = decode_watch_events(POD, lines)
-        assert [event.object and event.object.name for event in events] == ["a", "b"]
-        assert ["got v1 ConfigMap" in str(error) for error in wrong] == [True]
+        events, garbage = decode_watch_events(POD, lines)
+        assert [event.object and event.object.name for event in events] == ["a", None, "b"]
+        wrong = events[1]
+        assert isinstance(wrong, UndecodableEvent)
+        assert "got v1 ConfigMap" in str(wrong.undecodable.error)
+        assert (wrong.type, str(wrong.undecodable)) == (WatchEventType.ADDED, "default/x")
         assert "not a watch event" in str(garbage)
         # What follows the garbage is not looked at: nobody knows where it begins.
 

@@ -1,0 +1,91 @@
+"""The objects of a kind that cannot be read: each is a problem once, until it can be, or goes."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from appsdk_operator.resource import DecodeError, Kind, Object, Undecodable, WrongKindError
+
+__all__ = ["UndecodableObjects"]
+
+_MAX_NAMELESS = 1_000
+"""Each new version of an object whose name cannot be read looks like another object."""
+_SHOWN = 3
+
+
+@final
+class UndecodableObjects:
+    """Which objects of an informer's kind cannot be read. Thread-safe."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._lock = threading.Lock()
+        # By namespace and name; by their bytes where the name cannot be read.
+        self._items: dict[tuple[str, str] | int, Undecodable] = {}
+        self._listed: set[tuple[str, str] | int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def begin_list(self) -> None:
+        """A complete list begins."""
+        self._listed = set()
+
+    def finish_list(self) -> None:
+        """The list is complete: those that it did not bring can be read now, or are gone."""
+        listed, self._listed = self._listed, None
+        if listed is not None:
+            self._drop([key for key in self._items if key not in listed])
+
+    def note(self, items: Iterable[Undecodable]) -> Sequence[Exception]:
+        """They cannot be read; returns a problem for each that is new."""
+        problems: list[Exception] = []
+        for item in items:
+            key = _key(item)
+            if self._listed is not None:
+                self._listed.add(key)
+            if key not in self._items:
+                problems.append(self._problem(item))
+                if item.name or len(self._items) < _MAX_NAMELESS:
+                    with self._lock:
+                        self._items[key] = item
+        return problems
+
+    def forget(self, gone: Iterable[Undecodable]) -> None:
+        """They are deleted."""
+        self._drop(map(_key, gone))
+
+    def mend(self, objects: Iterable[Object]) -> None:
+        """These can be read, or are deleted."""
+        self._drop((obj.namespace, obj.name) for obj in objects)
+
+    def text(self) -> str:
+        """What a health check says of them; empty when there are none."""
+        with self._lock:
+            count, shown = len(self._items), list(itertools.islice(self._items.values(), _SHOWN))
+        if not count:
+            return ""
+        more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
+        return f"; {count} cannot be read: {', '.join(map(str, shown))}{more}"
+
+    def _drop(self, keys: Iterable[tuple[str, str] | int]) -> None:
+        with self._lock:
+            for key in keys:
+                self._items.pop(key, None)
+
+    def _problem(self, item: Undecodable) -> DecodeError:
+        version = f" (resourceVersion {item.resource_version})" if item.resource_version else ""
+        is_wrong_kind = isinstance(item.error, WrongKindError)
+        problem = (WrongKindError if is_wrong_kind else DecodeError)(
+            f"{self._kind}: {item}{version} cannot be read, and what is known of it stays as it "
+            f"was: {item.error}; all others are followed; mend or delete it on the server"
+        )
+        problem.__cause__ = item.error
+        return problem
+
+
+def _key(item: Undecodable) -> tuple[str, str] | int:
+    return (item.namespace, item.name) if item.name else item.digest
