@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
+import msgspec
 
 from appsdk_operator.client import ClientLike, JsonPatch, NotFound, SubresourceLike
 from appsdk_operator.controllers._guarded import (
@@ -72,9 +73,19 @@ def _check_message(_: object, __: object, value: str) -> None:
         )
 
 
+def _unset_if_none(value: int | msgspec.UnsetType | None) -> int | msgspec.UnsetType:
+    return msgspec.UNSET if value is None else value
+
+
+def _unset_if_empty(value: str | msgspec.UnsetType | None) -> str | msgspec.UnsetType:
+    return value or msgspec.UNSET
+
+
 @attrs.frozen
 class Condition:
     """One entry of ``status.conditions``; a value that is checked as the API's schema asks.
+
+    A status class may have a series of them: ``conditions: tuple[Condition, ...] = ()``.
 
     >>> Condition("Ready", "False", "Waiting", "2 of 3 pods are up").status
     'False'
@@ -88,11 +99,28 @@ class Condition:
     """Why, one word for machines."""
     message: str = attrs.field(default="", validator=_check_message)
     """Why, for people."""
-    observed_generation: int | None = None
-    """The generation of the object that was looked at; None: that of the object it is set on."""
-    last_transition_time: str = attrs.field(default="", eq=False)
-    """Since when it has this status, RFC 3339; set when it is read, not looked at when it is
-    written."""
+    # Named as the API names them, so that a status class may have conditions: what is read, written
+    # and in the CRD's schema are these names. Unset: left out.
+    observedGeneration: int | msgspec.UnsetType | None = attrs.field(  # noqa: N815
+        default=msgspec.UNSET, alias="observed_generation", converter=_unset_if_none
+    )
+    lastTransitionTime: str | msgspec.UnsetType = attrs.field(  # noqa: N815
+        default=msgspec.UNSET, alias="last_transition_time", converter=_unset_if_empty, eq=False
+    )
+
+    @property
+    def observed_generation(self) -> int | None:
+        """The generation of the object that was looked at; None: that of the object it is set
+        on."""
+        generation = self.observedGeneration
+        return None if isinstance(generation, msgspec.UnsetType) else generation
+
+    @property
+    def last_transition_time(self) -> str:
+        """Since when it has this status, RFC 3339; set when it is read, not looked at when it is
+        set."""
+        since = self.lastTransitionTime
+        return "" if isinstance(since, msgspec.UnsetType) else since
 
 
 def set_condition(
@@ -295,22 +323,17 @@ def _conditions(obj: Object | MutableObject) -> list[Any]:
 def _read(entry: Mapping[str, Any]) -> Condition:
     # Unchecked: built-in kinds have conditions without a reason.
     condition = object.__new__(Condition)
-    for field, name in _NAMES.items():
-        object.__setattr__(condition, field, str(entry.get(name) or ""))
+    for name in ("type", "status", "reason", "message"):
+        object.__setattr__(condition, name, str(entry.get(name) or ""))
+    since = _unset_if_empty(str(entry.get("lastTransitionTime") or ""))
+    object.__setattr__(condition, "lastTransitionTime", since)
     generation = entry.get("observedGeneration")
     object.__setattr__(
-        condition, "observed_generation", generation if isinstance(generation, int) else None
+        condition,
+        "observedGeneration",
+        generation if isinstance(generation, int) else msgspec.UNSET,
     )
     return condition
-
-
-_NAMES = {
-    "type": "type",
-    "status": "status",
-    "reason": "reason",
-    "message": "message",
-    "last_transition_time": "lastTransitionTime",
-}
 
 
 def _fits(client: ClientLike) -> StatusClient:

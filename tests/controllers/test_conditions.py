@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,9 +26,15 @@ from appsdk_operator.controllers import (
     remove_condition,
     set_condition,
 )
-from appsdk_operator.resource import Kind, MutableObject, ReadOnlyError, kinds
+from appsdk_operator.resource import (
+    Kind,
+    MutableObject,
+    ReadOnlyError,
+    custom_resource_definition,
+    kinds,
+)
 from appsdk_operator.runtime import ManualClock, Metrics
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, install_crds
 
 POD = kinds.core.v1.Pod
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -296,3 +303,73 @@ def test_controllers_that_write_at_the_same_time_all_get_theirs(client, made):
         thread.join()
     now = client.get(POD, made.name, namespace="default")
     assert {e["type"] for e in now.status["conditions"]} == {"C0", "C1", "C2", "C3"}
+
+
+# As a part of a status class
+
+
+@attrs.frozen
+class GadgetStatus:
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+GADGET = Kind(group="example.com", version="v1", kind="Gadget", status=GadgetStatus)
+
+
+def test_its_schema_has_the_names_of_the_api():
+    crd = custom_resource_definition(GADGET)
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    item = schema["properties"]["status"]["properties"]["conditions"]["items"]
+    assert set(item["properties"]) == {
+        "type",
+        "status",
+        "reason",
+        "message",
+        "observedGeneration",
+        "lastTransitionTime",
+    }
+    assert item["required"] == ["type", "status", "reason"]
+    assert "default" not in item["properties"]["lastTransitionTime"]
+
+
+def test_conditions_of_a_typed_status_are_written_once_and_read_whole(client):
+    install_crds(client, [custom_resource_definition(GADGET)])
+    made = client.create(MutableObject.new(GADGET, "g", namespace="default", spec={}))
+    after = patch_conditions(client, made, UP, clock=CLOCK)
+    read = client.get(GADGET, "g", namespace="default")
+    (condition,) = read.status.conditions
+    assert condition == attrs.evolve(UP, observed_generation=made.generation)
+    assert condition.last_transition_time == FIRST
+    again = patch_conditions(client, read, UP, clock=CLOCK)
+    assert again is read, "there is nothing to write"
+    assert after == read
+
+
+def test_a_typed_status_is_written_with_the_names_of_the_api(client):
+    install_crds(client, [custom_resource_definition(GADGET)])
+    made = client.create(MutableObject.new(GADGET, "h", namespace="default", spec={}))
+    draft = patch_conditions(client, made, UP, SYNCED, clock=CLOCK).mutable_copy()
+    down = [
+        attrs.evolve(one, status="False", observed_generation=9) if one.type == "Ready" else one
+        for one in draft.status.conditions
+    ]
+    draft.status = attrs.evolve(draft.status, phase="Down", conditions=tuple(down))
+    entry = client.status.update(draft)["status"]["conditions"][0]
+    assert entry == {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Up",
+        "message": "",
+        "observedGeneration": 9,
+        "lastTransitionTime": FIRST,
+    }
+
+
+def test_what_is_not_known_is_left_out():
+    obj = MutableObject(GADGET, {"metadata": {"name": "a"}})
+    obj.status = GadgetStatus(conditions=(UP,))
+    (entry,) = obj["status"]["conditions"]
+    assert set(entry) == {"type", "status", "reason", "message"}
+    assert UP.last_transition_time == ""
+    assert UP.observed_generation is None
