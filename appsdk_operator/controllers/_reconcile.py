@@ -19,6 +19,7 @@ __all__ = [
     "Result",
     "RetryAfter",
     "TerminalError",
+    "check_number",
     "check_unheard",
     "wrong_outcome",
 ]
@@ -29,7 +30,12 @@ Request: TypeAlias = ObjectKey
 R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 
 
-def _check_number(name: str, value: object) -> None:
+def check_number(name: str, value: object) -> None:
+    """Find what is no number of seconds.
+
+    Raises:
+        TypeError: it is none; the text says how a timedelta is given.
+    """
     if isinstance(value, dt.timedelta):
         raise TypeError(f"{name}={value!r}: give seconds as a number, with .total_seconds()")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -39,7 +45,7 @@ def _check_number(name: str, value: object) -> None:
 def _not_negative(_: object, field: attrs.Attribute[float | None], value: float | None) -> None:
     if value is None:
         return
-    _check_number(field.name, value)
+    check_number(field.name, value)
     if not 0 <= value < float("inf"):
         raise ValueError(f"{field.name}={value}: give seconds from 0 on, or leave it out")
 
@@ -106,7 +112,7 @@ class RetryAfter(Exception):  # noqa: N818 - it says what is to be done, as HTTP
             TypeError: ``seconds`` is no number.
             ValueError: ``seconds`` is negative or endless.
         """
-        _check_number("seconds", seconds)
+        check_number("seconds", seconds)
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"seconds={seconds}: give seconds from 0 on")
         super().__init__(message or f"to be tried again in {seconds:g} s")

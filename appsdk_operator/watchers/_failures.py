@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import TypeAlias, final
 
@@ -120,8 +121,9 @@ def _checked_delay(answer: float | None) -> float | None:
     if answer is None:
         return None
     delay = float(answer)
-    if not delay >= 0:
-        raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None")
+    # One that never comes due would wait for ever, and no resync would bring it back.
+    if not 0 <= delay < math.inf:
+        raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None for never")
     return delay
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from appsdk_operator.cache import ResourceAction
+from appsdk_operator.controllers._reconcile import check_number
 from appsdk_operator.resource import Object
 
 if TYPE_CHECKING:
@@ -95,14 +97,21 @@ class ExponentialBackoff:
             rng: the source of randomness, for repeatable tests.
 
         Raises:
+            TypeError: a value is no number.
             ValueError: a value is out of bounds.
         """
+        check_number("initial", initial)
+        if maximum is not None:
+            check_number("maximum", maximum)
+        _check_attempts(max_attempts)
         if initial <= 0 or max_attempts < 0 or jitter < 0:
             raise ValueError(
                 f"initial={initial}, max_attempts={max_attempts}, jitter={jitter}: use "
                 "initial > 0, max_attempts >= 0 and jitter >= 0"
             )
-        if maximum is not None and maximum < initial:
+        if not math.isfinite(initial) or not math.isfinite(jitter):
+            raise ValueError(f"initial={initial}, jitter={jitter}: use finite numbers")
+        if maximum is not None and not maximum >= initial:
             raise ValueError(f"maximum={maximum}: must not be below initial={initial}")
         self._initial = initial
         self._max_attempts = max_attempts
@@ -135,9 +144,18 @@ class ConstantBackoff:
         Args:
             delay: seconds.
             max_attempts: the last attempt number that is retried; default: no limit.
+
+        Raises:
+            TypeError: a value is no number.
+            ValueError: a value is negative, or ``delay`` endless.
         """
-        if delay < 0 or (max_attempts is not None and max_attempts < 0):
-            raise ValueError(f"delay={delay}, max_attempts={max_attempts}: neither may be negative")
+        check_number("delay", delay)
+        _check_attempts(max_attempts)
+        if not 0 <= delay < math.inf or (max_attempts is not None and max_attempts < 0):
+            raise ValueError(
+                f"delay={delay}, max_attempts={max_attempts}: give seconds from 0 on, and no "
+                "negative number of attempts"
+            )
         self._delay = delay
         self._max_attempts = max_attempts
 
@@ -209,6 +227,13 @@ class TenacityRetry:
         state.outcome_timestamp = waited
         state.idle_for = waited
         return state
+
+
+def _check_attempts(max_attempts: object) -> None:
+    if max_attempts is not None and (
+        isinstance(max_attempts, bool) or not isinstance(max_attempts, int)
+    ):
+        raise TypeError(f"max_attempts={max_attempts!r}: give a whole number")
 
 
 def never_retry(error: Exception, attempt: int, /) -> None:

@@ -72,6 +72,24 @@ def _function_of(*arguments: str) -> Any:
     return check
 
 
+_OTHER_NAMES = {
+    f"{before}{name}{after}": meant
+    for meant, names in {
+        "add": ("add", "added", "create", "created"),
+        "update": ("update", "updated", "change", "changed", "modify", "modified"),
+        "delete": ("delete", "deleted", "remove", "removed"),
+    }.items()
+    for name in names
+    for before in ("", "on")
+    for after in ("", "func")
+}
+"""What grafana-app-sdk, client-go and kopf call them."""
+
+
+def _name_of(function: object) -> str:
+    return getattr(function, "__name__", None) or repr(function)
+
+
 @final
 @attrs.frozen(kw_only=True)
 class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
@@ -99,7 +117,18 @@ class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
 
     if not TYPE_CHECKING:  # which knows the arguments
 
-        def __new__(cls, **given: Any) -> Any:
+        def __new__(cls, *positional: Any, **given: Any) -> Any:
+            if positional:
+                shown = ", ".join(map(_name_of, positional))
+                raise TypeError(
+                    f"SimpleWatcher({shown}) does not say when to call it: name what it is for, as "
+                    f"in SimpleWatcher(add={_name_of(positional[0])}); there are add, update and "
+                    "delete"
+                )
+            for name in given.keys() - {"add", "update", "delete"}:
+                meant = _OTHER_NAMES.get(name.lower().replace("_", ""))
+                hint = f"it is {meant}=" if meant else "there are add, update and delete"
+                raise TypeError(f"SimpleWatcher({name}=…): no such function is called; {hint}")
             if given and all(function is None for function in given.values()):
                 names = ", ".join(f"{name}=None" for name in given)
                 raise TypeError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import weakref
 from itertools import pairwise
 
@@ -594,3 +595,19 @@ def test_a_settled_failure_is_let_go_at_once(make_rig, widget):
         assert failures[0]() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("answer", [math.inf, math.nan, -1.0, "soon"])
+def test_what_is_no_time_to_wait_is_given_up_until_the_next_resync(
+    make_rig, widget, caplog, answer
+):
+    rig = make_rig(retry_policy=lambda *_: answer)
+    rig.watcher("w", ValueError("no"))
+    obj = widget("x")
+    rig.informer.add(obj)
+    rig.work()
+    assert rig.controller.pending_retries == 0
+    assert rig.controller.given_up_calls == 1
+    assert "no retry (it returns seconds, or None)" in caplog.text
+    rig.informer.resync(obj)
+    assert rig.work() == ["w CREATE 1 of x"]

@@ -14,6 +14,8 @@ from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.runtime import Metrics, system_clock
 from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import (
+    ConstantBackoff,
+    ExponentialBackoff,
     InformerController,
     KubernetesInformer,
     OpinionatedReconciler,
@@ -254,3 +256,67 @@ def test_an_informer_that_does_not_return_is_named_after_the_stop_timeout(make_r
         assert "slow/informer/stuck; an informer does not return" in str(raised)
     finally:
         go_on.set()
+
+
+def added(obj):
+    """A callback."""
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: SimpleWatcher(print),
+            (
+                r"SimpleWatcher\(print\) does not say when to call it: name what it is for, as in "
+                r"SimpleWatcher\(add=print\); there are add, update and delete"
+            ),
+        ),
+        (lambda: SimpleWatcher(added, added), r"SimpleWatcher\(added, added\) .*add=added"),
+        (lambda: SimpleWatcher(None), r"SimpleWatcher\(None\) does not say when"),
+        (lambda: SimpleWatcher(AddFunc=added), r"SimpleWatcher\(AddFunc=…\): .*; it is add="),
+        (lambda: SimpleWatcher(UpdateFunc=added), "it is update="),
+        (lambda: SimpleWatcher(add=added, DeleteFunc=added), "it is delete="),
+        (lambda: SimpleWatcher(on_add=added), "it is add="),
+        (lambda: SimpleWatcher(on_create=added), "it is add="),
+        (lambda: SimpleWatcher(sync=added), "there are add, update and delete"),
+    ],
+)
+def test_a_simple_watcher_says_what_its_functions_are_called(make, text):
+    with pytest.raises(TypeError, match=text):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (
+            lambda: ConstantBackoff(dt.timedelta(seconds=5)),
+            TypeError,
+            r"delay=datetime.timedelta\(seconds=5\): give seconds as a number, with .total_sec",
+        ),
+        (lambda: ConstantBackoff("5"), TypeError, "delay='5': give seconds as a number"),
+        (lambda: ConstantBackoff(True), TypeError, "give seconds as a number"),
+        (lambda: ConstantBackoff(-1), ValueError, "give seconds from 0 on"),
+        (lambda: ConstantBackoff(float("inf")), ValueError, "give seconds from 0 on"),
+        (lambda: ConstantBackoff(float("nan")), ValueError, "give seconds from 0 on"),
+        (lambda: ConstantBackoff(1, max_attempts=1.5), TypeError, "max_attempts=1.5"),
+        (lambda: ConstantBackoff(1, max_attempts=-1), ValueError, "max_attempts=-1"),
+        (
+            lambda: ExponentialBackoff(initial=dt.timedelta(seconds=5)),
+            TypeError,
+            "with .total_seconds",
+        ),
+        (
+            lambda: ExponentialBackoff(maximum=dt.timedelta(seconds=5)),
+            TypeError,
+            "with .total_seconds",
+        ),
+        (lambda: ExponentialBackoff(initial=float("nan")), ValueError, "use finite numbers"),
+        (lambda: ExponentialBackoff(maximum=float("nan")), ValueError, "must not be below"),
+        (lambda: ExponentialBackoff(max_attempts="5"), TypeError, "max_attempts='5'"),
+    ],
+)
+def test_what_is_no_number_of_seconds_is_refused_by_policies(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
