@@ -166,6 +166,7 @@ def test_what_is_queued_makes_room_for_new_connections(bench: Bench) -> None:
     kept = bench.ask(peer=3)
     bench.clock.advance(0.125)
     bench.ask(peer=2)
+    bench.clock.advance(0.125)
     gone = bench.ask(peer=2)
     bench.reach(writing=1, queued=3)
     assert bench.served.get("/small").text == "small"
