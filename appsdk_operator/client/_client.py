@@ -58,6 +58,7 @@ class Client(Reads, Writes):
         self._config = config
         self._transport = Transport(config, clock=clock, metrics=metrics or default_metrics())
         self._discovery: Discovery | None = None
+        self._status_warned = set()
 
     @property
     def config(self) -> ClientConfig:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import _calls
+from appsdk_operator.client._dropped_status import warn_of_dropped_status
 from appsdk_operator.client._options import (
     FieldValidation,
     Propagation,
     delete_body,
     write_query,
 )
-from appsdk_operator.client._patches import Patch
+from appsdk_operator.client._patches import MergePatch, Patch
 from appsdk_operator.client._request import check_namespace, selectors_of
 from appsdk_operator.resource import AnyObject, FieldSelection, Kind, LabelSelection, Object
 from appsdk_operator.resource._kind import check_kind
@@ -27,6 +28,7 @@ class Writes:
     """The half of :class:`Client` that changes objects."""
 
     _transport: Transport
+    _status_warned: set[Kind]
 
     def create(
         self,
@@ -72,7 +74,9 @@ class Writes:
         """Replace an object, and return what the server made of it.
 
         With a resource version in it, the server refuses when the object has changed since; without
-        one, custom resources are refused and most other kinds overwritten.
+        one, custom resources are refused and most other kinds overwritten. Where the status is a
+        subresource a changed status is dropped, with a warning in the log: ``client.status.update``
+        writes it.
 
         Args: as :meth:`create`.
 
@@ -82,7 +86,7 @@ class Writes:
             Invalid: the server does not take it as it is.
         """
         _calls.check_object(obj)
-        return self._object(
+        answer = self._object(
             obj.kind,
             "PUT",
             "update",
@@ -93,6 +97,9 @@ class Writes:
             answer_uid=_calls.uid_of(obj),
             repeatable=bool(obj.resource_version),
         )
+        if obj.resource_version:  # else another status need not be a changed one
+            warn_of_dropped_status(self._status_warned, "update", obj.get("status"), answer)
+        return answer
 
     def patch(
         self,
@@ -120,7 +127,7 @@ class Writes:
             Invalid: the result is not taken.
         """
         _calls.check_patch(patch)
-        return self._object(
+        answer = self._object(
             kind,
             "PATCH",
             "patch",
@@ -131,6 +138,9 @@ class Writes:
             content_type=patch.content_type,
             repeatable=patch.is_guarded,
         )
+        if isinstance(patch, MergePatch):
+            warn_of_dropped_status(self._status_warned, "patch", patch.fields.get("status"), answer)
+        return answer
 
     def apply(
         self,

@@ -73,16 +73,6 @@ class ManagerOptions:
     30.0
     """
 
-    name: str = attrs.field(default="", validator=_check_name)
-    """What the operator is called, at most 40 lower-case letters, digits and '-'. It stands in the
-    default finalizers of its watchers, where neither their controller nor their Operator has a
-    name. Default: none."""
-    previous_names: Sequence[str] = attrs.field(
-        default=PREVIOUS_NAMES, converter=check_previous_names
-    )
-    """Names that it had before; finalizers with them are recognised, and replaced. Default:
-    ``("operator",)``, what operators without a name write."""
-
     leader_election: LeaderElection | None = attrs.field(
         default=None, validator=_check_type(LeaderElection, hint="LeaderElection(id=…)")
     )
@@ -157,6 +147,16 @@ class ManagerOptions:
     )
     """Spreads the candidates of an election; default: one of its own."""
 
+    name: str = attrs.field(default="", validator=_check_name)
+    """What the operator is called, at most 40 lower-case letters, digits and '-'. It stands in the
+    default finalizers of its watchers, where neither their controller nor their Operator has a
+    name. Default: none."""
+    previous_names: Sequence[str] = attrs.field(
+        default=PREVIOUS_NAMES, converter=check_previous_names
+    )
+    """Names that it had before; finalizers with them are recognised, and replaced. Default:
+    ``("operator",)``, what operators without a name write."""
+
     def __attrs_post_init__(self) -> None:
         if self.leader_election is None and (self.new_elector or self.leader_election_config):
             raise ValueError(
@@ -186,8 +186,6 @@ def check_names(given: Iterable[str]) -> None:
 class ManagerOptionsDict(TypedDict, total=False):
     """The fields of :class:`ManagerOptions` as arguments of :class:`Manager`."""
 
-    name: str
-    previous_names: Sequence[str]
     leader_election: LeaderElection | None
     leader_election_config: ClientConfig | None
     new_elector: NewElector | None
@@ -206,3 +204,5 @@ class ManagerOptionsDict(TypedDict, total=False):
     clock: Clock
     metrics: Metrics | None
     rng: random.Random | None
+    name: str
+    previous_names: Sequence[str]

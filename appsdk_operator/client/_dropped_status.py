@@ -1,0 +1,57 @@
+"""A status that was sent where the server does not take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import get_logger
+
+__all__ = ["warn_of_dropped_status"]
+
+_log = get_logger("appsdk_operator.client")
+
+
+def warn_of_dropped_status(warned: set[Kind], verb: str, sent: Any, answer: Object) -> None:
+    """Log, once for each kind, that the server left the status as it was.
+
+    Args:
+        warned: the kinds that were warned of already.
+        verb: what was done, a method of a client.
+        sent: the status in the request.
+        answer: the object as it is now.
+    """
+    if not sent or answer.kind in warned or answer.is_metadata_only:
+        return
+    if _holds(answer.get("status"), sent):
+        return
+    warned.add(answer.kind)
+    _log.warning(
+        "%s of %s %s: the server left the status as it was, since for kinds with a status "
+        "subresource that is written apart: use client.status.%s; or, if the kind has none, its "
+        "schema does not know all that was sent",
+        verb,
+        answer.kind.qualified_name,
+        answer.key,
+        verb,
+        extra={"kind": str(answer.kind), "namespace": answer.namespace, "object": answer.name},
+    )
+
+
+def _holds(present: Any, sent: Any) -> bool:
+    """Whether what was sent is there; a server may add defaults."""
+    if isinstance(sent, Mapping):
+        if not isinstance(present, Mapping):
+            return not any(value is not None for value in sent.values())
+        return all(
+            present.get(key) is None if value is None else _holds(present.get(key), value)
+            for key, value in sent.items()
+        )
+    if isinstance(sent, (list, tuple)):
+        return (
+            isinstance(present, (list, tuple))
+            and len(present) == len(sent)
+            and all(map(_holds, present, sent))
+        )
+    return bool(present == sent)
