@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from appsdk_operator.resource._yaml import load_first
+from appsdk_operator.testing._server import _go_json
 from appsdk_operator.testing._server._attempts import Outcome, Target, WriteOptions
 from appsdk_operator.testing._server._status import StatusError, bad_request, conflict
 from appsdk_operator.testing._server._writes import Writer
@@ -48,10 +49,18 @@ def _read(body: bytes) -> tuple[Any, list[str]]:
     # Most clients send JSON, which is read a hundred times faster as what it is.
     if body.lstrip().startswith(b"{"):
         try:
-            return json.loads(body, object_pairs_hook=_once), []
+            value = json.loads(body, object_pairs_hook=_once)
         except ValueError:
             pass
-    return load_first(body)
+        except RecursionError:
+            # As YAML it would be no shallower, and seconds slower.
+            raise ValueError("nested too deep") from None
+        else:
+            _go_json.check_values(value)
+            return value, []
+    value, repeated = load_first(_go_json.yaml_text(body))
+    _go_json.check_values(value)
+    return value, repeated
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 from appsdk_operator.resource._yaml import load_yaml
 from appsdk_operator.testing._server import _decoding, _go_json, _managed_fields, _protobuf
 from appsdk_operator.testing._server._builtin_types import DecodeError
+from appsdk_operator.testing._server._go_text import whole
 from appsdk_operator.testing._server._lists import Selection
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._selectors import parse_fields, parse_labels
@@ -68,11 +69,13 @@ def as_json(body: bytes, content_type: str) -> bytes:
     obj: Any = None
     if content_type == "application/yaml":
         try:
-            documents = load_yaml(body)
+            documents = load_yaml(_go_json.yaml_text(body))
+            # Further documents are not looked at.
+            obj = documents[0] if documents else {}
+            _go_json.check_values(obj)
         except ValueError as error:
             raise bad_request(f"error converting YAML to JSON: {error}") from None
-        # Further documents are not looked at.
-        return msgspec.json.encode(documents[0] if documents else {})
+        return msgspec.json.encode(obj)
     if content_type == _protobuf.MEDIA_TYPE:
         try:
             obj = _protobuf.decode(body)
@@ -90,10 +93,9 @@ def decode_value(body: bytes, what: str) -> Any:
         StatusError: 400, it is none, or nested too deeply to work with.
     """
     try:
-        return msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        why = _go_json.syntax_error(body)
-    raise bad_request(f"{what}: {_NO_TYPE}: {why} ({_go_json.summary(body)})")
+        return _go_json.decode(body)
+    except ValueError as error:
+        raise bad_request(f"{what}: {_NO_TYPE}: {error} ({_go_json.summary(body)})") from None
 
 
 def decode_typed(body: bytes, kind: str) -> dict[str, Any]:
@@ -202,9 +204,10 @@ def number(query: Mapping[str, str], name: str) -> int:
     value = query.get(name)
     if value is None:
         return 0
-    if value.isascii() and value.lstrip("+-").isdigit() and not value[1:].count("-"):
-        if abs(int(value)) < 2**63:
-            return int(value)
+    found = whole(value)
+    if found is not None:
+        if abs(found) < 2**63:
+            return found
         raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
     raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from appsdk_operator.testing._server import _builtin_types
+from appsdk_operator.testing._server._go_text import whole
 from appsdk_operator.testing._server._quantity import QuantityError, amount
 
 __all__ = [
@@ -174,7 +175,8 @@ def update_daemon_set(new: _Object, old: _Object) -> None:
     """Daemon sets count the changes of their templates."""
     before = old["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, "1")
     changed = new["spec"].get("template") != old["spec"].get("template")
-    count = int(before) + changed if before.isdigit() else 1
+    number = whole(before)
+    count = 1 if number is None else number + changed
     new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
 
 

@@ -12,6 +12,7 @@ import attrs
 
 from appsdk_operator.testing._server._cel_standard import Row
 from appsdk_operator.testing._server._cel_values import CelError
+from appsdk_operator.testing._server._go_text import whole
 
 __all__ = ["ADDRESSES", "parses"]
 
@@ -79,18 +80,19 @@ class Network:
             CelError: it is none.
         """
         host, slash, bits = text.partition("/")
+        length = whole(bits)
         try:
-            if not slash or not bits.isdigit():
+            if not slash or length is None:
                 raise ValueError(text)
             address = Address.parsed(host)
-            if int(bits) > address.ip.max_prefixlen:
+            if not 0 <= length <= address.ip.max_prefixlen:
                 raise ValueError(text)
         except (ValueError, CelError):
             raise CelError(
                 f"network address parse error during conversion from string: netip.ParsePrefix"
                 f"(\"{text}\"): no '/'"
             ) from None
-        return cls(address, int(bits))
+        return cls(address, length)
 
     @property
     def network(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

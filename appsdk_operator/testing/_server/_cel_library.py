@@ -22,6 +22,7 @@ from appsdk_operator.testing._server._cel_values import (
     Timestamp,
     equal,
 )
+from appsdk_operator.testing._server._go_text import whole
 
 __all__ = ["LIBRARY"]
 
@@ -327,13 +328,16 @@ class Semver:
         found = _SEMVER.fullmatch(text)
         if found is None:
             raise CelError("No Major.Minor.Patch elements found")
-        return cls((int(found[1]), int(found[2]), int(found[3])), found[4] or "")
+        return cls(
+            (whole(found[1]) or 0, whole(found[2]) or 0, whole(found[3]) or 0), found[4] or ""
+        )
 
     @property
     def rank(self) -> tuple[Any, ...]:
         """What to sort by."""
         parts = tuple(
-            (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre.split(".")
+            (1, 0, part) if (number := whole(part)) is None else (0, number, "")
+            for part in self.pre.split(".")
         )
         return (*self.numbers, not self.pre, parts if self.pre else ())
 

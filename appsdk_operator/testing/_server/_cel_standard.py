@@ -22,7 +22,7 @@ from appsdk_operator.testing._server._cel_values import (
     type_name,
 )
 from appsdk_operator.testing._server._go_pattern import GoPatternError, go_pattern
-from appsdk_operator.testing._server._go_text import go_float
+from appsdk_operator.testing._server._go_text import go_float, whole
 
 __all__ = ["STANDARD", "Row", "matches"]
 
@@ -108,10 +108,10 @@ def matches(text: str, pattern: str) -> bool:
 
 def _to_int(value: Any) -> int:
     if isinstance(value, str):
-        try:
-            return int64(int(value, 10))
-        except ValueError:
-            raise CelError("type conversion error from 'string' to 'int'") from None
+        number = whole(value)
+        if number is None:
+            raise CelError("type conversion error from 'string' to 'int'")
+        return int64(number)
     if isinstance(value, Timestamp):
         return value.nanoseconds // 10**9
     if isinstance(value, Duration):
@@ -123,10 +123,10 @@ def _to_int(value: Any) -> int:
 
 def _to_uint(value: Any) -> Uint:
     if isinstance(value, str):
-        try:
-            return uint64(int(value, 10))
-        except ValueError:
-            raise CelError("type conversion error from 'string' to 'uint'") from None
+        number = whole(value)
+        if number is None:
+            raise CelError("type conversion error from 'string' to 'uint'")
+        return uint64(number)
     return uint64(int(value))
 
 

@@ -13,7 +13,7 @@ from appsdk_operator.testing._server._cel_values import (
     Uint,
 )
 from appsdk_operator.testing._server._go_pattern import GoPatternError, go_pattern
-from appsdk_operator.testing._server._go_text import go_float
+from appsdk_operator.testing._server._go_text import go_float, whole
 
 __all__ = ["STRINGS"]
 
@@ -104,7 +104,7 @@ def _format(text: str, args: list[Any]) -> str:
             end = position + 1
             while text[end : end + 1].isdigit():
                 end += 1
-            precision, position = int(text[position + 1 : end] or 0), end
+            precision, position = _precision(text[position + 1 : end]), end
         clause = text[position : position + 1]
         position += 1
         if not clause:
@@ -114,6 +114,16 @@ def _format(text: str, args: list[Any]) -> str:
         made.append(_clause(clause, args[used], precision))
         used += 1
     return "".join(made)
+
+
+def _precision(digits: str) -> int:
+    found = whole(digits or "0")
+    if found is None or found > _MOST_PRECISE:
+        raise CelError(f"precision must not be greater than {_MOST_PRECISE}")
+    return found
+
+
+_MOST_PRECISE: Final = 1000
 
 
 def _clause(clause: str, value: Any, precision: int | None) -> str:

@@ -28,6 +28,7 @@ from appsdk_operator.testing._server._cel_types import (
     UINT,
 )
 from appsdk_operator.testing._server._cel_values import Uint
+from appsdk_operator.testing._server._go_text import whole
 
 __all__ = ["ParseError", "parse", "too_deep"]
 
@@ -404,7 +405,8 @@ def _literal(token: _Token, sign: int, position: int | None = None) -> Node:
     if token.kind == "float":
         return Literal(at, sign * float(token.text), DOUBLE)
     digits = token.text.rstrip("uU")
-    number = sign * (int(digits, 16) if digits.startswith("0x") else int(digits))
+    hexadecimal = digits.startswith("0x")
+    number = sign * (int(digits, 16) if hexadecimal else whole(digits) or 0)
     if token.kind == "uint":
         if number >= 2**64:
             raise ParseError(Problem(at, "invalid uint literal"))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from appsdk_operator.testing._server import _checks as checks
 from appsdk_operator.testing._server._check_pods import template
+from appsdk_operator.testing._server._go_text import whole
 from appsdk_operator.testing._server._status import FieldError, Verbatim
 
 __all__ = ["cron_job", "job"]
@@ -246,17 +247,18 @@ def _schedule(schedule: str, path: str) -> Errors:
     for field, (least, most) in zip(fields, _BOUNDS, strict=True):
         for part in field.split(","):
             limits, _, step = part.partition("/")
-            if step and not step.isdigit():
+            if step and whole(step) is None:
                 detail = f"failed to parse int from {step}: strconv.Atoi: parsing "
                 detail += f'"{step}": invalid syntax'
                 yield FieldError.invalid(path, schedule, detail)
                 return
-            numbers = [text for text in limits.split("-") if text.isdigit()]
-            if numbers and int(numbers[0]) < least:
+            found = [whole(text) for text in limits.split("-")]
+            numbers = [number for number in found if number is not None]
+            if numbers and numbers[0] < least:
                 detail = f"beginning of range ({numbers[0]}) below minimum ({least}): {part}"
                 yield FieldError.invalid(path, schedule, detail)
                 return
-            if numbers and int(numbers[-1]) > most:
+            if numbers and numbers[-1] > most:
                 detail = f"end of range ({numbers[-1]}) above maximum ({most}): {part}"
                 yield FieldError.invalid(path, schedule, detail)
                 return

@@ -6,7 +6,7 @@ What is told of a body is in the order of the body: each field that is unknown o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, final
 
 from appsdk_operator.testing._server import _builtin_types
@@ -81,7 +81,7 @@ def complaints_of(body: bytes, unknown: list[str]) -> list[str]:
         return [f'unknown field "{path}"' for path in unknown]
     told: dict[str, None] = {}
     within = tuple(f"{path}{joint}" for path in unknown for joint in (".", "["))
-    for path, again in _paths(json.loads(body, object_pairs_hook=_Pairs), ""):
+    for path, again in _paths(_loads(body, _Pairs), ""):
         if path.startswith(within):
             continue  # nobody looks into what is unknown
         if again and path not in unknown:
@@ -103,8 +103,13 @@ def _has_duplicates(body: bytes) -> bool:
         nonlocal twice
         twice = twice or len(dict(pairs)) != len(pairs)
 
-    json.loads(body, object_pairs_hook=note)
+    _loads(body, note)
     return twice
+
+
+def _loads(body: bytes, hook: Callable[[list[tuple[str, Any]]], Any]) -> Any:
+    # Values do not matter, and Python refuses to convert thousands of digits.
+    return json.loads(body, object_pairs_hook=hook, parse_int=str, parse_float=str)
 
 
 def _paths(value: Any, path: str) -> Iterator[tuple[str, bool]]:

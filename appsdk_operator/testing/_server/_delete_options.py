@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from appsdk_operator.testing._server import _bodies, _go_json, _protobuf
 from appsdk_operator.testing._server._attempts import DeleteOptions
 from appsdk_operator.testing._server._status import FieldError, bad_request, invalid
@@ -77,10 +75,9 @@ def _of_body(body: bytes) -> dict[str, Any]:
     if _protobuf.is_encoded(body):
         body = _bodies.as_json(body, _protobuf.MEDIA_TYPE)
     try:
-        given: Any = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        why = _go_json.syntax_error(body)
-        raise bad_request(f"couldn't get version/kind; json parse error: {why}") from None
+        given: Any = _go_json.decode(body)
+    except ValueError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(given, dict):
         raise bad_request("expected object DeleteOptions")
     kind, version = given.get("kind") or "DeleteOptions", given.get("apiVersion") or "v1"

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from typing import Any, Final
 
-__all__ = ["kind_of", "mismatch", "summary", "syntax_error"]
+import msgspec
+
+__all__ = [
+    "check_values",
+    "decode",
+    "kind_of",
+    "mismatch",
+    "summary",
+    "syntax_error",
+    "yaml_text",
+]
 
 _SUMMARY: Final = 30
 
@@ -17,6 +29,62 @@ _KINDS: Final[dict[type, str]] = {
     float: "number",
     bool: "bool",
 }
+
+
+# No shorter number can be beyond float64, in any base that YAML has.
+_LONG_NUMBER: Final = re.compile(rb"[0-9a-fA-F_]{250}")
+# Bytes of YAML, which takes a second for 40 kB. Clients send JSON, which is read as such.
+_YAML_LIMIT: Final = 256 * 1024
+
+
+def decode(body: bytes) -> Any:
+    """Values in JSON.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deeply to work with, or has a number that Go has no
+            type for; the text says which.
+    """
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise ValueError(syntax_error(body)) from None
+    if _LONG_NUMBER.search(body):
+        check_values(value)
+    return value
+
+
+def yaml_text(body: bytes) -> bytes:
+    """A body in YAML that can be read in reasonable time.
+
+    Raises:
+        ValueError: it is longer.
+    """
+    if len(body) > _YAML_LIMIT:
+        raise ValueError(f"the embedded server reads {_YAML_LIMIT} bytes of YAML: send JSON")
+    return body
+
+
+def check_values(value: Any) -> None:
+    """Refuse what JSON cannot say or Go has no type for.
+
+    Raises:
+        ValueError: a number beyond float64, or a text that is not Unicode.
+    """
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.keys()
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str):
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise ValueError("found invalid Unicode character escape code") from None
+        elif isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max:
+            raise ValueError("json: cannot unmarshal number into Go value of type float64")
 
 
 def kind_of(value: Any) -> str:
@@ -39,7 +107,8 @@ def syntax_error(body: bytes) -> str:
     """What is wrong with a body that is no JSON."""
     text = body.decode(errors="replace")
     try:
-        json.loads(text)
+        # Only the form counts: Python refuses to convert thousands of digits.
+        json.loads(text, parse_int=str, parse_float=str)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             return "unexpected end of JSON input"
@@ -60,7 +129,7 @@ def syntax_error(body: bytes) -> str:
         return f"invalid character '{at}' {where}"
     except RecursionError:
         return "exceeded max depth"
-    return "invalid character"
+    return "json: cannot unmarshal number into Go value of type float64"
 
 
 def _literal_error(text: str, literal: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-__all__ = ["GO_TYPES", "go_float", "go_json", "go_quote"]
+__all__ = ["GO_TYPES", "go_float", "go_json", "go_quote", "whole"]
 
 
 GO_TYPES: Final[dict[type, str]] = {
@@ -61,6 +61,26 @@ def go_json(value: Any) -> str:
         for char, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
             text = text.replace(char, escape)
     return text
+
+
+_MOST_DIGITS: Final = 20
+
+
+def whole(text: str) -> int | None:
+    """A whole number in ASCII digits, at most 20 of them counted; None: it is none.
+
+    Python takes other digits, too, underscores and spaces, and refuses thousands of digits. What is
+    longer is 10**20, which is beyond each bound that the server knows.
+
+    >>> whole("-12"), whole("9" * 5000) == 10**20, whole("\u00b2"), whole("1_0")
+    (-12, True, None, None)
+    """
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    digits = digits.lstrip("0") or "0"
+    number = int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
+    return -number if text[0] == "-" else number
 
 
 def go_quote(text: str) -> str:

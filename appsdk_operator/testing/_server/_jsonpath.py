@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from appsdk_operator.testing._server._go_text import whole
+
 __all__ = ["find"]
 
 Step = Callable[[Any], Iterator[Any]]
@@ -27,6 +29,13 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+def _index(text: str) -> int:
+    found = whole(text)
+    if found is None:
+        raise ValueError(f"invalid array index {text}")
+    return found
 
 
 def find(value: Any, path: str) -> list[Any]:
@@ -56,10 +65,12 @@ def _steps(path: str) -> tuple[Step, ...]:
             steps += [_field(name) for name in match[1].split(".")]
             position = match.end()
         elif (match := _INDEXES.match(path, position)) is not None:
-            steps.append(_items([slice(int(i), int(i) + 1 or None) for i in match[1].split(",")]))
+            steps.append(
+                _items([slice(i, i + 1 or None) for i in map(_index, match[1].split(","))])
+            )
             position = match.end()
         elif (match := _RANGE.match(path, position)) is not None:
-            bounds = [int(text) if text else None for text in match.groups()]
+            bounds = [_index(text) if text else None for text in match.groups()]
             steps.append(_items([slice(*bounds)]))
             position = match.end()
         elif (match := _FILTER.match(path, position)) is not None:

@@ -17,6 +17,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.resource._selectors import FieldSelector, LabelSelector
+from appsdk_operator.testing._server._go_text import whole
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._status import (
     FieldError,
@@ -190,10 +191,10 @@ def parse_version(text: str) -> int:
     Raises:
         StatusError: 500 as on the real server, it is none.
     """
-    is_number = text.isascii() and text.isdigit()
-    if is_number and int(text) < 2**64:
-        return int(text)
-    what = "value out of range" if is_number else "invalid syntax"
+    number = whole(text) if text[:1] not in ("+", "-") else None
+    if number is not None and number < 2**64:
+        return number
+    what = "value out of range" if number is not None else "invalid syntax"
     raise StatusError(
         500,
         f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {what}',

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from appsdk_operator.testing._server._go_text import whole
 from appsdk_operator.testing._server._names import (
     NameStyle,
     key_problems,
@@ -238,9 +239,6 @@ def validate_update(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldE
             )
 
 
-_REVISION_DIGITS: Final = len(str(2**64))
-
-
 def parse_revision(text: str) -> int:
     """The number in a resourceVersion an object carries.
 
@@ -249,12 +247,8 @@ def parse_revision(text: str) -> int:
     """
     if not text:
         return 0
-    why = ""
-    if not (text.isascii() and text.isdigit()):
-        why = "invalid syntax"
-    # Python refuses to convert thousands of digits.
-    elif len(text.lstrip("0")) > _REVISION_DIGITS or int(text) >= 2**64:
-        why = "value out of range"
-    if why:
-        raise StatusError(500, f'strconv.ParseUint: parsing "{text}": {why}', reason="")
-    return int(text)
+    number = whole(text) if text[0] not in "+-" else None
+    if number is not None and number < 2**64:
+        return number
+    why = "invalid syntax" if number is None else "value out of range"
+    raise StatusError(500, f'strconv.ParseUint: parsing "{text}": {why}', reason="")

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from appsdk_operator.testing._server._attempts import Origin
+from appsdk_operator.testing._server._go_text import whole
 from appsdk_operator.testing._server._users import User
 
 __all__ = ["deleting", "writing"]
@@ -27,9 +28,12 @@ def writing(user: User, query: Mapping[str, str], warnings: list[str]) -> Origin
 def deleting(user: User, query: Mapping[str, str], body: bytes, warnings: list[str]) -> Origin:
     """The origin of a deletion, whose options, which are valid, are in the body or the query."""
     options: dict[str, Any] = {}
-    given: dict[str, Any] = msgspec.json.decode(body) if body.strip() else dict(query)
-    if query.get("gracePeriodSeconds"):
-        options["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
+    given: dict[str, Any] = dict(query)
+    if body.strip():
+        # Options are all in the body then.
+        given = msgspec.json.decode(body)
+    elif given.get("gracePeriodSeconds"):
+        given["gracePeriodSeconds"] = whole(given["gracePeriodSeconds"])
     if isinstance(given.get("dryRun"), str):
         given["dryRun"] = [given["dryRun"]]
     if isinstance(given.get("orphanDependents"), str):

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
 from appsdk_operator.resource._strategic import (
     DirectiveError,
@@ -16,6 +14,7 @@ from appsdk_operator.resource._strategic import (
 )
 from appsdk_operator.testing._server import _decoding, _go_json
 from appsdk_operator.testing._server._builtin_types import DecodeError
+from appsdk_operator.testing._server._go_text import whole
 from appsdk_operator.testing._server._merge_keys import merge_keys
 from appsdk_operator.testing._server._resources import ServedVersion
 from appsdk_operator.testing._server._status import (
@@ -146,8 +145,11 @@ def _is_missing_member(obj: Any, path: str) -> bool:
         return False
     *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
     for step in steps:
-        if isinstance(obj, list) and step.isdigit() and int(step) < len(obj):
-            obj = obj[int(step)]
+        if isinstance(obj, list):
+            index = whole(step)
+            if index is None or not 0 <= index < len(obj):
+                return False
+            obj = obj[index]
         elif isinstance(obj, dict):
             obj = obj.get(step)
         else:
@@ -158,9 +160,9 @@ def _is_missing_member(obj: Any, path: str) -> bool:
 def _decoded(content_type: str, body: bytes) -> Any:
     prefix = "" if content_type == STRATEGIC_PATCH else "error decoding patch: "
     try:
-        patch = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise bad_request(f"{prefix}{_go_json.syntax_error(body)}") from None
+        patch = _go_json.decode(body)
+    except ValueError as error:
+        raise bad_request(f"{prefix}{error}") from None
     is_list = content_type == JSON_PATCH
     if patch is None and content_type != STRATEGIC_PATCH:
         if is_list:

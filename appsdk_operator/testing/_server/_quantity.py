@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import functools
 import re
 from decimal import ROUND_UP, Decimal
@@ -30,6 +31,11 @@ _MALFORMED: Final = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
 _SMALLEST: Final = Decimal("1e-9")
+_MOST_BINARY: Final = Decimal(2**63 - 1)
+# Characters of a quantity; the real server takes more, and nobody writes them.
+_LONGEST: Final = 400
+# Digits to calculate with: those of the longest, times the largest suffix or exponent.
+_PRECISION: Final = _LONGEST + 120
 
 
 class QuantityError(ValueError):
@@ -65,6 +71,11 @@ def _number_text(value: Any) -> str:
 @functools.lru_cache(maxsize=4096)
 def _canonical(text: str) -> str:
     number, form = _parse(text)
+    with decimal.localcontext(prec=_PRECISION):
+        return _written(text, number, form)
+
+
+def _written(text: str, number: Decimal, form: str) -> str:
     if not number:
         return "0"
     if _is_kept(text, form):
@@ -113,8 +124,13 @@ def _is_kept(text: str, form: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _parse(text: str) -> tuple[Decimal, str]:
+    with decimal.localcontext(prec=_PRECISION):
+        return _read(text)
+
+
+def _read(text: str) -> tuple[Decimal, str]:
     shape = _SHAPE.fullmatch(text)
-    if shape is None:
+    if shape is None or len(text) > _LONGEST:
         raise QuantityError(_MALFORMED)
     digits, suffix = shape.groups()
     if not _NUMBER.fullmatch(digits):
@@ -130,4 +146,7 @@ def _parse(text: str) -> tuple[Decimal, str]:
     else:
         raise QuantityError("unable to parse quantity's suffix")
     # Nothing is smaller than a billionth: what is, is rounded away from zero.
-    return number.quantize(_SMALLEST, rounding=ROUND_UP), form
+    number = number.quantize(_SMALLEST, rounding=ROUND_UP)
+    if form == "binary" and abs(number) > _MOST_BINARY:
+        number = _MOST_BINARY.copy_sign(number)
+    return number, form

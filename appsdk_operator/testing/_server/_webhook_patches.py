@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from appsdk_operator.resource._patches import PatchError, apply_json_patch
+from appsdk_operator.testing._server._go_text import whole
 
 __all__ = ["apply_webhook_patch"]
 
@@ -68,8 +69,11 @@ def _container(document: Any, path: str) -> Any:
     for step in _steps(path)[:-1]:
         if isinstance(document, dict):
             document = document.get(step)
-        elif isinstance(document, list) and step.isdigit() and int(step) < len(document):
-            document = document[int(step)]
+        elif isinstance(document, list):
+            index = whole(step)
+            if index is None or not 0 <= index < len(document):
+                return None
+            document = document[index]
         else:
             return None
     return document if isinstance(document, (dict, list)) else None

@@ -341,4 +341,4 @@ def test_an_open_server_lets_any_token_in_but_knows_none_of_them(connect: Any) -
             status = api("POST", REVIEW, {"spec": spec})["status"]
             assert not status.get("authenticated")
             assert status["user"] == {}
-            assert status["error"].startswith("[invalid bearer token")
+            assert "invalid bearer token" in status["error"]
