@@ -463,6 +463,11 @@ class Informer(Generic[SpecT, StatusT]):
         self._stop = stop
         return self._reflector.step(stop)
 
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether the next :meth:`step` makes no request, but says how long to wait for one."""
+        return self._state.must_wait
+
     def _replay(self, registration: Registration) -> None:
         with self._lock:
             if registration in self._registrations:

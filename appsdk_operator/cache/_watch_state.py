@@ -260,6 +260,11 @@ class WatchState:
         """Whether the local copy is complete and a watch keeps it so."""
         return self.is_watching and self._phase is _Phase.WATCH
 
+    @property
+    def must_wait(self) -> bool:
+        """Whether the next command is a :class:`Wait`."""
+        return self._delay > 0
+
     def next(self) -> Command:
         """What to do now."""
         if self._delay > 0:

@@ -231,6 +231,9 @@ class Simulation:
         self.server.next_fault = fault
         wait = self.informer.step(self._stop)
         self.server.next_fault = Fault.NONE
+        if not wait and self.informer.is_backing_off:
+            # The wait begins with the failure, and not with the next poll.
+            wait = self.informer.step(self._stop)
         self._next_poll = self.clock.monotonic() + wait
         return True
 
