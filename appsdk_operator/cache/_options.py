@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from appsdk_operator.cache._event_source import Overflow
+from appsdk_operator.client._calls import check_client
 from appsdk_operator.resource import Kind
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_namespace_name
@@ -29,17 +30,6 @@ __all__ = [
     "join_all",
     "kind_tuple",
 ]
-
-
-def check_client(client: object, *methods: str) -> None:
-    """Refuse what does not have ``methods``, as a ClientConfig has not.
-
-    Raises:
-        TypeError: the text says what to give.
-    """
-    missing = [name for name in methods if not callable(getattr(client, name, None))]
-    if missing or isinstance(client, type):
-        raise TypeError(f"client={client!r} is no client: give one, such as Client(config)")
 
 
 def check_indexes(indexes: Mapping[Any, Any] | None) -> None:

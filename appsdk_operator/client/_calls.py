@@ -30,6 +30,7 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_namespace_name, check_path_segment
+from appsdk_operator.runtime._checks import check_flag, check_text
 
 __all__ = [
     "APPLY",
@@ -38,6 +39,7 @@ __all__ = [
     "answer_of_any_kind",
     "answered",
     "apply_query",
+    "check_client",
     "check_object",
     "check_patch",
     "check_status",
@@ -105,6 +107,17 @@ def request(
     )
 
 
+def check_client(client: object, *methods: str) -> None:
+    """Refuse what does not have ``methods``, as a ClientConfig has not.
+
+    Raises:
+        TypeError: the text says what to give.
+    """
+    missing = [name for name in methods if not callable(getattr(client, name, None))]
+    if missing or isinstance(client, type):
+        raise TypeError(f"client={client!r} is no client: give one, such as Client(config)")
+
+
 def check_object(obj: object) -> None:
     """Refuse what is no object of the kit, whose kind would not be known.
 
@@ -148,6 +161,7 @@ def encode_object(obj: AnyObject, verb: str) -> bytes:
 
 def accepted(kind: str, *, metadata_only: bool) -> str:
     """The ``Accept`` header of a read: ``kind`` of metadata if the server can, else all."""
+    check_flag("metadata_only", metadata_only)
     return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}" if metadata_only else JSON
 
 
@@ -159,6 +173,8 @@ def apply_query(
     Raises:
         ValueError: there is no field manager.
     """
+    check_flag("force", force)
+    check_text("field_manager", field_manager)
     if not field_manager:
         raise ValueError(
             "apply needs field_manager=…, the server keeps fields by their owner: give it, or use "

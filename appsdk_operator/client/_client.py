@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
@@ -14,6 +14,7 @@ from appsdk_operator.client._request import JSON, Request
 from appsdk_operator.client._subresource import SubresourceClient
 from appsdk_operator.client._writes import Writes
 from appsdk_operator.runtime import Clock, Metrics, default_metrics, system_clock
+from appsdk_operator.runtime._checks import check_environment, check_text
 
 if TYPE_CHECKING:
     from appsdk_operator.client._discovery import Discovery
@@ -55,6 +56,7 @@ class Client(Reads, Writes):
         from appsdk_operator.client._transport import Transport
 
         _check_config(config)
+        check_environment(clock=clock, metrics=metrics)
         self._config = config
         self._transport = Transport(config, clock=clock, metrics=metrics or default_metrics())
         self._discovery: Discovery | None = None
@@ -132,6 +134,13 @@ class Client(Reads, Writes):
         Returns:
             The answer's body.
         """
+        check_text("method", method)
+        check_text("path", path)
+        check_text("content_type", content_type)
+        check_text("accept", accept)
+        if body is not None and not isinstance(body, bytes):
+            raise TypeError(f"body is of type {type(body).__name__}: give bytes, text.encode()")
+        _check_query(query)
         if not method.isalpha() or not path.startswith("/") or not _PATH.fullmatch(path):
             raise ValueError(
                 f"{method} {path!r} is no request: the path starts with '/', is quoted, and has no "
@@ -147,6 +156,21 @@ class Client(Reads, Writes):
             repeatable=method.upper() in {"GET", "HEAD"},
         )
         return self._transport.send(request)
+
+
+def _check_query(query: object) -> None:
+    pairs = query.items() if isinstance(query, Mapping) else query
+    if (
+        isinstance(pairs, str)
+        or not isinstance(pairs, Iterable)
+        or not all(
+            isinstance(pair, tuple)
+            and len(pair) == 2
+            and all(isinstance(part, str) for part in pair)
+            for pair in pairs
+        )
+    ):
+        raise TypeError(f"query={query!r}: give a mapping of texts, or a list of pairs of texts")
 
 
 def _check_config(config: object) -> None:

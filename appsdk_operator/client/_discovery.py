@@ -16,6 +16,7 @@ from appsdk_operator.client._transport_errors import (
 )
 from appsdk_operator.resource import DecodeError, Kind, Scope, decode_json
 from appsdk_operator.runtime import fork_safe
+from appsdk_operator.runtime._checks import check_takes, check_text
 
 __all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
 
@@ -77,6 +78,10 @@ class Discovery:
             get_once: the same, but does not wait for failures that pass: for groups that nobody
                 may have asked for; default: ``get``.
         """
+        check_takes(get, "get", ("path",))
+        check_takes(get_once, "get_once", ("path",))
+        if get is None:
+            raise TypeError("get=None: give a function of a path")
         self._get = get
         self._get_once = get_once or get
         self._lock = fork_safe(threading.Lock())
@@ -112,6 +117,7 @@ class Discovery:
             NotFound: it is not served.
             DecodeError: the answer is no list of resources.
         """
+        check_text("api_version", api_version, empty=False)
         return self._resources_of(api_version, self._get)
 
     def _resources_of(
@@ -151,6 +157,7 @@ class Discovery:
         preferred version of each; and then in all other versions.
         """
         _check_name(name)
+        check_text("api_version", api_version)
         failures: dict[str, Exception] = {}
         answered = False
         for attempt in range(2):

@@ -17,6 +17,7 @@ from appsdk_operator.client._patches import Patch
 from appsdk_operator.client._protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._wrapper import ClientWrapper, SubresourceWrapper
 from appsdk_operator.resource import AnyObject, Kind, Object
+from appsdk_operator.runtime._checks import check_text
 
 __all__ = ["FieldOwnerClient"]
 
@@ -35,6 +36,7 @@ class FieldOwnerClient(ClientWrapper):
             ValueError: the name is empty, or longer than the 128 characters that servers take.
         """
         super().__init__(inner)
+        check_text("field_manager", field_manager)
         if not 0 < len(field_manager) <= 128 or not field_manager.isprintable():
             raise ValueError(
                 f"field_manager {field_manager!r} must have 1 to 128 printable characters"

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, final, overload
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
+from appsdk_operator.client._calls import check_client
 from appsdk_operator.client._errors import AlreadyExists, Conflict, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object, ObjectKey
+from appsdk_operator.resource._kind import check_kind
 
 __all__ = ["ObjectStore", "SpecStore", "StoreClient"]
 
@@ -64,7 +66,13 @@ class ObjectStore(Generic[SpecT, StatusT]):
         __class_getitem__ = subscript
 
     def __init__(self, client: StoreClient, kind: Kind[SpecT, StatusT]) -> None:
-        """A store of ``kind``; typed where the kind's spec and status are."""
+        """A store of ``kind``; typed where the kind's spec and status are.
+
+        Raises:
+            TypeError: ``client`` is no client, or ``kind`` no Kind.
+        """
+        check_client(client, "get", "list", "create", "update", "delete")
+        check_kind(kind)
         self._client = client
         self.kind = kind
 
@@ -170,6 +178,8 @@ class SpecStore(Generic[_ValueT]):
         """
         if part not in ("spec", "status"):
             raise ValueError(f"part={part!r}: use 'spec' or 'status'")
+        check_client(client, "get", "list", "create", "update", "delete")
+        check_kind(kind)
         self._client = client
         self._part = part
         self.kind = kind

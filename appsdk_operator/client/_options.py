@@ -8,6 +8,12 @@ from typing import Any, Literal, TypedDict
 from appsdk_operator.client._request import query_of
 from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, encode_json
 from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime._checks import (
+    check_choice,
+    check_flag,
+    check_text,
+    checked_seconds,
+)
 
 __all__ = [
     "ApplyOptions",
@@ -133,7 +139,14 @@ class SubresourceApplyOptions(SubresourceUpdateOptions, total=False):
 def write_query(
     dry_run: bool, field_manager: str, field_validation: FieldValidation | None
 ) -> list[tuple[str, str]]:
-    """The query parameters of a write."""
+    """The query parameters of a write.
+
+    Raises:
+        TypeError, ValueError: an option is none; the text names it.
+    """
+    check_flag("dry_run", dry_run)
+    check_text("field_manager", field_manager)
+    check_choice("field_validation", field_validation, "Ignore", "Warn", "Strict")
     return query_of(
         dryRun="All" if dry_run else None,
         fieldManager=field_manager,
@@ -152,11 +165,16 @@ def delete_body(
     """The ``DeleteOptions`` of a delete, None when all are left to the server.
 
     Raises:
-        ValueError: the grace period is negative.
+        ValueError: the grace period is negative, or the propagation unknown.
+        TypeError: an option has another type; the text names it.
 
     >>> delete_body(uid="u1", grace_period=0)
     b'{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"u1"},"gracePeriodSeconds":0}'
     """
+    check_text("uid", uid)
+    check_text("resource_version", resource_version)
+    check_choice("propagation", propagation, "Background", "Foreground", "Orphan")
+    check_flag("dry_run", dry_run)
     options: dict[str, Any] = {}
     preconditions = {
         key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value
@@ -166,8 +184,7 @@ def delete_body(
     if propagation is not None:
         options["propagationPolicy"] = propagation
     if grace_period is not None:
-        if not 0 <= grace_period < math.inf:
-            raise ValueError(f"grace_period={grace_period}: use 0 or more seconds")
+        checked_seconds("grace_period", grace_period)
         options["gracePeriodSeconds"] = math.ceil(grace_period)
     if dry_run:
         options["dryRun"] = ["All"]

@@ -31,6 +31,24 @@ class Patch(Protocol):
         ...
 
 
+def _operations(_: object, __: object, value: Any) -> None:
+    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    if not is_list or not all(isinstance(item, Mapping) for item in value):
+        given = f"a {type(value).__name__}" if not is_list else "a list of something else"
+        raise TypeError(
+            f"operations is {given}: give a list of mappings, such as "
+            '{"op": "remove", "path": "/spec/paused"}'
+        )
+
+
+def _fields(_: object, __: object, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            f"fields is a {type(value).__name__}: give a mapping of what changes, such as "
+            '{"spec": {"replicas": 3}}'
+        )
+
+
 @attrs.frozen
 class JsonPatch:
     """Operations on paths, all or none (RFC 6902). Works for every kind.
@@ -39,7 +57,7 @@ class JsonPatch:
     b'[{"op":"remove","path":"/spec/paused"}]'
     """
 
-    operations: Sequence[Mapping[str, Any]] = attrs.field(repr=False)
+    operations: Sequence[Mapping[str, Any]] = attrs.field(repr=False, validator=_operations)
 
     content_type = "application/json-patch+json"
 
@@ -65,7 +83,7 @@ class MergePatch:
     b'{"spec":{"replicas":3,"paused":null}}'
     """
 
-    fields: Mapping[str, Any] = attrs.field(repr=False)
+    fields: Mapping[str, Any] = attrs.field(repr=False, validator=_fields)
 
     content_type = "application/merge-patch+json"
 
@@ -120,7 +138,7 @@ class StrategicMergePatch:
     """As :class:`MergePatch`, but lists are merged by the keys that the type defines. For the
     built-in kinds only; others answer 415."""
 
-    fields: Mapping[str, Any] = attrs.field(repr=False)
+    fields: Mapping[str, Any] = attrs.field(repr=False, validator=_fields)
 
     content_type = "application/strategic-merge-patch+json"
 

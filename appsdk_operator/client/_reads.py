@@ -24,6 +24,13 @@ from appsdk_operator.resource import (
     Undecodable,
 )
 from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime._checks import (
+    check_choice,
+    check_count,
+    check_environment,
+    check_flag,
+    check_text,
+)
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport import Transport
@@ -101,6 +108,10 @@ class Reads:
             "resource_version_match": resource_version_match,
             "stop": stop,
         }
+        check_count("limit", limit, 0)
+        check_flag("allow_inconsistent", allow_inconsistent)
+        _check_version(resource_version, resource_version_match)
+        check_environment(stop=stop)
         # Makes no request: what is wrong is refused now, and not with the first page.
         query = selectors_of(label_selector, field_selector)
         _calls.request(kind, "GET", "list", namespace=namespace, query=query)
@@ -177,6 +188,11 @@ class Reads:
             Expired: the token, or the resource version, is too old.
             DecodeError: it is no list.
         """
+        check_count("limit", limit, 0)
+        check_text("continue_token", continue_token)
+        _check_version(resource_version, resource_version_match)
+        check_flag("retry", retry)
+        check_environment(stop=stop)
         request = _calls.request(
             kind,
             "GET",
@@ -236,6 +252,10 @@ class Reads:
         Raises:
             Expired: the resource version is too old: list anew.
         """
+        _check_version(resource_version)
+        check_flag("bookmarks", bookmarks)
+        check_flag("send_initial_events", send_initial_events)
+        check_environment(stop=stop)
         if timeout is None:
             timeout = random.uniform(300.0, 600.0)
         limit = silence_limit_of(timeout, silence_limit, bookmarks=bookmarks)
@@ -265,3 +285,9 @@ class Reads:
         if stop is not None:
             stream.close_when(stop)
         return stream
+
+
+def _check_version(version: str | None, match: str | None = None) -> None:
+    if version is not None:
+        check_text("resource_version", version)
+    check_choice("resource_version_match", match, "", "Exact", "NotOlderThan")

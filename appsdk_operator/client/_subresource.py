@@ -9,7 +9,9 @@ from appsdk_operator.client import _calls
 from appsdk_operator.client._options import FieldValidation, write_query
 from appsdk_operator.client._patches import Patch
 from appsdk_operator.resource import AnyObject, Kind, Object
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_path_segment
+from appsdk_operator.runtime._checks import check_text
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport import Transport
@@ -66,8 +68,10 @@ class SubresourceClient:
             What the server answers, which may be a ``Status``.
         """
         _calls.check_object(obj)
+        check_text("name", name)
+        check_text("namespace", namespace)
         return self._send(
-            parent or obj.kind,
+            _parent(obj, parent),
             "POST",
             "create",
             namespace=namespace or obj.namespace,
@@ -97,7 +101,7 @@ class SubresourceClient:
         """
         _calls.check_object(obj)
         return self._send(
-            parent or obj.kind,
+            _parent(obj, parent),
             "PUT",
             "update",
             namespace=obj.namespace,
@@ -157,7 +161,7 @@ class SubresourceClient:
         """
         _calls.check_object(obj)
         return self._send(
-            parent or obj.kind,
+            _parent(obj, parent),
             "PATCH",
             "patch",
             namespace=obj.namespace,
@@ -176,3 +180,7 @@ class SubresourceClient:
         return self._transport.send(
             request, decode=lambda body: _calls.answer_of_any_kind(request, kind, body)
         )
+
+
+def _parent(obj: AnyObject, parent: Kind | None) -> Kind:
+    return obj.kind if parent is None else check_kind(parent, "parent")

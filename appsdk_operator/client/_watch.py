@@ -33,6 +33,7 @@ from appsdk_operator.resource import (
     decode_watch_event,
 )
 from appsdk_operator.runtime import StopSignal, system_clock
+from appsdk_operator.runtime._checks import check_number
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport import Opened
@@ -268,6 +269,9 @@ def silence_limit_of(timeout: float, limit: float | None, *, bookmarks: bool) ->
     >>> silence_limit_of(300.0, None, bookmarks=True), silence_limit_of(20.0, None, bookmarks=True)
     (90.0, 25.0)
     """
+    check_number("timeout", timeout)
+    if limit is not None:
+        check_number("silence_limit", limit)
     # Bookmarks come about once a minute; the server itself ends the watch after its time-out.
     wanted = limit if limit is not None else 90.0 if bookmarks else math.inf
     if not (0 < timeout < math.inf and wanted > 0):

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
+    "check_choice",
     "check_count",
+    "check_environment",
     "check_flag",
     "check_function",
     "check_instance",
@@ -49,6 +51,47 @@ def check_count(name: str, count: object, least: int | None = None) -> None:
         raise TypeError(f"{name}={count!r}: give a whole number")
     if least is not None and count < least:
         raise ValueError(f"{name}={count}: use {least} or more")
+
+
+def check_choice(name: str, value: object, *choices: str) -> None:
+    """Refuse what is neither None nor one of ``choices``.
+
+    Raises:
+        ValueError: the text lists them.
+    """
+    if value is not None and not (isinstance(value, str) and value in choices):
+        raise ValueError(f"{name}={value!r}: use {', '.join(map(repr, choices))} or None")
+
+
+def check_environment(
+    *,
+    clock: object = None,
+    metrics: object = None,
+    rng: object = None,
+    stop: object = None,
+) -> None:
+    """Refuse what something runs in and with, if it is given and cannot be that.
+
+    Raises:
+        TypeError: the text shows what to give.
+    """
+    for name, value, methods, example in (
+        (
+            "clock",
+            clock,
+            ("monotonic", "time", "wait"),
+            "system_clock, or in tests ManualClock()",
+        ),
+        ("metrics", metrics, ("counter", "gauge", "add_source"), "Metrics()"),
+        ("rng", rng, ("random", "uniform"), "random.Random(7)"),
+        ("stop", stop, ("is_set", "wait", "on_set"), "StopSignal()"),
+    ):
+        if value is not None and (
+            isinstance(value, type)
+            or not all(callable(getattr(value, method, None)) for method in methods)
+        ):
+            kind = {"rng": "Random", "stop": "StopSignal"}.get(name, name.capitalize())
+            raise TypeError(f"{name}={_short(value)} is no {kind}: give {example}")
 
 
 def check_flag(name: str, value: object) -> None:

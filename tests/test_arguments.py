@@ -1,0 +1,146 @@
+"""Wrong arguments are refused where they are given, by an error that names the argument.
+
+Each public function is called with what it takes, but for one argument, which gets what its
+annotation does not allow.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator import client as c
+from appsdk_operator.client._discovery import Discovery
+from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.runtime import Metrics, StopSignal
+
+CONFIG_MAP = kinds.core.v1.ConfigMap
+
+NO_NUMBER: tuple[Any, ...] = (None, "", "1", [], {}, object, math.nan, True)
+WRONG: dict[str, tuple[Any, ...]] = {
+    "text": (None, 0, 5, [], ["x"], b"x", object, True),
+    "flag": (None, "", "false", 0, 1, []),
+    "count": (*NO_NUMBER, -1, 1.5, math.inf),
+    "seconds": (*NO_NUMBER, -1, math.inf),
+    "function": ("", 0, 5, [], {}, True),
+    "anything": ("", 0, 5, "x", ["x"], object, True),
+    "mapping": ("", 0, 5, "x", ["x"], object),
+}
+ANNOTATIONS = {
+    "str": "text",
+    "bool": "flag",
+    "int": "count",
+    "float": "seconds",
+}
+# test_selections.py has the selectors; the others are any number of something.
+PART_OF_ALL = {"label_selector", "field_selector", "verbs"}
+
+
+def form_of(annotation: str) -> str:
+    first = annotation.partition(" | ")[0]
+    if first in ANNOTATIONS:
+        return ANNOTATIONS[first]
+    if "Callable[" in first or first in ("Transform", "ErrorHandler"):
+        return "function"
+    return "mapping" if first.startswith("Mapping[") else "anything"
+
+
+def no_connection() -> Any:
+    raise AssertionError("a request was made")
+
+
+def client() -> c.Client:
+    config = c.ClientConfig(server="http://nowhere", connector=no_connection)
+    return c.Client(config, metrics=Metrics())
+
+
+def draft() -> MutableObject:
+    return MutableObject.new(CONFIG_MAP, "a", namespace="x")
+
+
+def stop() -> StopSignal:
+    made = StopSignal()
+    made.set()
+    return made
+
+
+def nothing(*_: object) -> None:
+    """Does nothing."""
+
+
+ONE = {"kind": CONFIG_MAP, "name": "a", "namespace": "x"}
+PATCH = {**ONE, "patch": c.MergePatch({})}
+
+Calls = dict[str, tuple[Callable[[], Callable[..., Any]], dict[str, Any]]]
+
+CLIENT: Calls = {
+    **{
+        f"Client.{verb}": (lambda verb=verb: getattr(client(), verb), arguments)
+        for verb, arguments in (
+            ("get", ONE),
+            ("list", {"kind": CONFIG_MAP}),
+            ("list_page", {"kind": CONFIG_MAP}),
+            ("watch", {"kind": CONFIG_MAP}),
+            ("create", {"obj": draft()}),
+            ("update", {"obj": draft()}),
+            ("patch", PATCH),
+            ("apply", {"obj": draft(), "field_manager": "me"}),
+            ("delete", ONE),
+            ("delete_collection", {"kind": CONFIG_MAP, "namespace": "x"}),
+            ("request", {"method": "GET", "path": "/version"}),
+        )
+    },
+    **{
+        f"Client.status.{verb}": (lambda verb=verb: getattr(client().status, verb), arguments)
+        for verb, arguments in (
+            ("get", ONE),
+            ("create", {"obj": draft()}),
+            ("update", {"obj": draft()}),
+            ("patch", PATCH),
+            ("apply", {"obj": draft(), "field_manager": "me"}),
+        )
+    },
+    "Client": (lambda: c.Client, {"config": c.ClientConfig(server="http://nowhere")}),
+    "DryRunClient": (lambda: c.DryRunClient, {"inner": client()}),
+    "FieldOwnerClient": (lambda: c.FieldOwnerClient, {"inner": client(), "field_manager": "me"}),
+    "NamespacedClient": (lambda: c.NamespacedClient, {"inner": client(), "namespace": "x"}),
+    "JsonPatch": (lambda: c.JsonPatch, {"operations": []}),
+    "MergePatch": (lambda: c.MergePatch, {"fields": {}}),
+    "StrategicMergePatch": (lambda: c.StrategicMergePatch, {"fields": {}}),
+    "ObjectStore": (lambda: c.ObjectStore, {"client": client(), "kind": CONFIG_MAP}),
+    "SpecStore": (lambda: c.SpecStore, {"client": client(), "kind": CONFIG_MAP}),
+    "Discovery": (lambda: Discovery, {"get": nothing}),
+    "Discovery.kind_for": (lambda: client().discovery.kind_for, {"name": "pods"}),
+    "Discovery.resources": (lambda: client().discovery.resources, {"api_version": "v1"}),
+}
+
+
+def cases(calls: Calls) -> Iterator[Any]:
+    for name, (make, arguments) in calls.items():
+        for parameter in inspect.signature(make()).parameters.values():
+            if parameter.name in PART_OF_ALL:
+                continue
+            annotation = str(parameter.annotation)
+            for wrong in WRONG[form_of(annotation)]:
+                if wrong is None and (" | None" in annotation or parameter.default is None):
+                    continue
+                if wrong == math.inf and parameter.name == "silence_limit":
+                    continue  # never
+                yield pytest.param(
+                    make, arguments, parameter.name, wrong, id=f"{name}-{parameter.name}-{wrong!r}"
+                )
+
+
+def check(make: Any, arguments: dict[str, Any], argument: str, wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError)) as refused:
+        make()(**{**arguments, argument: wrong})
+    assert argument in str(refused.value)
+
+
+@pytest.mark.parametrize(("make", "arguments", "argument", "wrong"), list(cases(CLIENT)))
+def test_a_client_names_the_argument(make, arguments, argument, wrong):
+    check(make, arguments, argument, wrong)
