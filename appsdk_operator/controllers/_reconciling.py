@@ -19,6 +19,7 @@ from appsdk_operator.controllers._failures import (
     retry_after_of,
     sole_error,
 )
+from appsdk_operator.controllers._hot_loops import HotLoops
 from appsdk_operator.controllers._options import Settings
 from appsdk_operator.controllers._reasons import (
     RequeueReason,
@@ -99,6 +100,7 @@ class Reconciling(Generic[R]):
         self._failures: dict[R, int] = {}
         # By thread: a dict's own atomicity is enough, so that a reconcile costs no lock for it.
         self._active: dict[int, ReconcileContext] = {}
+        self._hot_loops = HotLoops(_log, name, kind, filter_hint="the predicate generation_changed")
 
     def active(self) -> list[ReconcileContext]:
         """The reconciles that run now."""
@@ -128,6 +130,7 @@ class Reconciling(Generic[R]):
         request = item.key
         clock = self._clock
         started = clock.monotonic()
+        self._hot_loops.note(request, started)
         deadline = started + self._timeout if self._timeout else None
         context = ReconcileContext(
             self._name,

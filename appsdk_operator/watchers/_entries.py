@@ -9,8 +9,9 @@ from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import Outcome
+from appsdk_operator.controllers._hot_loops import HotLoops
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import get_logger, settle
+from appsdk_operator.runtime import Clock, get_logger, settle
 from appsdk_operator.watchers._checks import check_told
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._custody import Custody
@@ -220,14 +221,18 @@ class WatcherEntry(Entry):
 class ReconcilerEntry(Entry):
     """A reconciler's place."""
 
-    __slots__ = ("reconciler",)
+    __slots__ = ("_clock", "_hot_loops", "reconciler")
 
     role = Role.RECONCILER
 
-    def __init__(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
+    def __init__(
+        self, reconciler: ResourceReconciler, kind: str | Kind, *, controller: str, clock: Clock
+    ) -> None:
         selective = reconciler if isinstance(reconciler, SelectiveReconciler) else None
         super().__init__(reconciler, kind, selective)
         self.reconciler = reconciler
+        self._clock = clock
+        self._hot_loops = HotLoops(_log, controller, self.kind, filter_hint="concerns(old, new)")
 
     @property
     def is_by_key(self) -> bool:
@@ -240,5 +245,6 @@ class ReconcilerEntry(Entry):
         Raises:
             TypeError: it returned something else than a Result or None.
         """
+        self._hot_loops.note(told.object.key, self._clock.monotonic())
         outcome = self.reconciler.reconcile(self.request_of(told))
         return checked_outcome(self.reconciler, settle(outcome))

@@ -288,7 +288,7 @@ class InformerController:
         """
         checked_kind(kind)
         check_reconciler(reconciler)
-        self._add(ReconcilerEntry(reconciler, kind), kind)
+        self._add(ReconcilerEntry(reconciler, kind, controller=self.name, clock=self._clock), kind)
 
     def remove_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
         """Call ``reconciler`` no more, also for nothing that it is owed; an unknown one: nothing.
