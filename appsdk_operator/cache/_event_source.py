@@ -104,7 +104,12 @@ class EventSource:
     def on_update(self, old: Object, new: Object) -> None:
         """As :meth:`EventHandler.on_update`."""
         self.wait_for_room()
-        if old is new:
+        # Other informers show what they have again as another Python object, and what was deleted
+        # and made anew under its name as an update.
+        if old.uid != new.uid and old.uid and new.uid:
+            self._put(Event(ResourceAction.DELETE, old, None, False, True))
+            self._put(Event(ResourceAction.CREATE, new))
+        elif old is new or (new.resource_version and old.resource_version == new.resource_version):
             self._put(Event(ResourceAction.RESYNC, new))
         else:
             self._put(Event(ResourceAction.UPDATE, new, old))

@@ -40,6 +40,7 @@ from appsdk_operator.cache._watch_state import (
     Upsert,
     WatchState,
 )
+from appsdk_operator.client import Forbidden
 from appsdk_operator.resource import (
     FieldSelection,
     FieldSelector,
@@ -53,6 +54,7 @@ from appsdk_operator.resource._selectors import field_selector_of, label_selecto
 from appsdk_operator.runtime import (
     Clock,
     Metrics,
+    OneProcess,
     StopSignal,
     check_stop,
     default_metrics,
@@ -191,6 +193,10 @@ class Informer(Generic[SpecT, StatusT]):
         self._contact = Contact(self._state)
         self._undecodable = UndecodableObjects(kind)
         self._stop: StopSignal | None = None
+        self._process = OneProcess(
+            f"the informer of {kind}",
+            "its copy no longer follows the server: make and run one in the child",
+        )
         self._numbers = InformerMetrics(self, self._metrics)
         self._reflector = Reflector(
             client,
@@ -209,7 +215,13 @@ class Informer(Generic[SpecT, StatusT]):
 
     @property
     def store(self) -> Lister[SpecT, StatusT]:
-        """The local copy, for reading; complete once :attr:`has_synced`."""
+        """The local copy, for reading; complete once :attr:`has_synced`.
+
+        Raises:
+            ForkedError: this is a child of the process that made it.
+        """
+        if self._process.inherited:
+            self._process.refuse()
         return self._store
 
     def add_index(self, name: str, function: IndexFunction[SpecT, StatusT]) -> None:
@@ -294,6 +306,7 @@ class Informer(Generic[SpecT, StatusT]):
         )
 
     def _wait(self, stop: StopSignal, timeout: float | None, done: Callable[[], bool]) -> bool:
+        self._process.check()
         self._waiters.wait(lambda: done() or self._has_stopped, stop, timeout)
         return done()
 
@@ -345,6 +358,7 @@ class Informer(Generic[SpecT, StatusT]):
         What the handler raises is left for :meth:`report_failures`. Without ``shows_present`` it is
         not told of what is there, nor of the end of the list, because it knows already.
         """
+        self._process.check()
         _options.check_overflow(overflow)
         check_resync(handler, resync)
         resync = _options.checked_seconds("resync", self.resync if resync is None else resync)
@@ -422,6 +436,7 @@ class Informer(Generic[SpecT, StatusT]):
             TimeoutError: handlers still run; the text names their threads.
         """
         check_stop(stop)
+        self._process.check()
         _options.checked_seconds("stop_timeout", stop_timeout)
         with self._lock:
             if self._has_run:
@@ -553,6 +568,9 @@ class Informer(Generic[SpecT, StatusT]):
             self._failures.append(error)
 
     def _problem(self, error: Exception) -> None:
+        if isinstance(error, Forbidden):
+            # Who grants one of them is refused the other next.
+            error.for_verbs("list", "watch")
         self._numbers.problem(error)
         self._last_error = error
         if self._on_error is None:

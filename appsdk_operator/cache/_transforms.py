@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._watch_state import Changes, Step, Upsert
-from appsdk_operator.resource import Object, WatchEvent
+from appsdk_operator.resource import Kind, MutableObject, Object, WatchEvent
 from appsdk_operator.resource._codec import members as members_of
 from appsdk_operator.runtime._threads import as_exception
 
@@ -23,9 +24,12 @@ __all__ = [
     "transformed",
 ]
 
-Transform: TypeAlias = Callable[[Object[SpecT, StatusT]], Object[SpecT, StatusT]]
-"""Makes of each object what is to be kept, before it reaches the store; must be idempotent, and
-keep what identifies the object: namespace, name, uid and resourceVersion."""
+Transform: TypeAlias = Callable[
+    [Object[SpecT, StatusT]], Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]
+]
+"""Makes of each object what is to be kept, before it reaches the store: the object, another one, or
+a draft (``obj.mutable_copy()``, changed). It must be idempotent, and keep what identifies the
+object: kind, namespace, name, uid and resourceVersion."""
 
 _encode = msgspec.json.Encoder().encode
 _KEY = "managedFields"
@@ -75,10 +79,20 @@ def kept_form(
     would be worse, and nobody would notice.
     """
     try:
-        made = transform(obj)
+        returned: Any = transform(obj)
+        if not isinstance(returned, (Object, MutableObject)):
+            if inspect.iscoroutine(returned):
+                returned.close()  # else Python warns of it as well
+            raise TypeError(
+                f"the transform returned {type(returned).__name__} for {obj!r}: return the object, "
+                "or a draft of it (draft = obj.mutable_copy(); change it; return draft)"
+            )
+        made: Object[SpecT, StatusT] = (
+            returned.freeze() if isinstance(returned, MutableObject) else returned
+        )
         if _identity(made) != _identity(obj):
             raise ValueError(
-                f"the transform made {made!r} of {obj!r}: it must keep namespace, name, uid "
+                f"the transform made {made!r} of {obj!r}: it must keep kind, namespace, name, uid "
                 "and resourceVersion"
             )
     except BaseException as error:
@@ -111,5 +125,5 @@ def objects_of(steps: Sequence[Step]) -> Iterator[Object]:
             yield from (event.object for event in step.events if event.object is not None)
 
 
-def _identity(obj: Object) -> tuple[str, str, str, str]:
-    return obj.namespace, obj.name, obj.uid, obj.resource_version
+def _identity(obj: Object) -> tuple[Kind, str, str, str, str]:
+    return obj.kind, obj.namespace, obj.name, obj.uid, obj.resource_version

@@ -137,6 +137,13 @@ class Unauthorized(ApiError):
 class Forbidden(ApiError):
     """403: the server knows who asks, and does not allow it."""
 
+    _verbs: tuple[str, ...] = ()
+
+    def for_verbs(self, *verbs: str) -> None:
+        """Have the remedy name all that what was refused is a part of, as list and watch."""
+        self._verbs = verbs
+        self.args = (self._text(),)
+
     def _text(self) -> str:
         if self.request is not None and self.request.verb:
             where = (
@@ -144,8 +151,10 @@ class Forbidden(ApiError):
                 if self.request.namespace
                 else "in the whole cluster"
             )
+            verbs = self._verbs or (self.request.verb,)
+            named = f"verb{'s' * (len(verbs) > 1)} {' and '.join(map(repr, verbs))}"
             self.remedy: str = (
-                f"the account needs verb {self.request.verb!r} on {self.request.resource} {where}: "
+                f"the account needs {named} on {self.request.resource} {where}: "
                 "grant it with a Role or ClusterRole and its binding"
             )
         return super()._text()

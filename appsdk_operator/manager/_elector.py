@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import random
 import socket
 import threading
@@ -21,10 +22,13 @@ from appsdk_operator.runtime import (
     Clock,
     Family,
     Metrics,
+    OneProcess,
     Sample,
     StopSignal,
     ThreadGroup,
+    after_fork,
     default_metrics,
+    fork_safe,
     get_logger,
     random_of,
     system_clock,
@@ -98,7 +102,7 @@ class Elector:
         self._clock = clock
         self._on_new_leader = on_new_leader
         self._on_event = on_event
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._running_since: float | None = None
         self._threads = ThreadGroup("elector")
         self._requests: list[threading.Thread] = []
@@ -109,11 +113,17 @@ class Elector:
         self._was_leading = False
         self._failure: BaseException | None = None
         self._keeps_lease = False
+        # A forked child has a copy of the Lease's state, and no thread that renews it.
+        self._process = OneProcess(repr(self), "a child takes part with an Elector of its own")
+        after_fork(self._on_fork)
         self._take_series_off = (metrics or default_metrics()).add_source(self._samples)
 
     def remember(self, seen: Seen, since: float) -> None:
         """Begin with what somebody else in this process has seen of the Lease, and since when."""
         self._state.observed, self._state.observed_at = seen, since
+
+    def _on_fork(self) -> None:
+        self._state.held_until = -math.inf
 
     def __repr__(self) -> str:
         return f"<Elector {self.identity} for {self.namespace}/{self.options.id}>"
@@ -212,8 +222,9 @@ class Elector:
             LeadershipLost: this process has led and does not any more. It is raised when the Lease
                 runs out by the own clock, whatever a request under way is waiting for.
             Exception: what ``on_started`` raised; the lead was given up then.
-            RuntimeError: it was run before.
+            RuntimeError: it was run before, or (ForkedError) in the process that forked this one.
         """
+        self._process.check()
         with self._lock:
             if self._running_since is not None:
                 raise RuntimeError("the elector was run before: make a new one")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, cast, final
 
 from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._fork import OneProcess, after_fork
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
 from appsdk_operator.runtime._queue_state import QueueItem, QueueState
@@ -119,6 +120,8 @@ class WorkQueue(Generic[K]):
         self._beside = beside
         self._priorities = {0: "0"}
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
+        self._process = OneProcess(f"the queue {name!r}", "make it in the child")
+        after_fork(self._on_fork)
 
     # For callers that keep something in order beside the queue.
 
@@ -404,7 +407,14 @@ class WorkQueue(Generic[K]):
         ) or state.has_ready(now):
             self._condition.notify()
 
+    def _on_fork(self) -> None:
+        # Whoever works on its keys, and may hold the lock, is in the parent. In the place of the
+        # lock, so that the parent pays nothing for it.
+        self._lock = cast("Any", _Refusal(self._process))
+
     def _samples(self) -> list[Sample]:
+        if self._process.inherited:
+            return []
         with self._lock:
             now = self._clock.monotonic()
             labels = self._labels
@@ -437,3 +447,17 @@ def _text(reason: Any) -> str:
 
 
 _TOO_MANY = "exceeded_cardinality_limit"
+
+
+@final
+class _Refusal:
+    """In the place of a lock that a child inherited: who enters is told that it cannot work."""
+
+    def __init__(self, process: OneProcess) -> None:
+        self._process = process
+
+    def __enter__(self) -> None:
+        self._process.refuse()
+
+    def __exit__(self, *_: object) -> None:
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -20,10 +21,21 @@ from appsdk_operator.runtime import StopSignal
 
 __all__ = ["Informed", "OwnInformer", "RunnableInformer", "SharedInformers"]
 
+_POLL = 0.1
+"""Seconds between looks at an informer that can tell whether it has synced, but not when."""
+
 
 @runtime_checkable
 class RunnableInformer(Protocol):
-    """What an InformerController needs of an informer; bring your own if you like."""
+    """What an InformerController needs of an informer; bring your own if you like.
+
+    It may have more, under the names of :class:`~appsdk_operator.cache.Informer`, and is believed:
+    ``has_synced`` (an attribute, or a method as Go has it), ``wait_for_sync(stop, timeout)`` and
+    ``health()``. One that has none of them counts as synced and healthy once it runs.
+
+    What it calls an update is a resync when the version is the same, and a deletion and an addition
+    when the uid is another.
+    """
 
     def add_event_handler(self, handler: EventSource, /) -> Any:
         """Tell ``handler`` (``on_add``, ``on_update``, ``on_delete``) what happens."""
@@ -78,7 +90,33 @@ class OwnInformer(Informed):
 
     def healths(self) -> Sequence[Health]:
         """As for every way."""
-        return (self.informer.health(),) if isinstance(self.informer, Informer) else ()
+        health = getattr(self.informer, "health", None)
+        return (health(),) if callable(health) else ()
+
+    @property
+    def has_synced(self) -> bool:
+        """As for every way; another package's informer is asked as well, if it can tell."""
+        return self._informer_has_synced() and self.source.has_synced
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
+        """As for every way; another package's informer is waited for as well."""
+        if isinstance(self.informer, Informer):
+            return self.source.wait_for_sync(stop, timeout)
+        wait = getattr(self.informer, "wait_for_sync", None)
+        if callable(wait):
+            return bool(wait(stop, timeout)) and self.source.wait_for_sync(stop, timeout)
+        left = math.inf if timeout is None else timeout
+        while not self._informer_has_synced():
+            if left <= 0 or stop.wait(min(_POLL, left)):
+                return False
+            left -= _POLL
+        return self.source.wait_for_sync(stop, None if timeout is None else max(0.0, left))
+
+    def _informer_has_synced(self) -> bool:
+        if isinstance(self.informer, Informer):
+            return True  # its source is told of the list's end
+        synced = getattr(self.informer, "has_synced", True)
+        return bool(synced() if callable(synced) else synced)
 
     def run(self, stop: StopSignal) -> None:
         """Run the informer until ``stop`` is set.

@@ -595,7 +595,7 @@ def test_health_turns_unready_when_the_watch_fails_for_long_and_back(make):
     health = informer.health()
     assert not health.is_ready
     assert "out of touch with the server for 11 s" in health.text
-    assert "verb 'watch'" in health.text
+    assert "verbs 'list' and 'watch'" in health.text
     running.client.then(Stream([bookmark(11)]))
     informer.step(running.stop)
     informer.step(running.stop)
@@ -877,3 +877,12 @@ def test_a_problem_that_stays_the_same_is_logged_each_30_seconds(make, caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "the informer of things.v1.example.com: 503 ServiceUnavailable: away"
     ] * 3
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_who_is_refused_one_verb_is_told_of_both(make, verb):
+    running = make(forbidden(verb))
+    running.informer.step(running.stop)
+    text = running.informer.health().text
+    assert "the account needs verbs 'list' and 'watch' on things.example.com" in text
+    assert str(running.errors[0]) in text

@@ -1,0 +1,124 @@
+"""Informers of other packages: what they call an update, and what they say of themselves."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from appsdk_operator.cache import Health
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.watchers import InformerController, SimpleWatcher
+
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+
+
+def widget(version: str, uid: str = "u") -> Object:
+    metadata = {"name": "a", "namespace": "x", "uid": uid, "resourceVersion": version}
+    return Object.from_dict(WIDGET, {"metadata": metadata})
+
+
+class Foreign:
+    def add_event_handler(self, handler):
+        self.handler = handler
+
+    def run(self, stop):
+        stop.wait()
+
+
+def controlled(informer):
+    told = []
+    controller = InformerController(clock=ManualClock(), metrics=Metrics())
+    controller.add_informer(informer, "widgets")
+    controller.add_watcher(
+        SimpleWatcher(
+            add=lambda obj: told.append(f"add {obj.uid}"),
+            update=lambda old, new: told.append(
+                f"update {old.resource_version}->{new.resource_version}"
+            ),
+            delete=lambda obj: told.append(f"delete {obj.uid}"),
+        ),
+        "widgets",
+    )
+    return controller, told
+
+
+def work(controller):
+    while controller.process_next():
+        pass
+
+
+def test_the_same_version_again_is_a_resync():
+    foreign = Foreign()
+    controller, told = controlled(foreign)
+    foreign.handler.on_add(widget("1"))
+    foreign.handler.on_update(widget("1"), widget("1"))
+    work(controller)
+    counts = next(iter(controller._ways._all)).source.counts
+    assert {action.name: count for action, count in counts.items() if count} == {
+        "CREATE": 1,
+        "RESYNC": 1,
+    }
+    foreign.handler.on_update(widget("1"), widget("2"))
+    work(controller)
+    assert told[-1] == "update 1->2"
+    controller.close()
+
+
+def test_another_uid_is_a_deletion_and_an_addition():
+    foreign = Foreign()
+    controller, told = controlled(foreign)
+    foreign.handler.on_add(widget("1"))
+    work(controller)
+    foreign.handler.on_update(widget("1"), widget("9", uid="new"))
+    work(controller)
+    assert told == ["add u", "delete u", "add new"]
+    controller.close()
+
+
+class Telling(Foreign):
+    def __init__(self, how):
+        self.synced = threading.Event()
+        if how == "method":
+            self.has_synced = self.synced.is_set
+        elif how == "wait":
+            self.wait_for_sync = lambda stop, timeout: self.synced.wait(timeout)
+
+    def health(self):
+        return Health(self.synced.is_set(), "foreign: synced" * self.synced.is_set() or "not yet")
+
+
+class WithAttribute(Telling):
+    @property
+    def has_synced(self):
+        return self.synced.is_set()
+
+
+@pytest.mark.parametrize("how", ["method", "wait", "attribute"])
+def test_what_an_informer_says_of_itself_is_believed(how):
+    foreign = WithAttribute(how) if how == "attribute" else Telling(how)
+    controller, _ = controlled(foreign)
+    own = next(iter(controller._ways.own()))
+    own.source.on_initial_list_end()
+    stop = StopSignal()
+    assert not own.wait_for_sync(stop, 0.0)
+    assert [health.text for health in own.healths()] == ["not yet"]
+    if how != "wait":
+        assert not own.has_synced
+    foreign.synced.set()
+    assert own.wait_for_sync(stop, 0.0)
+    assert own.has_synced
+    assert own.healths()[0].is_ready
+    controller.close()
+
+
+def test_an_informer_that_says_nothing_counts_as_synced():
+    foreign = Foreign()
+    controller, _ = controlled(foreign)
+    own = next(iter(controller._ways.own()))
+    own.source.on_initial_list_end()
+    assert own.has_synced
+    assert own.wait_for_sync(StopSignal(), 0.0)
+    assert own.healths() == ()
+    controller.close()
