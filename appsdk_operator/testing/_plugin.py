@@ -1,18 +1,20 @@
 """The pytest plugin: a server, a namespace for each test, and what it takes to run an operator.
 
-It is loaded by every pytest run where the package is installed, so it imports nothing but pytest;
-whatever a fixture needs is imported when the fixture is first asked for. ``-p no:appsdk_operator``
-leaves it out.
+It is loaded by every pytest run where the package is installed, so it imports nothing but pytest
+and has no part in tests that do not use it: whatever a fixture needs is imported, and hooks are
+registered, when a fixture is first asked for. ``-p no:appsdk_operator`` leaves it out. Where pytest
+is older than it knows it has no options, and its fixtures say what to install.
 
 Fixtures: ``kube_server``, ``kube_config``, ``kube_client``, ``kube_kubeconfig``,
-``kube_namespace``, ``kube_crds``, ``kube_run`` and ``kube_manager``. Options: ``--kube``,
-``--kube-context``; in the ini file ``kube``, ``kube_crds``, ``kube_contexts``, ``kube_own_planes``
-and ``kube_report_lines``.
+``kube_namespace``, ``kube_crds``, ``kube_run`` and ``kube_manager``. Options: ``--appsdk-kube``,
+``--appsdk-kube-context`` and ``--appsdk-kube-rbac``, without ``appsdk-`` as well where no other
+plugin has an option of that name; in the ini file ``kube``, ``kube_crds``, ``kube_contexts``,
+``kube_rbac``, ``kube_own_planes`` and ``kube_report_lines``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,38 +28,48 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._plugin_servers import KubeServer
     from appsdk_operator.testing._plugin_state import KubeTest
 
-_SERVERS: Final = ("embedded", "control-plane", "existing")
-_STATE: Final = pytest.StashKey[Any]()
-_PLANE: Final = pytest.StashKey[Any]()
+_OLDEST: Final = (8, 2)
+_IS_TOO_OLD: Final = tuple(map(int, pytest.__version__.split(".")[:2])) < _OLDEST
+_HOOKS: Final = "appsdk_operator_hooks"
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "kube": {
+        "choices": ("embedded", "control-plane", "existing"),
+        "help": "the server of the kube_ fixtures: embedded in the process (default), a real "
+        "control-plane from KUBEBUILDER_ASSETS, or the existing one that a kubeconfig names",
+    },
+    "kube-context": {
+        "metavar": "NAME",
+        "help": "with --appsdk-kube=existing: the context of the kubeconfig whose cluster may be "
+        "used",
+    },
+    "kube-rbac": {
+        "action": "store_true",
+        "help": "let roles and bindings decide who may do what on the embedded server",
+    },
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, and what may stand in the ini file."""
-    group = parser.getgroup("kube", "Kubernetes operators")
-    group.addoption(
-        "--kube",
-        choices=_SERVERS,
-        help="the server of the kube_ fixtures: embedded in the process (default), a real "
-        "control-plane from KUBEBUILDER_ASSETS, or the existing one that a kubeconfig names",
-    )
-    group.addoption(
-        "--kube-context",
-        metavar="NAME",
-        help="with --kube=existing: the context of the kubeconfig whose cluster may be used",
-    )
-    parser.addini("kube", "the server when --kube is not given: embedded or control-plane")
+    if _IS_TOO_OLD:
+        return
+    group = parser.getgroup("appsdk-operator", "Kubernetes operators")
+    for name, facts in _OPTIONS.items():
+        group.addoption(f"--appsdk-{name}", dest=_dest(name), **facts)
+    parser.addini("kube", "the server when --appsdk-kube is not given: embedded or control-plane")
+    parser.addini("kube_rbac", "the same as --appsdk-kube-rbac", "bool", default=False)
     parser.addini(
         "kube_crds", "CRDs for the server: YAML files, or folders of them", "paths", default=[]
     )
     parser.addini(
         "kube_contexts",
-        "contexts that --kube=existing may use without --kube-context, with * and ?",
+        "contexts that --appsdk-kube=existing may use without naming one, with * and ?",
         "linelist",
         default=["kind-*", "k3d-*", "minikube", "docker-desktop", "rancher-desktop"],
     )
     parser.addini(
         "kube_own_planes",
-        "with --kube=control-plane and pytest-xdist: one for each worker instead of one for all",
+        "with a control plane and pytest-xdist: one for each worker instead of one for all",
         "bool",
         default=False,
     )
@@ -66,10 +78,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _dest(name: str) -> str:
+    return f"appsdk_{name.replace('-', '_')}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_load_initial_conftests(parser: pytest.Parser) -> None:
+    """The short names of the options, now that all plugins and conftests have added theirs."""
+    if _IS_TOO_OLD:
+        return
+    group = parser.getgroup("appsdk-operator")
+    for name, facts in _OPTIONS.items():
+        if _is_free(parser, f"--{name}"):
+            said = {**facts, "help": f"short for --appsdk-{name}"}
+            group.addoption(f"--{name}", dest=_dest(name), **said)
+
+
+def _is_free(parser: pytest.Parser, option: str) -> bool:
+    """Whether nobody has an option of that name."""
+    try:
+        _, unknown = parser.parse_known_and_unknown_args([f"{option}=x"])
+    except pytest.UsageError:
+        return False  # somebody has, and it takes no such value
+    return bool(unknown)
+
+
 def _choice(config: pytest.Config) -> str:
     from appsdk_operator.testing._plugin_servers import choice
 
-    return choice(config.getoption("--kube"), config.getini("kube"))
+    return choice(config.getoption(_dest("kube")), config.getini("kube"))
 
 
 # -- servers ---------------------------------------------------------------------------------------
@@ -77,7 +114,12 @@ def _choice(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def kube_server(request: pytest.FixtureRequest) -> Iterator[KubeServer]:
-    """The server of this run, with the CRDs of the ini file: see ``--kube``."""
+    """The server of this run, with the CRDs of the ini file: see ``--appsdk-kube``."""
+    if _IS_TOO_OLD:
+        raise pytest.UsageError(
+            f"the kube_ fixtures of appsdk_operator need pytest {'.'.join(map(str, _OLDEST))} or "
+            f"newer, and this is {pytest.__version__}: pip install 'appsdk-operator[testing]'"
+        )
     from appsdk_operator.testing import _plugin_servers
 
     config = request.config
@@ -106,11 +148,16 @@ def kube_kubeconfig(kube_server: KubeServer, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def _kube_test(request: pytest.FixtureRequest, kube_server: KubeServer) -> Iterator[KubeTest]:
+    from appsdk_operator.testing import _plugin_hooks
+    from appsdk_operator.testing._plugin_hooks import STATE
     from appsdk_operator.testing._plugin_state import KubeTest
 
     lines = int(request.config.getini("kube_report_lines"))
     test = KubeTest(kube_server, str(request.node.name), lines=lines)
-    request.node.stash[_STATE] = test
+    request.node.stash[STATE] = test
+    manager = request.config.pluginmanager
+    if not manager.has_plugin(_HOOKS):
+        manager.register(_plugin_hooks, _HOOKS)
     try:
         yield test
         test.end_runs()
@@ -172,35 +219,6 @@ def kube_manager(
     manager.close()
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """What ran beside the test ends with it, and fails it where it failed itself."""
-    test: KubeTest | None = item.stash.get(_STATE, None)
-    if test is None:
-        return (yield)
-    try:
-        result = yield
-    except BaseException as error:
-        test.observe()
-        test.end_runs(error)
-        raise
-    test.end_runs()
-    return result
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-    call: pytest.CallInfo[None],  # noqa: ARG001 - named by pytest
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test tells what the server saw and what the operator did."""
-    report = yield
-    test: KubeTest | None = item.stash.get(_STATE, None)
-    if test is not None and report.failed:
-        report.sections.extend(test.sections())
-    return report
-
-
 # -- pytest-xdist ----------------------------------------------------------------------------------
 
 
@@ -208,11 +226,13 @@ def pytest_runtest_makereport(
 def pytest_configure_node(node: Any) -> None:
     """Give each worker the one control plane, which is started for the first."""
     config: pytest.Config = node.config
-    if _choice(config) != "control-plane" or config.getini("kube_own_planes"):
+    asked = not _IS_TOO_OLD and (config.getoption(_dest("kube")) or config.getini("kube"))
+    if asked != "control-plane" or config.getini("kube_own_planes"):
         return
     from appsdk_operator.testing import _plugin_servers
+    from appsdk_operator.testing._plugin_hooks import PLANE
 
-    if _PLANE not in config.stash:
-        config.stash[_PLANE] = _plugin_servers.start_plane()
-        config.add_cleanup(config.stash[_PLANE].stop)
-    node.workerinput["kube_plane"] = _plugin_servers.described(config.stash[_PLANE])
+    if PLANE not in config.stash:
+        config.stash[PLANE] = _plugin_servers.start_plane()
+        config.add_cleanup(config.stash[PLANE].stop)
+    node.workerinput["kube_plane"] = _plugin_servers.described(config.stash[PLANE])

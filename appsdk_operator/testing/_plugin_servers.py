@@ -127,7 +127,7 @@ def choice(option: str | None, ini: str) -> str:
     if ini not in ("", "embedded", "control-plane"):
         raise pytest.UsageError(
             f"kube = {ini!r} in the ini file: use embedded or control-plane; a cluster that "
-            "exists is asked for on the command line, by --kube=existing"
+            "exists is asked for on the command line, by --appsdk-kube=existing"
         )
     return ini or "embedded"
 
@@ -138,7 +138,7 @@ def serving(
 ) -> Iterator[KubeServer]:
     """The server of that name, for as long as the block lasts."""
     if name == "existing":
-        yield _existing(config.getoption("--kube-context"), config.getini("kube_contexts"))
+        yield _existing(config.getoption("appsdk_kube_context"), config.getini("kube_contexts"))
     elif name == "control-plane" and plane is not None:
         yield SharedPlane(plane)
     elif name == "control-plane":
@@ -150,7 +150,8 @@ def serving(
     else:
         from appsdk_operator.testing import APIServer
 
-        with APIServer() as server:
+        rbac = config.getoption("appsdk_kube_rbac") or config.getini("kube_rbac")
+        with APIServer(rbac=rbac) as server:
             yield server
 
 
@@ -161,7 +162,7 @@ def start_plane() -> ControlPlane:
     try:
         return ControlPlane(audit=True).start()
     except FileNotFoundError as error:
-        raise pytest.UsageError(f"--kube=control-plane: {error}") from None
+        raise pytest.UsageError(f"--appsdk-kube=control-plane: {error}") from None
 
 
 def described(plane: ControlPlane) -> dict[str, str]:
@@ -197,18 +198,19 @@ def _existing(wanted: str | None, allowed: list[str]) -> ExistingCluster:
     current = wanted or str(_merged_kubeconfig().get("current-context") or "")
     if not current:
         raise pytest.UsageError(
-            "--kube=existing: the kubeconfig has no current context: choose one by --kube-context"
+            "--appsdk-kube=existing: the kubeconfig has no current context: choose one by "
+            "--appsdk-kube-context"
         )
     if wanted is None and not any(fnmatchcase(current, pattern) for pattern in allowed):
         raise pytest.UsageError(
-            f"--kube=existing: the current context is {current!r}, which is none of "
+            f"--appsdk-kube=existing: the current context is {current!r}, which is none of "
             f"{', '.join(allowed) or 'kube_contexts (empty)'}. If tests may make and delete "
-            f"namespaces there, say so by --kube-context={current}"
+            f"namespaces there, say so by --appsdk-kube-context={current}"
         )
     try:
         return ExistingCluster(current, ClientConfig.from_kubeconfig(context=current))
     except ConfigError as error:
-        raise pytest.UsageError(f"--kube=existing: {error}") from None
+        raise pytest.UsageError(f"--appsdk-kube=existing: {error}") from None
 
 
 def _merged_kubeconfig() -> dict[str, Any]:

@@ -457,7 +457,9 @@ def test_somebodys_cluster_is_not_used_by_accident(
     kubeconfig("prod", "http://127.0.0.1:9")
     result = run(TRIVIAL, "--kube=existing")
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["*the current context is 'prod'*say so by --kube-context=prod*"])
+    result.stdout.fnmatch_lines(
+        ["*the current context is 'prod'*say so by --appsdk-kube-context=prod*"]
+    )
     run(TRIVIAL, "--kube=existing", "--kube-context=prod").assert_outcomes(passed=1)
     monkeypatch.setenv("USE_EXISTING_CLUSTER", "true")
     assert run(TRIVIAL).ret != 0
@@ -478,3 +480,81 @@ def test_without_programs_a_control_plane_is_an_error_that_says_what_to_set(
         monkeypatch.delenv(name, raising=False)
     result = run(TRIVIAL, "--kube=control-plane")
     result.stdout.fnmatch_lines(["*set KUBEBUILDER_ASSETS to the folder*"])
+
+
+# -- beside others -------------------------------------------------------------------------------
+
+
+def test_a_run_that_does_not_use_it_has_no_hook_of_it_in_its_tests(run: Run) -> None:
+    run(
+        """
+        import sys
+
+        def test_it(request):
+            assert not request.config.pluginmanager.has_plugin("appsdk_operator_hooks")
+
+        def test_one_that_uses_it(request, kube_client):
+            assert request.config.pluginmanager.has_plugin("appsdk_operator_hooks")
+        """
+    ).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_another_plugin_may_have_options_of_the_same_names(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, comes: str
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("USE_EXISTING_CLUSTER", raising=False)
+    pytester.makepyfile(
+        other_plugin="""
+        def pytest_addoption(parser):
+            parser.addoption("--kube-context", help="theirs")
+            parser.addoption("--kube", help="theirs")
+        """,
+        test_it="""
+        def test_it(request, kube_server):
+            assert request.config.getoption("--kube-context") == "their-own"
+            assert request.config.getoption("--kube") == "their-own, too"
+            assert kube_server.url
+        """,
+    )
+    pytester.syspathinsert()
+    plugins = [MODULE, "other_plugin"] if comes == "after" else ["other_plugin", MODULE]
+    theirs = ["--kube-context", "their-own", "--kube=their-own, too"]
+    result = pytester.runpytest_inprocess(
+        *("-p", "no:cacheprovider", "-p", plugins[0], "-p", plugins[1]),
+        *theirs,
+        "--appsdk-kube=embedded",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_where_pytest_is_too_old_only_those_who_use_it_hear_of_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from appsdk_operator.testing import _plugin
+
+    monkeypatch.setattr(_plugin, "_IS_TOO_OLD", True)
+    result = run("def test_it(kube_client): pass\ndef test_other(): pass")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*the kube_ fixtures of appsdk_operator need pytest 8.2*install*"])
+    assert "kube" not in run("", "--help").stdout.str()
+
+
+@pytest.mark.parametrize("way", ["option", "short option", "ini file"])
+def test_roles_decide_on_the_embedded_server_if_it_is_told_so(
+    run: Run, pytester: pytest.Pytester, way: str
+) -> None:
+    text = """
+        import pytest
+        from appsdk_operator import Client, Forbidden, kinds
+
+        def test_it(kube_server, kube_client):
+            list(kube_client.list(kinds.core.v1.ConfigMap))
+            with Client(kube_server.client_config(token=None)) as nobody, pytest.raises(Forbidden):
+                list(nobody.list(kinds.core.v1.ConfigMap))
+        """
+    if way == "ini file":
+        pytester.makeini("[pytest]\nkube_rbac = true\n")
+    options = {"option": ["--appsdk-kube-rbac"], "short option": ["--kube-rbac"]}.get(way, [])
+    run(text, *options).assert_outcomes(passed=1)
