@@ -55,7 +55,7 @@ class CacheRegistration:
         self._is_started = False
         self._delivery: Delivery | None = None
         if isinstance(handler, EventHandler) and not isinstance(handler, BatchHandler):
-            calls = HandlerCalls(handler, on_error, kind)
+            calls = HandlerCalls(handler, on_error, kind, clock=clock)
             self._delivery = Delivery(
                 f"cache/{kind}",
                 calls,

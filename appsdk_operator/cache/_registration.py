@@ -13,7 +13,7 @@ from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Out
 from appsdk_operator.cache._options import join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
-from appsdk_operator.runtime import Clock, StopSignal, get_logger
+from appsdk_operator.runtime import Clock, FailureLog, StopSignal, get_logger
 from appsdk_operator.runtime._threads import as_exception
 
 if TYPE_CHECKING:
@@ -124,10 +124,16 @@ class HandlerCalls:
     """Calls an :class:`EventHandler`; what it raises is reported and goes no further."""
 
     def __init__(
-        self, handler: EventHandler, on_error: ErrorHandler | None, view: Kind | None = None
+        self,
+        handler: EventHandler,
+        on_error: ErrorHandler | None,
+        view: Kind | None = None,
+        *,
+        clock: Clock,
     ) -> None:
         self._handler = handler
         self._on_error = on_error
+        self._failures = FailureLog(_log, clock)
         self._view = view  # None: objects are shown with the types of the informer's kind
         self._runner: asyncio.Runner | None = None
 
@@ -154,7 +160,14 @@ class HandlerCalls:
                 self._runner.run(_wait_for(outcome))
         except Exception as error:
             if self._on_error is None:
-                _log.exception("handler %r failed for %r", self._handler, event)
+                self._failures.failed(
+                    error,
+                    # A handler may be anything, also what has no hash.
+                    type(self._handler).__qualname__,
+                    "handler %r failed for %r",
+                    self._handler,
+                    event,
+                )
             else:
                 report_failure(self._on_error, error, str(key))
 
@@ -203,7 +216,7 @@ def sink_of(
             f"{type(handler).__name__} handles no events: give it on_add, on_update and "
             "on_delete, or on_events and on_initial_list_end"
         )
-    calls = HandlerCalls(handler, on_error)
+    calls = HandlerCalls(handler, on_error, clock=clock)
     own = Delivery(
         f"informer/{kind}",
         calls,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, final
 
@@ -93,8 +94,11 @@ class Controller(Generic[R]):
         self._registry = metrics or default_metrics()
         self._own = StopSignal(clock=clock)
         self._loop = LoopThread(name)
-        self._workers = ThreadGroup(name, on_failure=self._thread_failed)
-        self._helpers = ThreadGroup(name, on_failure=self._thread_failed)
+        # Weakly: one that never ran is gone with its last reference, and its name is free again.
+        failed = weakref.WeakMethod(self._thread_failed)
+        self._on_failure: Callable[[Exception], None] = lambda error: _call(failed, error)
+        self._workers = ThreadGroup(name, on_failure=self._on_failure)
+        self._helpers = ThreadGroup(name, on_failure=self._on_failure)
         self._lock = threading.Lock()
         self._sources: list[SourceStart] = []
         self._engine: Engine[R] | None = None
@@ -354,7 +358,7 @@ class Controller(Generic[R]):
                 self._kind,
                 self._reconcile,
                 settings=self._settings,
-                on_source_failure=self._thread_failed,
+                on_source_failure=self._on_failure,
                 helpers=self._helpers,
                 stop=self._own,
                 clock=self._clock,
@@ -439,6 +443,7 @@ class Controller(Generic[R]):
             left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
             running += self._helpers.join(left)
             engine.metrics.retire()
+            engine.reconciling.end()
         running += self._loop.close(_CANCEL_TIMEOUT)
         with self._lock:
             self._is_over = True
@@ -459,3 +464,9 @@ class Controller(Generic[R]):
             f"controller {self.name}: still running {self._settings.stop_timeout:g} s after the "
             f"stop: {', '.join(names)}; {what}"
         )
+
+
+def _call(method: weakref.WeakMethod[Any], error: Exception) -> None:
+    function = method()
+    if function is not None:
+        function(error)

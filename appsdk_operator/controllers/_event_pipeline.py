@@ -23,7 +23,7 @@ from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
 from appsdk_operator.controllers._reasons import text
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, Family, Sample, get_logger, random_of, settle
+from appsdk_operator.runtime import Clock, FailureLog, Family, Sample, get_logger, random_of, settle
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["EventPipeline", "backoff", "shown"]
@@ -128,6 +128,7 @@ class EventPipeline(Generic[R]):
         self._predicates = as_predicates(predicates)
         self._kind = kind
         self._clock = clock
+        self._failure_log = FailureLog(_log, clock)
         self._random = rng or random_of(clock)
         self._queue: RequestQueue[R] | None = None
         # Re-entrant: a signal handler may ask for the health in the very thread that is inside.
@@ -200,15 +201,15 @@ class EventPipeline(Generic[R]):
             return predicate(event)
         except BaseException as raised:
             error = as_exception(f"predicate {predicate}", raised)
-            count = self._count(_PREDICATE_ERRORS)
-            # One traceback says it all; there may be thousands of events.
-            _log.error(
+            self._count(_PREDICATE_ERRORS)
+            self._failure_log.failed(
+                error,
+                f"predicate of source {self._name}",
                 "source %s: predicate %s failed for %r, which passes therefore: %s",
                 self._name,
                 predicate,
                 event,
                 shown(error),
-                exc_info=error if count == 1 else None,
                 extra=self._fields(event),
             )
             return True
@@ -248,15 +249,17 @@ class EventPipeline(Generic[R]):
             "; later events of the object go first from now on" if failures + 1 == _PATIENCE else ""
         )
         is_early = isinstance(error, NotSyncedError)
-        _log.log(
-            logging.INFO if is_early else logging.ERROR,
+        self._failure_log.failed(
+            error,
+            f"handler of source {self._name}",
             "source %s: handler %s failed for %r, and will be called again%s: %s",
             self._name,
             self._handler_name,
             event,
             hint,
             shown(error),
-            exc_info=None if failures or is_early else error,
+            level=logging.INFO if is_early else logging.ERROR,
+            with_traceback=not is_early,
             extra={**self._fields(event), "attempt": failures},
         )
 

@@ -31,7 +31,15 @@ from appsdk_operator.controllers._reasons import (
 from appsdk_operator.controllers._reconcile import Result, TerminalError, wrong_outcome
 from appsdk_operator.controllers._reconcile_metrics import ReconcileMetrics
 from appsdk_operator.resource._frozen import explain_frozen
-from appsdk_operator.runtime import Clock, QueueItem, StopSignal, WorkQueue, get_logger, settle
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    QueueItem,
+    StopSignal,
+    WorkQueue,
+    get_logger,
+    settle,
+)
 
 __all__ = ["Inbox", "Reconciling"]
 
@@ -96,6 +104,7 @@ class Reconciling(Generic[R]):
         self._timeout = settings.reconcile_timeout
         self._max_attempts = settings.max_attempts
         self._recovers = settings.recover_exceptions
+        self._failure_log = FailureLog(_log, clock)
         # Not the rate limiter's: some count nothing, and handlers may make it count, too.
         self._failures: dict[R, int] = {}
         # By thread: a dict's own atomicity is enough, so that a reconcile costs no lock for it.
@@ -321,17 +330,23 @@ class Reconciling(Generic[R]):
             what = "not tried again, for the controller stops"
         else:
             what = f"next try in {delay:.3g} s"
-        _log.log(
-            logging.INFO if is_asked_for else logging.ERROR,
+        self._failure_log.failed(
+            error,
+            self._name,
             "controller %s: reconcile of %s failed after %.3g s, %s: %s",
             self._name,
             text(context.request),
             seconds,
             what,
             text(error) or type(error).__name__,
-            exc_info=None if is_asked_for else error,
+            level=logging.INFO if is_asked_for else logging.ERROR,
+            with_traceback=not is_asked_for,
             extra=log_fields(context),
         )
+
+    def end(self) -> None:
+        """Say what failures were only counted."""
+        self._failure_log.flush()
 
 
 class _Raised:

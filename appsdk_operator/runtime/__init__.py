@@ -15,6 +15,9 @@ from appsdk_operator.runtime._clock import ManualClock as ManualClock
 from appsdk_operator.runtime._clock import RealClock as RealClock
 from appsdk_operator.runtime._clock import random_of as random_of
 from appsdk_operator.runtime._clock import system_clock as system_clock
+from appsdk_operator.runtime._failure_log import FailureLog as FailureLog
+from appsdk_operator.runtime._failure_log import failed_function as failed_function
+from appsdk_operator.runtime._failure_log import user_traceback as user_traceback
 from appsdk_operator.runtime._fork import ForkedError as ForkedError
 from appsdk_operator.runtime._fork import OneProcess as OneProcess
 from appsdk_operator.runtime._fork import after_fork as after_fork
@@ -44,6 +47,7 @@ from appsdk_operator.runtime._workqueue import WorkQueue as WorkQueue
 
 __all__ = [
     "Clock",
+    "FailureLog",
     "Family",
     "ForkedError",
     "ItemExponential",
@@ -69,9 +73,11 @@ __all__ = [
     "after_fork",
     "check_stop",
     "default_metrics",
+    "failed_function",
     "fork_safe",
     "get_logger",
     "random_of",
     "settle",
     "system_clock",
+    "user_traceback",
 ]

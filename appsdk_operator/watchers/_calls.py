@@ -9,7 +9,7 @@ import attrs
 
 from appsdk_operator.cache import Event, Lister, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
-from appsdk_operator.watchers._entries import Entry, goes_back
+from appsdk_operator.watchers._entries import Entry, goes_back, name_of
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
@@ -29,9 +29,13 @@ class WatcherCall:
     attempt: int
     """0 for the event itself, 1 for the first retry, …"""
 
+    @property
+    def callback(self) -> str:
+        """The name of the function that was to be called."""
+        return name_of(self.watcher, self.action)
+
     def __str__(self) -> str:
-        name = type(self.watcher).__name__
-        return f"{name}: {self.action.value} of {self.object!r}, attempt {self.attempt}"
+        return f"{self.callback}: {self.action.value} of {self.object!r}, attempt {self.attempt}"
 
 
 class Why(enum.Enum):
@@ -139,7 +143,7 @@ class OwedCall:
         """The call for a debug page, as values that JSON knows."""
         obj = self.latest
         return {
-            "watcher": type(self.entry.target).__name__,
+            "watcher": name_of(self.entry.target, self.action),
             "object": f"{obj.namespace}/{obj.name}",
             "action": self.action.value,
             "why": self.why.value,

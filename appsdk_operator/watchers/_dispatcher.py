@@ -84,6 +84,7 @@ class Dispatcher:
             ValueError: it does not go together with another one.
         """
         entry.numbers = self._metrics.add_kind(entry.kind, entry.role)
+        entry.failures = self._failures.log
         keys = []
         with self._lock:
             for other in self._entries.items(entry.kind):
@@ -160,6 +161,10 @@ class Dispatcher:
         """The calls that wait, for their time or for a resync."""
         with self._lock:
             return [call for calls in self._owed.values() for call in calls]
+
+    def end(self) -> None:
+        """Say what was only counted."""
+        self._failures.log.flush()
 
     def stop(self) -> None:
         """Begin no further event or retry; a plain flag, safe to set from a signal handler."""
@@ -323,10 +328,13 @@ class Dispatcher:
         if policy is not None and call.error is not None:
             try:
                 drop = bool(policy(event.action, event.object, call.action, call.seen, call.error))
-            except BaseException:
-                _log.exception(
+            except BaseException as error:
+                self._failures.log.failed(
+                    error,
+                    "retry dequeue policy",
                     "the retry dequeue policy of controller %s failed: the retry is dropped",
                     self._name,
+                    extra={"controller": self._name},
                 )
         # Whatever the policy says: after a deletion a watcher must not be told that the object
         # exists.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, final
 
@@ -11,26 +13,28 @@ from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceActio
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.controllers._hot_loops import HotLoops
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import Clock, get_logger, settle
+from appsdk_operator.runtime import Clock, FailureLog, get_logger, settle, system_clock
 from appsdk_operator.watchers._checks import check_told
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._custody import Custody
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
+    KeyReconciler,
     ReconcileRequest,
     ResourceReconciler,
     SelectiveReconciler,
+    SimpleReconciler,
     checked_outcome,
 )
-from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher
+from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher, SimpleWatcher
 
 if TYPE_CHECKING:
     from appsdk_operator.watchers._calls import OwedCall
 
 _log = get_logger("appsdk_operator.watchers")
 
-__all__ = ["Entry", "ReconcilerEntry", "WatcherEntry", "goes_back"]
+__all__ = ["Entry", "ReconcilerEntry", "WatcherEntry", "goes_back", "name_of"]
 
 
 # Looked up once: an enumeration's member costs as much as a call.
@@ -49,7 +53,7 @@ class Entry:
     It tells it apart, also from itself added twice, and knows how it is called.
     """
 
-    __slots__ = ("is_removed", "kind", "numbers", "selective", "target", "told", "view")
+    __slots__ = ("failures", "is_removed", "kind", "numbers", "selective", "target", "told", "view")
 
     role: ClassVar[Role]
     is_told_events: ClassVar[bool] = False
@@ -71,6 +75,8 @@ class Entry:
         )
         """With whose types it reads objects; None: as the informer does."""
         self.is_removed = False
+        self.failures = FailureLog(_log, system_clock)
+        """Where failures of :attr:`selective` go; the controller's, once it was added."""
         self.numbers: Mapping[ResourceAction, CallNumbers] = {}
         """Its metrics, by action; the controller's, shared by all of its role and kind."""
         self.told: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
@@ -175,9 +181,42 @@ class Entry:
             return False
         try:
             return not self.selective.concerns(event.old, event.object)
-        except BaseException:
-            _log.exception("concerns() of %r failed: the event is delivered", self.target)
+        except BaseException as error:
+            self.failures.failed(
+                error,
+                f"concerns() of {type(self.target).__qualname__}",
+                "concerns() of %r failed: the event is delivered",
+                self.target,
+            )
             return False
+
+
+_METHODS = {_CREATE: "add", _DELETE: "delete"}
+
+
+def name_of(target: object, action: ResourceAction) -> str:
+    """The name of the user's function that ``target`` calls for ``action``, as far as is known."""
+    function: object = None
+    if isinstance(target, SimpleWatcher):
+        function = getattr(target, f"_{_METHODS.get(action, 'update')}")
+    elif isinstance(target, SimpleReconciler):
+        function = target.function
+    elif isinstance(target, (KeyReconciler, OpinionatedReconciler)):
+        if not inspect.isroutine(target.reconciler):
+            return name_of(target.reconciler, action)
+        function = target.reconciler
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None)
+    if isinstance(name, str):
+        return name.replace("<locals>.", "")
+    if function is not None:
+        return type(function).__qualname__.replace("<locals>.", "")
+    kind = type(target).__qualname__.replace("<locals>.", "")
+    if isinstance(target, OpinionatedWatcher):
+        return kind
+    is_reconciler = callable(getattr(target, "reconcile", None))
+    return f"{kind}.{'reconcile' if is_reconciler else _METHODS.get(action, 'update')}"
 
 
 def goes_back(event: Event) -> bool:

@@ -11,7 +11,7 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.controllers._failures import sole_error
 from appsdk_operator.resource._frozen import explain_frozen
-from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime import Clock, FailureLog, failed_function, get_logger
 from appsdk_operator.watchers._calls import WatcherCall
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._retry import RetryPolicy
@@ -50,15 +50,15 @@ class Failures:
         name: str,
         *,
         retry_policy: RetryPolicy,
-        error_handler: ErrorHandler,
+        error_handler: ErrorHandler | None,
         metrics: ControllerMetrics,
-        give_up_level: int = logging.WARNING,
+        clock: Clock,
     ) -> None:
         self._name = name
         self._retry_policy = retry_policy
         self._error_handler = error_handler
         self._metrics = metrics
-        self._give_up_level = give_up_level
+        self.log = FailureLog(_log, clock)
 
     def delay_after(self, error: Exception, call: WatcherCall, role: Role) -> float | None:
         """Seconds until ``call``, which failed, is made again; None: given up.
@@ -67,12 +67,13 @@ class Failures:
         of the failed call, and all that they hold.
         """
         explain_frozen(sole_error(error))
-        try:
-            self._error_handler(error, call)
-        except BaseException:
-            _log.exception("the error handler of controller %s failed", self._name)
+        if self._error_handler is not None:
+            try:
+                self._error_handler(error, call)
+            except BaseException as raised:
+                self._say(raised, "error handler", "the error handler of controller %s failed")
         delay = self._ask(error, call.attempt)
-        self._log_next_step(error, call, delay)
+        self._tell(error, call, delay)
         if delay is None:
             self._metrics.gave_up(call.kind, role, call.action)
         else:
@@ -88,33 +89,51 @@ class Failures:
             return sole.seconds
         try:
             return _checked_delay(self._retry_policy(error, attempt))
-        except BaseException:
-            _log.exception(
+        except BaseException as raised:
+            self._say(
+                raised,
+                "retry policy",
                 "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
-                self._name,
             )
             return None
 
-    def _log_next_step(self, error: Exception, call: WatcherCall, delay: float | None) -> None:
-        fields = {
-            "controller": self._name,
-            "kind": call.kind,
-            "namespace": call.object.namespace,
-            "object": call.object.name,
-            "action": call.action.value,
-            "attempt": call.attempt,
-        }
-        what = (self._name, call.action.value, f"{call.kind} {call.object.key}")
+    def _say(self, error: BaseException, whose: str, message: str) -> None:
+        self.log.failed(error, whose, message, self._name, extra={"controller": self._name})
+
+    def _tell(self, error: Exception, call: WatcherCall, delay: float | None) -> None:
+        """Log a failure; who has an error handler decides there what is shown of it."""
+        name = failed_function(error) or call.callback
         if delay is not None:
-            _log.info("controller %s: %s of %s: retry in %g s", *what, delay, extra=fields)
+            then = f"retry in {delay:g} s"
+        elif call.action is ResourceAction.DELETE:
+            then = "given up"
+        elif isinstance(sole_error(error), TerminalError):
+            then = "given up until its generation, labels or annotations change"
         else:
-            until = " until the next resync"
-            if call.action is ResourceAction.DELETE:
-                until = ""
-            elif isinstance(sole_error(error), TerminalError):
-                until = " until its generation, labels or annotations change"
-            level = self._give_up_level
-            _log.log(level, "controller %s: %s of %s: given up%s", *what, until, extra=fields)
+            then = "given up until the next resync"
+        self.log.failed(
+            error,
+            name,
+            "controller %s: %s failed for %s of %r, attempt %d; %s: %s",
+            self._name,
+            name,
+            call.action.value,
+            call.object,
+            call.attempt,
+            then,
+            error,
+            level=logging.ERROR if self._error_handler is None else logging.INFO,
+            with_traceback=self._error_handler is None,
+            extra={
+                "controller": self._name,
+                "kind": call.kind,
+                "namespace": call.object.namespace,
+                "object": call.object.name,
+                "action": call.action.value,
+                "attempt": call.attempt,
+                "callback": name,
+            },
+        )
 
 
 def _checked_delay(answer: float | None) -> float | None:

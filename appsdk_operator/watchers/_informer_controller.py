@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from typing import Any, final
@@ -28,7 +27,6 @@ from appsdk_operator.runtime import (
     system_clock,
 )
 from appsdk_operator.runtime._waiters import Waiters
-from appsdk_operator.watchers._calls import WatcherCall
 from appsdk_operator.watchers._checks import (
     check_cache,
     check_informer,
@@ -157,10 +155,9 @@ class InformerController:
             failures=Failures(
                 name,
                 retry_policy=retry_policy or default_retry_policy(),
-                error_handler=error_handler or self._log_error,
+                error_handler=error_handler,
                 metrics=self._metrics,
-                # Who handles errors decides what is shown of them.
-                give_up_level=logging.WARNING if error_handler is None else logging.INFO,
+                clock=clock,
             ),
             dequeue_policy=retry_dequeue_policy,
             metrics=self._metrics,
@@ -474,6 +471,7 @@ class InformerController:
             running += self._loop.close(_CANCEL_TIMEOUT)
             running += self._threads.join(self._stop_timeout)
             self._metrics.retire()
+            self._dispatcher.end()
             self._is_over = True
         if running:
             kinds = sorted(set(self._metrics.running.copy().values()))
@@ -599,21 +597,4 @@ class InformerController:
             ", ".join(sorted(finalizers)),
             given,
             extra={"controller": self.name},
-        )
-
-    def _log_error(self, error: Exception, call: WatcherCall) -> None:
-        _log.error(
-            "controller %s: %s failed: %s",
-            self.name,
-            call,
-            error,
-            exc_info=error,
-            extra={
-                "controller": self.name,
-                "kind": call.kind,
-                "namespace": call.object.namespace,
-                "object": call.object.name,
-                "action": call.action.value,
-                "attempt": call.attempt,
-            },
         )

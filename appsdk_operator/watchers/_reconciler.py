@@ -145,16 +145,17 @@ class SimpleReconciler(Generic[SpecT_contra, StatusT_contra]):
             TypeError: ``reconcile`` cannot be called with one argument.
         """
         _check_takes_request(reconcile)
-        self._reconcile = reconcile
+        self.function = reconcile
+        """The one that is called."""
 
     def reconcile(
         self, request: ReconcileRequest[SpecT_contra, StatusT_contra], /
     ) -> Outcome | Awaitable[Outcome]:
         """Call the function."""
-        return self._reconcile(request)
+        return self.function(request)
 
     def __repr__(self) -> str:
-        return f"SimpleReconciler({self._reconcile!r})"
+        return f"SimpleReconciler({self.function!r})"
 
 
 @final

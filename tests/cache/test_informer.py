@@ -886,3 +886,18 @@ def test_who_is_refused_one_verb_is_told_of_both(make, verb):
     text = running.informer.health().text
     assert "the account needs verbs 'list' and 'watch' on things.example.com" in text
     assert str(running.errors[0]) in text
+
+
+def test_a_flood_of_failures_of_a_handler_is_counted(make, caplog):
+    running = make(page(*(thing(f"t{n}") for n in range(50))), Hang, on_error=None)
+    bad = Recorder()
+    bad.hook = lambda _: 1 / 0
+    last = Recorder()
+    running.informer.add_event_handler(bad)
+    running.informer.add_event_handler(last)
+    running.start()
+    last.wait_for_count(50)
+    eventually(lambda: not running.informer._registrations[0].own_delivery.pending)
+    said = [record for record in caplog.records if "handler" in record.message]
+    assert len(said) == 10
+    assert [record.exc_info is not None for record in said] == [True, *9 * [False]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import traceback
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -578,3 +579,21 @@ def test_a_bug_that_ends_the_controller_is_not_counted_as_given_up(make: Any) ->
     with pytest.raises(KeyError):
         rig.work()
     assert rig.value("terminal_reconcile_errors_total") == 0
+
+
+def test_a_flood_of_failures_is_counted_and_shows_no_frame_of_the_kit(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = make(*1000 * [ConnectionError("no server")])
+    for number in range(100):
+        rig.add(f"r{number}")
+    rig.work()
+    said = [record for record in caplog.records if "reconcile of" in record.message]
+    assert len(said) == 10
+    assert [record.exc_info is not None for record in said] == [True, *9 * [False]]
+    assert said[0].exc_info is not None
+    frames = traceback.extract_tb(said[0].exc_info[2])
+    assert not [frame.filename for frame in frames if "/appsdk_operator/" in frame.filename]
+    caplog.clear()
+    rig.controller.close()
+    assert "90 more failures with ConnectionError" in caplog.text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import math
+import traceback
 import weakref
 from itertools import pairwise
 
@@ -17,6 +19,8 @@ from appsdk_operator.watchers import (
     ConstantBackoff,
     ExponentialBackoff,
     InformerController,
+    KeyReconciler,
+    SimpleReconciler,
     SimpleWatcher,
     TenacityRetry,
     WatcherCall,
@@ -565,9 +569,130 @@ def test_the_log_names_everything_but_the_contents(make_rig, widget, caplog):
             "attempt": attempt,
         }
         assert {name: getattr(record, name) for name in fields} == fields
-        assert record.exc_info[1] is error
+        assert str(error) in record.getMessage()
         assert f"attempt {attempt}" in record.getMessage()
+    assert first.exc_info[1] is FAIL[0]
+    assert second.exc_info is None, "it was raised in the same place"
     assert "hunter2" not in caplog.text
+
+
+def said_of(rig, widget, caplog, watcher=None, reconciler=None):
+    """The line and the traceback of the failed addition of an object."""
+    if watcher is not None:
+        rig.controller.add_watcher(watcher, WIDGET)
+    if reconciler is not None:
+        rig.controller.add_reconciler(reconciler, WIDGET)
+    rig.informer.add(widget("x"))
+    rig.work()
+    (record,) = (record for record in caplog.records if record.levelno == logging.ERROR)
+    frames = traceback.extract_tb(record.exc_info[2])
+    return record, [frame.name for frame in frames], [frame.filename for frame in frames]
+
+
+def deeper():
+    raise KeyError("color")
+
+
+def on_widget(*_):
+    deeper()
+
+
+async def on_widget_later(*_):
+    deeper()
+
+
+class Widgets:
+    def add(self, obj):
+        deeper()
+
+    def update(self, old, new):
+        deeper()
+
+    def delete(self, obj):
+        deeper()
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: {"watcher": SimpleWatcher(add=on_widget)}, "on_widget"),
+        (lambda: {"watcher": SimpleWatcher(add=functools.partial(on_widget, 1))}, "on_widget"),
+        (lambda: {"watcher": SimpleWatcher(add=on_widget_later)}, "on_widget_later"),
+        (lambda: {"watcher": Widgets()}, "Widgets.add"),
+        (lambda: {"watcher": SimpleWatcher(add=Widgets().add)}, "Widgets.add"),
+        (lambda: {"reconciler": SimpleReconciler(on_widget)}, "on_widget"),
+        (lambda: {"reconciler": KeyReconciler(on_widget)}, "on_widget"),
+    ],
+)
+def test_a_failure_names_the_users_function_and_shows_no_frame_of_the_kit(
+    make_rig, widget, caplog, make, name
+):
+    rig = make_rig(name="ctrl", error_handler=None)
+    record, functions, files = said_of(rig, widget, caplog, **make())
+    assert record.getMessage().startswith(f"controller ctrl: {name} failed for CREATE of <Widget")
+    assert record.callback == name
+    assert functions == [name.rpartition(".")[2], "deeper"]
+    assert set(files) == {__file__}
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: {"watcher": SimpleWatcher(add={}.__getitem__)}, "dict.__getitem__"),
+        (lambda: {"reconciler": SimpleReconciler({}.__getitem__)}, "dict.__getitem__"),
+        (lambda: {"reconciler": SimpleReconciler(lambda _: 5)}, "<lambda>.<lambda>"),
+    ],
+)
+def test_what_has_no_frame_of_its_own_is_named_all_the_same(make_rig, widget, caplog, make, name):
+    rig = make_rig(name="ctrl", error_handler=None)
+    record, functions, _ = said_of(rig, widget, caplog, **make())
+    assert record.getMessage().startswith(f"controller ctrl: {name} failed for CREATE of <Widget")
+    assert functions, "all of it was in the kit"
+
+
+def test_a_flood_of_failures_is_counted(make_rig, widget, caplog):
+    rig = make_rig(error_handler=None, retry_policy=never_retry)
+    rig.controller.add_watcher(SimpleWatcher(add=on_widget), WIDGET)
+    rig.informer.add(*(widget(f"w{n}") for n in range(1000)))
+    with caplog.at_level(logging.INFO):
+        rig.work()
+        assert len(caplog.records) == 10
+        assert sum(record.exc_info is not None for record in caplog.records) == 1
+        rig.clock.advance(5)
+        rig.informer.add(widget("late"))
+        rig.work()
+    last = caplog.records[-1].getMessage()
+    assert len(caplog.records) == 11
+    assert last.endswith("; and 990 more like it within 5 s")
+    assert "late" in last
+
+
+@pytest.mark.parametrize("what", ["policy", "dequeue policy", "error handler", "concerns"])
+def test_a_flood_of_other_failures_is_counted_too(make_rig, widget, caplog, what):
+    def fail(*_):
+        raise KeyError("color")
+
+    options = {
+        "policy": {"retry_policy": fail},
+        "dequeue policy": {
+            "retry_policy": ConstantBackoff(1000),
+            "retry_dequeue_policy": lambda *_: fail(),
+        },
+        "error handler": {"error_handler": lambda *_: fail(), "retry_policy": never_retry},
+        "concerns": {},
+    }[what]
+    rig = make_rig(**options)
+    watcher = rig.make_watcher("w", *([] if what == "concerns" else 200 * [ValueError("no")]))
+    if what == "concerns":
+        watcher.concerns = lambda *_: fail()
+    rig.controller.add_watcher(watcher, WIDGET)
+    for n in range(100):
+        rig.informer.add(widget(f"w{n}", 1))
+        rig.informer.update(widget(f"w{n}", 1), widget(f"w{n}", 2))
+    rig.work()
+    said = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(said) == 10
+    assert [record.exc_info is not None for record in said] == [True, *9 * [False]]
 
 
 def test_a_settled_failure_is_let_go_at_once(make_rig, widget):
