@@ -50,10 +50,18 @@ class FinalizerError(Exception):
     ) -> None:
         """See the class."""
         super().__init__(message)
-        self.patch = patch
+        self._patch = patch
+        self._status = status
+
+    @property
+    def patch(self) -> JsonPatch | None:
         """The patch that was sent last; None when it did not come to that."""
-        self.status = status
+        return self._patch
+
+    @property
+    def status(self) -> int | None:
         """The server's HTTP status, such as 403; None when it did not answer."""
+        return self._status
 
     def after(self, what: str) -> FinalizerError:
         """This error with what came before it."""

@@ -19,8 +19,15 @@ from appsdk_operator.manager._lifecycle import ElectorLike
 from appsdk_operator.manager._metrics_server import MetricsServerOptions
 from appsdk_operator.manager._profile_server import ProfileServerOptions
 from appsdk_operator.manager._runnable import Runnable
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, system_clock
-from appsdk_operator.watchers import PREVIOUS_NAMES, check_operator_name, check_previous_names
+from appsdk_operator.runtime import (
+    PREVIOUS_NAMES,
+    Clock,
+    Metrics,
+    StopSignal,
+    check_operator_name,
+    check_previous_names,
+    system_clock,
+)
 
 __all__ = ["ManagerOptions", "ManagerOptionsDict", "NewElector"]
 

@@ -11,14 +11,16 @@ from typing import Any, Protocol, final, runtime_checkable
 from appsdk_operator.manager._cut_short import is_cut_short
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.runtime import (
+    PREVIOUS_NAMES,
     Clock,
     StopSignal,
     ThreadGroup,
+    check_operator_name,
+    check_previous_names,
     check_stop,
     get_logger,
     system_clock,
 )
-from appsdk_operator.watchers import PREVIOUS_NAMES, check_operator_name, check_previous_names
 
 __all__ = ["Operator", "OperatorController"]
 

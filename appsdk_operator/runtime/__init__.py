@@ -30,6 +30,11 @@ from appsdk_operator.runtime._metrics import LocalHistogram as LocalHistogram
 from appsdk_operator.runtime._metrics import Metrics as Metrics
 from appsdk_operator.runtime._metrics import Sample as Sample
 from appsdk_operator.runtime._metrics import default_metrics as default_metrics
+from appsdk_operator.runtime._operator_names import PREVIOUS_NAMES as PREVIOUS_NAMES
+from appsdk_operator.runtime._operator_names import UNNAMED as UNNAMED
+from appsdk_operator.runtime._operator_names import check_operator_name as check_operator_name
+from appsdk_operator.runtime._operator_names import check_previous_names as check_previous_names
+from appsdk_operator.runtime._operator_names import is_operator_name as is_operator_name
 from appsdk_operator.runtime._queue_state import QueueItem as QueueItem
 from appsdk_operator.runtime._queue_state import QueueState as QueueState
 from appsdk_operator.runtime._rate_limiters import ItemExponential as ItemExponential
@@ -46,6 +51,8 @@ from appsdk_operator.runtime._threads import settle as settle
 from appsdk_operator.runtime._workqueue import WorkQueue as WorkQueue
 
 __all__ = [
+    "PREVIOUS_NAMES",
+    "UNNAMED",
     "Clock",
     "FailureLog",
     "Family",
@@ -71,11 +78,14 @@ __all__ = [
     "WithMaxWait",
     "WorkQueue",
     "after_fork",
+    "check_operator_name",
+    "check_previous_names",
     "check_stop",
     "default_metrics",
     "failed_function",
     "fork_safe",
     "get_logger",
+    "is_operator_name",
     "random_of",
     "settle",
     "system_clock",

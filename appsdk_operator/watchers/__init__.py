@@ -36,9 +36,6 @@ from appsdk_operator.watchers._informed import RunnableInformer as RunnableInfor
 from appsdk_operator.watchers._informer_controller import InformerController as InformerController
 from appsdk_operator.watchers._kubernetes_informer import KubernetesInformer as KubernetesInformer
 from appsdk_operator.watchers._list_map import ListMap as ListMap
-from appsdk_operator.watchers._operator_names import PREVIOUS_NAMES as PREVIOUS_NAMES
-from appsdk_operator.watchers._operator_names import check_operator_name as check_operator_name
-from appsdk_operator.watchers._operator_names import check_previous_names as check_previous_names
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher as OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import (
     OpinionatedReconciler as OpinionatedReconciler,
@@ -64,7 +61,6 @@ from appsdk_operator.watchers._watcher import SelectiveWatcher as SelectiveWatch
 from appsdk_operator.watchers._watcher import SimpleWatcher as SimpleWatcher
 
 __all__ = [
-    "PREVIOUS_NAMES",
     "ConstantBackoff",
     "ErrorHandler",
     "ExponentialBackoff",
@@ -90,8 +86,6 @@ __all__ = [
     "SimpleWatcher",
     "TenacityRetry",
     "WatcherCall",
-    "check_operator_name",
-    "check_previous_names",
     "default_finalizer",
     "default_retry_policy",
     "in_progress_finalizer",

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from appsdk_operator.controllers._finalizers import MAX_FINALIZER_NAME
 from appsdk_operator.resource import Kind
-from appsdk_operator.watchers._operator_names import UNNAMED
+from appsdk_operator.runtime import UNNAMED
 
 __all__ = ["FinalizerSupplier", "default_finalizer", "in_progress_finalizer", "in_progress_name"]
 

@@ -16,14 +16,17 @@ from appsdk_operator.cache import (
 from appsdk_operator.cache._options import check_count, check_number
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
+    PREVIOUS_NAMES,
     Clock,
     LoopThread,
     Metrics,
     StopSignal,
     ThreadGroup,
+    check_previous_names,
     check_stop,
     default_metrics,
     get_logger,
+    is_operator_name,
     system_clock,
 )
 from appsdk_operator.runtime._waiters import Waiters
@@ -40,11 +43,8 @@ from appsdk_operator.watchers._entries import Entry, ReconcilerEntry, WatcherEnt
 from appsdk_operator.watchers._failures import ErrorHandler, Failures
 from appsdk_operator.watchers._informed import OwnInformer, RunnableInformer
 from appsdk_operator.watchers._operator_names import (
-    PREVIOUS_NAMES,
     FinalizerUse,
     OperatorName,
-    check_previous_names,
-    is_operator_name,
     running_uses,
 )
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -12,72 +11,14 @@ import attrs
 from appsdk_operator.cache import Informer
 from appsdk_operator.client import Client
 from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import PREVIOUS_NAMES
 
 __all__ = [
-    "PREVIOUS_NAMES",
-    "UNNAMED",
     "FinalizerUse",
     "OperatorName",
     "RunningUses",
-    "check_operator_name",
-    "check_previous_names",
-    "is_operator_name",
     "running_uses",
 ]
-
-UNNAMED: Final = "operator"
-"""What stands in the finalizers of operators without a name, as in grafana-app-sdk."""
-PREVIOUS_NAMES: Final = (UNNAMED,)
-_RESERVED: Final = (UNNAMED, "wip")
-_LONGEST: Final = 40  # so that something of the kind's name is left in a finalizer's 63 characters
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-
-
-def is_operator_name(name: str) -> bool:
-    """Whether finalizers can have it in front."""
-    return bool(_NAME.fullmatch(name)) and len(name) <= _LONGEST and name not in _RESERVED
-
-
-def check_operator_name(name: object, option: str = "name") -> str:
-    """``name`` itself, ``""`` included.
-
-    Raises:
-        TypeError: it is no string.
-        ValueError: no finalizer can have it in front.
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"{option}={name!r}: give the operator's name as a string")
-    if name in _RESERVED:
-        raise ValueError(
-            f"{option}={name!r} is what operators without a name have in their finalizers: give "
-            "this one a name of its own, such as 'bucket-operator'"
-        )
-    if name and not is_operator_name(name):
-        raise ValueError(
-            f"{option}={name!r} cannot stand in a finalizer: use at most {_LONGEST} lower-case "
-            "letters, digits and '-', such as 'bucket-operator'"
-        )
-    return name
-
-
-def check_previous_names(names: object) -> tuple[str, ...]:
-    """``names`` as a tuple.
-
-    Raises:
-        TypeError: it is no series of strings.
-        ValueError: one of them was never in a finalizer.
-    """
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise TypeError(f"previous_names={names!r}: give a series of names, such as ('old-name',)")
-    given = tuple(names)
-    for name in given:
-        if name != UNNAMED:
-            check_operator_name(name, "previous_names: name")
-        if not name:
-            raise ValueError(
-                f"previous_names={given!r}: for what was written without a name give {UNNAMED!r}"
-            )
-    return given
 
 
 @final
