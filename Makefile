@@ -25,7 +25,8 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/basedpyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python hack/user_types.py
 	$(BIN)/lint-imports
 
 format: $(READY)

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import attrs
 import msgspec
 
+from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import ClientLike, JsonPatch, NotFound, SubresourceLike
 from appsdk_operator.controllers._guarded import (
     Operations,
@@ -188,7 +189,9 @@ def is_condition_false(obj: Object | MutableObject, type: str) -> bool:  # noqa:
 class StatusClient(Protocol):
     """What :func:`patch_conditions` needs of a client."""
 
-    def get(self, kind: Kind, name: str, *, namespace: str = ...) -> Object:
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ...
+    ) -> Object[SpecT, StatusT]:
         """The object as it is now."""
         ...
 
@@ -200,11 +203,11 @@ class StatusClient(Protocol):
 
 def patch_conditions(
     client: StatusClient,
-    obj: Object,
+    obj: Object[SpecT, StatusT],
     *conditions: Condition,
     remove: Iterable[str] = (),
     clock: Clock = system_clock,
-) -> Object | None:
+) -> Object[SpecT, StatusT] | None:
     """Set conditions on the server, through the status subresource, if that changes anything.
 
     The patch holds nothing but the list of conditions and a test that it is still the one that was

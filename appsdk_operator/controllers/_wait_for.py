@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final, overload
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import (
@@ -26,7 +26,7 @@ from appsdk_operator.client import (
     TooManyRequests,
     TransportError,
 )
-from appsdk_operator.controllers.until import Until, matches
+from appsdk_operator.controllers.until import AbsentT, Until, matches
 from appsdk_operator.resource import Kind, Object, ObjectKey, WatchEventType
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
 
@@ -42,6 +42,30 @@ class WaitStopped(Exception):  # noqa: N818 - no error: somebody asked for it
     """The stop signal was set before the condition held."""
 
 
+@overload
+def wait_for(  # type: ignore[overload-overlap]  # an Until is a function of more than objects
+    reader: ClientLike | Cache | Informer,
+    kind: Kind[SpecT, StatusT],
+    name: str,
+    condition: Until[AbsentT],
+    *,
+    namespace: str = "",
+    timeout: float | None = 60.0,
+    stop: StopSignal | None = None,
+    clock: Clock = system_clock,
+) -> Object[SpecT, StatusT] | AbsentT: ...
+@overload
+def wait_for(
+    reader: ClientLike | Cache | Informer,
+    kind: Kind[SpecT, StatusT],
+    name: str,
+    condition: Callable[[Object[SpecT, StatusT]], object],
+    *,
+    namespace: str = "",
+    timeout: float | None = 60.0,
+    stop: StopSignal | None = None,
+    clock: Clock = system_clock,
+) -> Object[SpecT, StatusT]: ...
 def wait_for(
     reader: ClientLike | Cache | Informer,
     kind: Kind[SpecT, StatusT],
@@ -52,7 +76,7 @@ def wait_for(
     timeout: float | None = 60.0,
     stop: StopSignal | None = None,
     clock: Clock = system_clock,
-) -> Object[SpecT, StatusT] | None:
+) -> Any:
     """Wait until a condition holds for an object, be it for a moment.
 
     Nothing is missed between the first read and what comes after it. With a client the object is

@@ -11,10 +11,11 @@ Conditions are values: combine them by ``&``, ``|`` and ``~``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
 import attrs
 
+from appsdk_operator._generics import subscript
 from appsdk_operator.controllers._conditions import get_condition
 from appsdk_operator.controllers._field_paths import FieldPath, is_same_json
 from appsdk_operator.resource import Object
@@ -37,10 +38,29 @@ def _nothing(_: Object) -> str:
     return ""
 
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as _TypeVar
+
+    # What there may be in place of the object when a condition holds: None, or Never nothing.
+    AbsentT = _TypeVar("AbsentT", default=None)
+    AbsentT_co = _TypeVar("AbsentT_co", default=None, covariant=True)
+    OtherAbsentT = _TypeVar("OtherAbsentT", default=None)
+else:
+    AbsentT, OtherAbsentT = TypeVar("AbsentT"), TypeVar("OtherAbsentT")
+    AbsentT_co = TypeVar("AbsentT_co", covariant=True)
+
+
 @final
 @attrs.frozen
-class Until:
-    """A condition on an object that may be absent. Immutable; called with each state."""
+class Until(Generic[AbsentT_co]):
+    """A condition on an object that may be absent. Immutable; called with each state.
+
+    ``Until[Never]`` is one that only an object fulfils, so that :func:`wait_for` returns it;
+    ``Until[None]``, or ``Until`` alone, may hold when there is none.
+    """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
 
     text: str
     """What is waited for, as in "until …"."""
@@ -55,7 +75,11 @@ class Until:
         """What of this state matters to the condition, for error texts."""
         return "it does not exist" if obj is None else self._seen(obj)
 
-    def __and__(self, other: Until) -> Until:
+    @overload
+    def __and__(self, other: Until[Never]) -> Until[Never]: ...
+    @overload
+    def __and__(self, other: Until[OtherAbsentT]) -> Until[AbsentT_co]: ...
+    def __and__(self, other: Until[Any]) -> Until[Any]:
         """Both at the same time."""
         return Until(
             f"({self.text} and {other.text})",
@@ -63,7 +87,7 @@ class Until:
             lambda obj: _joined(self._seen(obj), other._seen(obj)),
         )
 
-    def __or__(self, other: Until) -> Until:
+    def __or__(self, other: Until[OtherAbsentT]) -> Until[AbsentT_co | OtherAbsentT]:
         """At least one of them."""
         return Until(
             f"({self.text} or {other.text})",
@@ -71,17 +95,17 @@ class Until:
             lambda obj: _joined(self._seen(obj), other._seen(obj)),
         )
 
-    def __invert__(self) -> Until:
+    def __invert__(self) -> Until[None]:
         """The opposite; of a condition on the content it holds also while the object is absent."""
         return Until(f"not {self.text}", lambda obj: not self(obj), self._seen)
 
 
-def exists() -> Until:
+def exists() -> Until[Never]:
     """The object is there."""
     return Until("it exists", lambda obj: obj is not None)
 
 
-def deleted(which: Object | str = "") -> Until:
+def deleted(which: Object | str = "") -> Until[None]:
     """The object is gone.
 
     Args:
@@ -96,17 +120,17 @@ def deleted(which: Object | str = "") -> Until:
     )
 
 
-def condition_true(type: str) -> Until:  # noqa: A002 - the API's own word
+def condition_true(type: str) -> Until[Never]:  # noqa: A002 - the API's own word
     """The condition of this type in its status is True."""
     return _condition(type, "True")
 
 
-def condition_false(type: str) -> Until:  # noqa: A002
+def condition_false(type: str) -> Until[Never]:  # noqa: A002
     """The condition of this type in its status is False; it has to be there."""
     return _condition(type, "False")
 
 
-def field_equals(path: str, value: Any) -> Until:
+def field_equals(path: str, value: Any) -> Until[Never]:
     """The field has this value; None: it is absent or null, and the object is there.
 
     Args:
@@ -125,7 +149,7 @@ def field_equals(path: str, value: Any) -> Until:
     )
 
 
-def matches(function: Callable[[Object], Any], text: str = "") -> Until:
+def matches(function: Callable[[Object], Any], text: str = "") -> Until[Never]:
     """The object is there, and ``function`` of it is true.
 
     Args:
@@ -141,7 +165,7 @@ def matches(function: Callable[[Object], Any], text: str = "") -> Until:
     return Until(name, lambda obj: obj is not None and bool(function(obj)))
 
 
-def _condition(type: str, status: str) -> Until:  # noqa: A002
+def _condition(type: str, status: str) -> Until[Never]:  # noqa: A002
     def holds(obj: Object | None) -> bool:
         found = None if obj is None else get_condition(obj, type)
         return found is not None and found.status == status

@@ -71,7 +71,7 @@ class Operator:
         """
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
-        self.name = check_operator_name(name)
+        self.name: str = check_operator_name(name)
         """What it is called; ``""`` without a name."""
         self._previous_names = check_previous_names(previous_names)
         self._owner: object = self

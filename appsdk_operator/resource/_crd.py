@@ -126,7 +126,7 @@ def _schema_of(view: Any, field: str) -> dict[str, Any]:
 
 def _without_schema(view: Any, path: str, above: tuple[Any, ...]) -> tuple[str, Any] | None:
     """The path and type of the innermost part that has no schema; None: a type of ``above``."""
-    container = get_origin(view)
+    container: Any = get_origin(view)
     suffix = "" if container in (Union, types.UnionType) else "[]"
     suffix = ".*" if isinstance(container, type) and issubclass(container, Mapping) else suffix
     parts = [(f"{path}.{name}", part) for name, part in _fields_of(view).items()]

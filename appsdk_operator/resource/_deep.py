@@ -106,7 +106,7 @@ def decode(raw: bytes) -> Any:
         if type(container) is dict:
             container[key] = value
         else:
-            container.append(value)
+            container.append(value)  # pyright: ignore[reportAttributeAccessIssue] - a list
         if mark is None:
             awaited = "next"
         else:

@@ -81,7 +81,7 @@ class Custody:
             )
         self.kind = kind
         self.client = client
-        self.takes_name = finalizer is default_finalizer
+        self.takes_name: bool = finalizer is default_finalizer
         """Whether an operator's name goes into the finalizer."""
         self._operator = ""
         self._put_under(finalizer(kind))
@@ -108,9 +108,9 @@ class Custody:
         self._times_stripped = 0
 
     def _put_under(self, name: str) -> None:
-        self.finalizer = check_finalizer(name, self.kind)
-        self.in_progress_finalizer = check_finalizer(in_progress_name(self.kind, name))
-        self.names = (self.finalizer, self.in_progress_finalizer)
+        self.finalizer: str = check_finalizer(name, self.kind)
+        self.in_progress_finalizer: str = check_finalizer(in_progress_name(self.kind, name))
+        self.names: tuple[str, str] = (self.finalizer, self.in_progress_finalizer)
 
     def use_operator_name(self, operator: OperatorName) -> None:
         """Put the operator's name into the default finalizer; before the first event.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, Generic, final
 
 from msgspec import structs
 
+from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.controllers._guarded import PatchClient
@@ -25,7 +26,7 @@ __all__ = ["OpinionatedReconciler"]
 
 
 @final
-class OpinionatedReconciler:
+class OpinionatedReconciler(Generic[SpecT, StatusT]):
     """Gives another reconciler the guarantees of an :class:`OpinionatedWatcher`.
 
     The other one gets requests with the action
@@ -50,10 +51,13 @@ class OpinionatedReconciler:
     OpinionatedWatcher.
     """
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     def __init__(
         self,
-        reconciler: ResourceReconciler,
-        kind: Kind,
+        reconciler: ResourceReconciler[SpecT, StatusT],
+        kind: Kind[SpecT, StatusT],
         client: PatchClient,
         *,
         finalizer: FinalizerSupplier = default_finalizer,
@@ -94,7 +98,7 @@ class OpinionatedReconciler:
         """For controllers: what writes the finalizers."""
         return self._custody
 
-    def reconcile(self, request: ReconcileRequest, /) -> Outcome:
+    def reconcile(self, request: ReconcileRequest[SpecT, StatusT], /) -> Outcome:
         """Handle what happened to an object.
 
         Raises:
@@ -121,7 +125,7 @@ class OpinionatedReconciler:
             return self._custody.changed(request.old, obj, tell)
         return self._custody.shown_again(obj, tell)
 
-    def concerns(self, old: Object, new: Object) -> bool:
+    def concerns(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> bool:
         """Whether there is anything to do, as :meth:`OpinionatedWatcher.concerns`."""
         return self._custody.concerns(old, new)
 
@@ -132,5 +136,7 @@ class OpinionatedReconciler:
         )
 
 
-def _fits(reconciler: OpinionatedReconciler) -> SelectiveReconciler:
+def _fits(
+    reconciler: OpinionatedReconciler[SpecT, StatusT],
+) -> SelectiveReconciler[SpecT, StatusT]:
     return reconciler

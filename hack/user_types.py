@@ -1,0 +1,145 @@
+"""Type checks what users type: the README, the pages, the examples, and the types that they see.
+
+Each python block of a page becomes a module of a project of its own, which imports from the blocks
+before it what it uses. mypy and pyright check the project as a user's editor does, with their
+defaults; the cases in tests/typing/cases, which assert types and mistakes that must be found, are
+checked strictly. At last pyright tells whether every public name of the package is typed.
+
+    python hack/user_types.py
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import re
+import shutil
+import subprocess
+import symtable
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = Path(sys.executable).parent
+CASES = ROOT / "tests/typing/cases"
+
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"[Ss]ave (?:this|it) as `([\w./]+\.py)`[^\n]*\n+\Z")
+
+# A page fills its empty lists in callbacks, of which mypy, unlike pyright, does not learn the type.
+MYPY_OF_PAGES = "[mypy]\ndisable_error_code = var-annotated, has-type\n"
+PYRIGHT_OF_CASES = '{"reportUnnecessaryTypeIgnoreComment": "error"}'
+
+
+def blocks_of(page: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, text, and the file that the reader is told to make, of each python block."""
+    text = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        before = text[: found.start()]
+        saved = SAVED.search(before)
+        yield before.count("\n") + 2, found[1], saved[1] if saved else ""
+
+
+def names_of(text: str) -> tuple[set[str], set[str]]:
+    """The names that a block leaves behind for those after it, and those that it needs itself."""
+    top = symtable.symtable(text, "block", "exec")
+    own = {each.get_name() for each in top.get_symbols() if each.is_assigned()}
+    own |= {each.get_name() for each in top.get_symbols() if each.is_imported()}
+    used, tables = set(), [top]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for each in table.get_symbols():
+            if each.is_referenced() and (table is top or each.is_global()):
+                used.add(each.get_name())
+    lines: dict[tuple[str, type], int] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            key = node.id, type(node.ctx)
+            lines[key] = min(node.lineno, lines.get(key, node.lineno))
+    early = {
+        name
+        for name in own & used
+        if lines.get((name, ast.Load), 0) < lines.get((name, ast.Store), 0)
+    }
+    return own, (used - own) | early
+
+
+def write_pages(project: Path) -> None:
+    """The modules of all pages, with their lines where they are on the page."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        home: dict[str, str] = {}
+        for line, text, saved in blocks_of(page):
+            if saved:
+                (project / saved).parent.mkdir(parents=True, exist_ok=True)
+                (project / saved).write_text(text, encoding="utf-8")
+                continue
+            module = f"{page.stem.replace('-', '_').lower()}_{line:04}"
+            own, used = names_of(text)
+            imports = "; ".join(
+                f"from {home[name]} import {name} as {name}"
+                for name in sorted(used)
+                if name in home and not hasattr(builtins, name)
+            )
+            filled = "\n" * (line - 2) + imports + "\n" + text
+            (project / f"{module}.py").write_text(filled, encoding="utf-8")
+            home |= dict.fromkeys(own, module)
+
+
+def run(*command: str | Path, cwd: Path) -> bool:
+    """Whether a tool was content; what it says goes on."""
+    path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [SCRIPTS / command[0], *command[1:]],
+        cwd=cwd,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        print(f"== {' '.join(map(str, command))}")
+        print(done.stdout.replace(f"{cwd}/", ""), done.stderr, sep="")
+    return done.returncode == 0
+
+
+def main() -> int:
+    """Check all of it; the exit status."""
+    python = ("--pythonpath", Path(sys.executable))
+    mypy = ("--python-executable", sys.executable, "--cache-dir", ROOT / ".mypy_cache/users")
+    with tempfile.TemporaryDirectory() as folder:
+        users, cases, nobody = (Path(folder) / name for name in ("users", "cases", "nobody"))
+        for each in (users, nobody):
+            each.mkdir()
+        write_pages(users)
+        for example in (ROOT / "examples").glob("*.py"):
+            shutil.copy(example, users)
+        (users / "mypy.ini").write_text(MYPY_OF_PAGES, encoding="utf-8")
+        shutil.copytree(CASES, cases)
+        (cases / "pyrightconfig.json").write_text(PYRIGHT_OF_CASES, encoding="utf-8")
+        verify = ("pyright", "--verifytypes", "appsdk_operator", "--ignoreexternal")
+        strict = ("--strict", "--warn-unreachable")
+        with ThreadPoolExecutor() as pool:
+            passed = [
+                pool.submit(run, *verify, cwd=nobody),
+                pool.submit(run, "pyright", *python, ".", cwd=users),
+                pool.submit(run, "pyright", *python, ".", cwd=cases),
+                # One after the other: they share a cache.
+                pool.submit(
+                    lambda: all(
+                        [
+                            run("mypy", *mypy, ".", cwd=users),
+                            run("mypy", *mypy, *strict, ".", cwd=cases),
+                        ]
+                    )
+                ),
+            ]
+            return 0 if all(each.result() for each in passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
