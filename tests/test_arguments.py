@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator import cache, watchers
 from appsdk_operator import client as c
 from appsdk_operator.client._discovery import Discovery
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.testing import ModelServer
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
@@ -36,15 +38,23 @@ ANNOTATIONS = {
     "int": "count",
     "float": "seconds",
 }
-# test_selections.py has the selectors; the others are any number of something.
-PART_OF_ALL = {"label_selector", "field_selector", "verbs"}
+FUNCTIONS = {"ErrorHandler", "Handle", "IndexFunction", "Transform"}
+# test_selections.py has the selectors and namespaces, verbs are none, and a lock is an informer's.
+ELSEWHERE = {"label_selector", "field_selector", "namespaces", "verbs", "write_lock"}
+# Never, and: look once.
+FINE = {
+    ("silence_limit", math.inf),
+    ("sync_timeout", math.inf),
+    ("timeout", math.inf),
+    ("timeout", -1),
+}
 
 
 def form_of(annotation: str) -> str:
     first = annotation.partition(" | ")[0]
     if first in ANNOTATIONS:
         return ANNOTATIONS[first]
-    if "Callable[" in first or first in ("Transform", "ErrorHandler"):
+    if "Callable[" in first or first.partition("[")[0] in FUNCTIONS:
         return "function"
     return "mapping" if first.startswith("Mapping[") else "anything"
 
@@ -122,14 +132,14 @@ CLIENT: Calls = {
 def cases(calls: Calls) -> Iterator[Any]:
     for name, (make, arguments) in calls.items():
         for parameter in inspect.signature(make()).parameters.values():
-            if parameter.name in PART_OF_ALL:
+            if parameter.name in ELSEWHERE:
                 continue
             annotation = str(parameter.annotation)
             for wrong in WRONG[form_of(annotation)]:
                 if wrong is None and (" | None" in annotation or parameter.default is None):
                     continue
-                if wrong == math.inf and parameter.name == "silence_limit":
-                    continue  # never
+                if isinstance(wrong, (int, float)) and (parameter.name, wrong) in FINE:
+                    continue
                 yield pytest.param(
                     make, arguments, parameter.name, wrong, id=f"{name}-{parameter.name}-{wrong!r}"
                 )
@@ -143,4 +153,73 @@ def check(make: Any, arguments: dict[str, Any], argument: str, wrong: Any) -> No
 
 @pytest.mark.parametrize(("make", "arguments", "argument", "wrong"), list(cases(CLIENT)))
 def test_a_client_names_the_argument(make, arguments, argument, wrong):
+    check(make, arguments, argument, wrong)
+
+
+class Handles:
+    """A handler of events."""
+
+    on_add = on_update = on_delete = nothing
+
+
+def following(kind: Any = CONFIG_MAP) -> cache.Cache:
+    made = cache.Cache(ModelServer(kind), metrics=Metrics())
+    made.add(kind)
+    return made
+
+
+def informer() -> cache.Informer:
+    return cache.Informer(CONFIG_MAP, ModelServer(CONFIG_MAP), metrics=Metrics())
+
+
+def key(_: object) -> tuple[str, ...]:
+    return ("a",)
+
+
+KIND = {"kind": CONFIG_MAP}
+SERVER = {"client": ModelServer(CONFIG_MAP)}
+CACHE: Calls = {
+    "Cache": (lambda: cache.Cache, SERVER),
+    "CacheOptions": (lambda: cache.CacheOptions, {}),
+    "NamespaceOptions": (lambda: cache.NamespaceOptions, {}),
+    "CachedClient": (lambda: cache.CachedClient, {"client": client(), "cache": following()}),
+    "Delivery": (lambda: cache.Delivery, {"name": "d", "handle": nothing}),
+    "Informer": (lambda: cache.Informer, {**KIND, **SERVER}),
+    "KubernetesInformer": (lambda: watchers.KubernetesInformer, {**KIND, **SERVER}),
+    "Store": (lambda: cache.Store, KIND),
+    **{
+        f"Cache.{method}": (lambda method=method: getattr(following(), method), arguments)
+        for method, arguments in (
+            ("add", KIND),
+            ("add_event_handler", {**KIND, "handler": Handles()}),
+            ("add_index", {**KIND, "name": "i", "function": key}),
+            ("by_index", {**KIND, "index": "i", "value": "v"}),
+            ("get", ONE),
+            ("index_field", {**KIND, "path": "data.a"}),
+            ("informers", KIND),
+            ("list", KIND),
+            ("remove", KIND),
+            ("run", {"stop": stop()}),
+            ("set_namespaces", {"namespaces": ["a"]}),
+            ("wait_for_sync", {"stop": stop()}),
+        )
+    },
+    **{
+        f"Informer.{method}": (lambda method=method: getattr(informer(), method), arguments)
+        for method, arguments in (
+            ("add_event_handler", {"handler": Handles()}),
+            ("add_index", {"name": "i", "function": key}),
+            ("run", {"stop": stop()}),
+            ("wait_for_sync", {"stop": stop()}),
+        )
+    },
+    "Store.add_index": (
+        lambda: cache.Store(CONFIG_MAP).add_index,
+        {"name": "i", "function": key},
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "arguments", "argument", "wrong"), list(cases(CACHE)))
+def test_a_cache_names_the_argument(make, arguments, argument, wrong):
     check(make, arguments, argument, wrong)

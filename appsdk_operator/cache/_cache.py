@@ -14,6 +14,7 @@ from appsdk_operator.cache._cache_options import (
     CacheOptions,
     NamespaceOptions,
     Namespaces,
+    checked_by_kind,
     checked_namespaces,
 )
 from appsdk_operator.cache._cache_reads import CacheReads
@@ -25,13 +26,15 @@ from appsdk_operator.cache._health import Health
 from appsdk_operator.cache._informer import Informer
 from appsdk_operator.cache._kept import KeptKind
 from appsdk_operator.cache._options import (
+    check_client,
     check_function,
-    check_indexes,
+    check_index,
     checked_seconds,
     join_all,
 )
 from appsdk_operator.cache._query import FIELD, field_index
 from appsdk_operator.cache._reflector import ListWatchClient
+from appsdk_operator.cache._registration import check_handler
 from appsdk_operator.cache._scopes import Scope, scopes_of
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform
@@ -45,6 +48,14 @@ from appsdk_operator.runtime import (
     check_stop,
     default_metrics,
     system_clock,
+)
+from appsdk_operator.runtime._checks import (
+    check_environment,
+    check_flag,
+    check_instance,
+    check_number,
+    check_text,
+    check_wait,
 )
 from appsdk_operator.runtime._waiters import Waiters
 
@@ -104,7 +115,11 @@ class Cache(CacheReads):
         Raises:
             ValueError, TypeError: an option is out of bounds, or of no form that is known.
         """
+        check_client(client, "list_page", "watch")
         check_function("on_error", on_error)
+        check_flag("lazy", lazy)
+        check_environment(clock=clock, metrics=metrics)
+        check_number("sync_timeout", sync_timeout)
         if not sync_timeout > 0:
             raise ValueError(f"sync_timeout={sync_timeout}: use more than 0 seconds")
         self._client = client
@@ -113,7 +128,7 @@ class Cache(CacheReads):
             label_selector=label_selector, field_selector=field_selector, transform=transform
         )
         self._resync = checked_seconds("resync", resync)
-        self._by_kind = dict(by_kind or {})
+        self._by_kind = checked_by_kind({} if by_kind is None else by_kind)
         for kind, options in self._by_kind.items():
             _check_scope(kind, options)
         self._is_lazy = lazy
@@ -149,6 +164,7 @@ class Cache(CacheReads):
         """
         check_kind(kind)
         if options is not None:
+            check_instance("options", options, CacheOptions, "CacheOptions()")
             _check_scope(kind, options)
         informers: Sequence[Informer] = ()
         with self._lock:
@@ -231,6 +247,8 @@ class Cache(CacheReads):
         Raises:
             TimeoutError: handlers still run; the text names their threads.
         """
+        check_kind(kind)
+        checked_seconds("timeout", timeout)
         with self._lock:
             kept = self._kept.pop(kind, None)
             if kept is None:
@@ -266,6 +284,8 @@ class Cache(CacheReads):
         """
         if namespaces is None and kind is None:
             raise ValueError("namespaces=None: give names, or an empty list for all namespaces")
+        if kind is not None:
+            check_kind(kind)
         wanted = None if namespaces is None else checked_namespaces(namespaces)
         with self._lock:
             if kind is None:
@@ -293,7 +313,8 @@ class Cache(CacheReads):
             NotCachedError: ``kind`` is not kept.
             ValueError: there is an index of that name.
         """
-        check_indexes({name: function})
+        check_kind(kind)
+        check_index(name, function)
         with self._lock:
             kept = self._get(kind)
             if name in kept.indexes:
@@ -323,7 +344,8 @@ class Cache(CacheReads):
             NotCachedError: ``kind`` is not kept.
             ValueError: ``path`` is indexed already.
         """
-        self.add_index(kind, FIELD + path, function or field_index(path))
+        check_text("path", path, empty=False)
+        self.add_index(kind, FIELD + path, field_index(path) if function is None else function)
 
     @property
     def kinds(self) -> Sequence[Kind]:
@@ -337,6 +359,7 @@ class Cache(CacheReads):
         Raises:
             NotCachedError: ``kind`` is not kept.
         """
+        check_kind(kind)
         with self._lock:
             return [each.informer for each in self._get(kind).followed]
 
@@ -360,6 +383,8 @@ class Cache(CacheReads):
             NotCachedError: ``kind`` is not kept.
             TypeError, ValueError: as :meth:`Informer.add_event_handler`.
         """
+        check_kind(kind)
+        check_handler(handler, resync, max_pending, overflow)
         with self._lock:
             kept = self._get(kind)
             registration = CacheRegistration(
@@ -403,6 +428,7 @@ class Cache(CacheReads):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
+        check_wait(stop, timeout)
         # Informers may come and go while we wait.
         self._changed.wait(lambda: self.has_synced or self._is_over, stop, timeout)
         return self.has_synced

@@ -14,15 +14,27 @@ from appsdk_operator.cache._options import (
 )
 from appsdk_operator.cache._store import IndexFunction
 from appsdk_operator.cache._transforms import Transform
-from appsdk_operator.resource import FieldSelector, LabelSelector
+from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
+from appsdk_operator.runtime._checks import check_flag, check_instance
 
-__all__ = ["CacheOptions", "NamespaceOptions", "Namespaces", "checked_namespaces"]
+__all__ = [
+    "CacheOptions",
+    "NamespaceOptions",
+    "Namespaces",
+    "checked_by_kind",
+    "checked_namespaces",
+]
 
 
 def _function(_: object, field: attrs.Attribute[Transform | None], value: object) -> None:
     check_function(field.name, value)
+
+
+def _flag(_: object, field: attrs.Attribute[bool], value: object) -> None:
+    check_flag(field.name, value)
 
 
 def _seconds(_: object, field: attrs.Attribute[float | None], value: float | None) -> None:
@@ -87,6 +99,12 @@ def _namespaces_or_none(namespaces: Namespaces | None) -> Mapping[str, Namespace
     return None if namespaces is None else checked_namespaces(namespaces)
 
 
+def _indexes(_: object, __: object, value: Mapping[str, IndexFunction] | None) -> None:
+    if value is None:
+        raise TypeError("indexes=None: leave them out, or give functions by name")
+    check_indexes(value)
+
+
 @attrs.frozen(kw_only=True)
 class CacheOptions:
     """What to keep of one kind; what is None here is taken from the cache."""
@@ -103,15 +121,27 @@ class CacheOptions:
     """The same for fields."""
     transform: Transform | None = attrs.field(default=None, validator=_function)
     """What to make of each object before it is kept; default: the cache's own."""
-    indexes: Mapping[str, IndexFunction] = attrs.field(
-        factory=dict, validator=lambda _, __, value: check_indexes(value)
-    )
+    indexes: Mapping[str, IndexFunction] = attrs.field(factory=dict, validator=_indexes)
     """Index functions by name. One that is named ``field:spec.nodeName`` answers field selectors on
     ``spec.nodeName``; see :meth:`Cache.index_field`."""
     resync: float | None = attrs.field(default=None, validator=_seconds)
     """Seconds after which handlers are shown every object once more; default: the cache's, which
     is 0 unless set: never."""
-    metadata_only: bool = False
+    metadata_only: bool = attrs.field(default=False, validator=_flag)
     """Follow and keep the metadata of the objects alone, which takes a fraction of the memory;
     reading their spec is an error. Where the kind is kept whole, for somebody else, that copy
     serves; but what is kept so cannot be had whole."""
+
+
+def checked_by_kind(by_kind: Mapping[Kind, CacheOptions]) -> dict[Kind, CacheOptions]:
+    """Options by kind.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(by_kind, Mapping):
+        raise TypeError(f"by_kind={by_kind!r}: give a mapping of kinds to CacheOptions")
+    for kind, options in by_kind.items():
+        check_kind(kind, "by_kind")
+        check_instance("by_kind", options, CacheOptions, "CacheOptions()")
+    return dict(by_kind)

@@ -15,6 +15,7 @@ from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime._checks import check_count, check_text
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["CacheReads"]
@@ -51,6 +52,10 @@ class CacheReads:
             TimeoutError: a lazy read did not sync in time.
             ValueError: a namespace is missing, or given for a cluster-scoped kind.
         """
+        # Looked at like this because reads of caches come in great numbers.
+        if type(name) is not str or type(namespace) is not str:
+            check_text("name", name)
+            check_namespace_name(namespace)
         for place in self.places_of(kind, namespace):
             obj = place.informer.store.get(name, namespace)
             if obj is not None:
@@ -83,6 +88,8 @@ class CacheReads:
             ValueError: a namespace was given for a cluster-scoped kind, or the field selector is
                 none that a cache can answer.
         """
+        check_kind(kind)
+        check_count("limit", limit)
         if limit < 0:
             raise ValueError(f"limit={limit}: use 0 for all, or more")
         check_namespace_name("" if namespace is None else namespace)
@@ -101,6 +108,9 @@ class CacheReads:
             NotCachedError: ``kind`` is not kept, or has not synced yet.
             KeyError: there is no such index.
         """
+        check_kind(kind)
+        check_text("index", index)
+        check_text("value", value)
         query = Query(indexes=[(index, value)])
         found = [obj for place in self.places(kind, "") for obj in query.found_at(place)]
         return in_order(found, kind, 0)

@@ -27,6 +27,12 @@ from appsdk_operator.resource import AnyObject, DecodeError, Kind, Object, Objec
 from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 from appsdk_operator.runtime import Family, Metrics, Sample, StopSignal, get_logger
+from appsdk_operator.runtime._checks import (
+    check_count,
+    check_environment,
+    check_instance,
+    check_text,
+)
 
 if TYPE_CHECKING:
     from appsdk_operator.client._options import (
@@ -110,8 +116,9 @@ class CachedClient(ClientWrapper):
             ValueError: ``overlay_limit`` is less than 1.
         """
         super().__init__(client)
-        if overlay_limit < 1:
-            raise ValueError(f"overlay_limit={overlay_limit}: use at least 1")
+        check_instance("cache", cache, Cache, "Cache(client)")
+        check_count("overlay_limit", overlay_limit, 1)
+        check_environment(metrics=metrics)
         self.cache = cache
         """What is read from."""
         self.remedies: Remedies = Remedies()
@@ -190,6 +197,8 @@ class CachedClient(ClientWrapper):
             NotCachedError: the cache does not keep ``kind``, or not yet.
             KeyError: there is no such index.
         """
+        check_text("index", index)
+        check_text("value", value)
         return self._found(kind, Query(indexes=[(index, value)]), "")
 
     def wait_until_seen(self, obj: Object, stop: StopSignal, timeout: float | None = None) -> bool:

@@ -15,6 +15,7 @@ from typing import Protocol, final
 from appsdk_operator.cache._event_source import DeliveryKey, EventSource, Overflow
 from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.cache._line import EventLine, Run
+from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.cache._pending import PendingEvents
 from appsdk_operator.runtime import (
     Clock,
@@ -27,6 +28,12 @@ from appsdk_operator.runtime import (
     get_logger,
     random_of,
     system_clock,
+)
+from appsdk_operator.runtime._checks import (
+    check_count,
+    check_environment,
+    check_function,
+    check_text,
 )
 from appsdk_operator.runtime._waiters import Waiters
 
@@ -116,10 +123,17 @@ class Delivery:
             metrics: where it publishes; default: nowhere.
             rng: the source of jitter, for repeatable tests.
         """
+        check_text("name", name, empty=False)
+        check_function("handle", handle, required=True)
+        check_function("worker_context", worker_context, required=True)
+        check_function("handle_event", handle_event)
+        check_function("on_failure", on_failure)
+        check_count("workers", workers)
         if workers < 1:
             raise ValueError(f"workers={workers}: at least 1 is needed to handle anything")
-        if max_pending < 1:
-            raise ValueError(f"max_pending={max_pending}: use at least 1")
+        check_count("max_pending", max_pending, 1)
+        check_overflow(overflow)
+        check_environment(clock=clock, metrics=metrics, rng=rng)
         self._name = name
         self._handle = handle
         self._handle_event = handle_event or self._handle_by_key

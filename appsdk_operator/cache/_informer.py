@@ -17,7 +17,7 @@ from appsdk_operator.cache._reflector import ListWatchClient, Reflector
 from appsdk_operator.cache._registration import (
     ErrorHandler,
     Registration,
-    check_resync,
+    check_handler,
     report_problem,
     sink_of,
 )
@@ -61,6 +61,7 @@ from appsdk_operator.runtime import (
     random_of,
     system_clock,
 )
+from appsdk_operator.runtime._checks import check_environment, check_flag, check_wait
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Informer"]
@@ -145,6 +146,10 @@ class Informer(Generic[SpecT, StatusT]):
             SelectorError: a selector cannot be parsed.
         """
         _options.check_informer(kind, namespace, page_size, watch_timeout, silence_limit)
+        _options.check_client(client, "list_page", "watch")
+        check_flag("metadata_only", metadata_only)
+        check_flag("stream_first_sync", stream_first_sync)
+        check_environment(clock=clock, metrics=metrics, rng=rng)
         _options.check_function("transform", transform)
         _options.check_function("on_error", on_error)
         _options.check_indexes(indexes)
@@ -229,6 +234,7 @@ class Informer(Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: there is an index of that name.
+            TypeError: ``name`` is no text, or ``function`` no function of an object.
         """
         self._store.add_index(name, function)
 
@@ -283,6 +289,7 @@ class Informer(Generic[SpecT, StatusT]):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copy is complete; False when stopped or after ``timeout`` s."""
+        check_wait(stop, timeout)
         return self._wait(stop, timeout, lambda: self._has_synced)
 
     def wait_for_version(
@@ -359,8 +366,7 @@ class Informer(Generic[SpecT, StatusT]):
         not told of what is there, nor of the end of the list, because it knows already.
         """
         self._process.check()
-        _options.check_overflow(overflow)
-        check_resync(handler, resync)
+        check_handler(handler, resync, max_pending, overflow)
         resync = _options.checked_seconds("resync", self.resync if resync is None else resync)
         sink, own = sink_of(
             handler, self.kind, self._on_error, max_pending, overflow, clock=self._clock

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from appsdk_operator.cache._event_source import Overflow
-from appsdk_operator.client._calls import check_client
 from appsdk_operator.resource import Kind
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.runtime import system_clock
 from appsdk_operator.runtime._checks import (
+    check_client,
     check_count,
     check_function,
     check_number,
+    check_text,
     checked_seconds,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "check_client",
     "check_count",
     "check_function",
+    "check_index",
     "check_indexes",
     "check_informer",
     "check_number",
@@ -34,6 +36,8 @@ __all__ = [
 
 def check_indexes(indexes: Mapping[Any, Any] | None) -> None:
     """Refuse indexes that are no functions by name."""
+    if indexes is not None and not isinstance(indexes, Mapping):
+        raise TypeError(f"indexes={indexes!r}: give a mapping of names to functions")
     for name, function in (indexes or {}).items():
         if not isinstance(name, str) or not callable(function):
             raise TypeError(
@@ -53,13 +57,29 @@ def check_informer(
     check_namespace_name(namespace)
     if not check_kind(kind).is_namespaced and namespace:
         raise ValueError(f"{kind} is cluster-scoped: leave namespace={namespace!r} out")
+    check_count("page_size", page_size)
     if page_size < 0:
         raise ValueError(f"page_size={page_size}: use 0 for all at once, or more")
-    low, high = watch_timeout
+    try:
+        low, high = watch_timeout
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"watch_timeout={watch_timeout!r}: give two numbers of seconds, (300.0, 600.0)"
+        ) from None
+    for seconds in (low, high):
+        check_number("watch_timeout", seconds)
     if not 1 <= low <= high:
         raise ValueError(f"watch_timeout={watch_timeout}: use 1 <= low <= high seconds")
-    if silence_limit is not None and not silence_limit > 0:
-        raise ValueError(f"silence_limit={silence_limit}: use more than 0 seconds")
+    if silence_limit is not None:
+        check_number("silence_limit", silence_limit)
+        if not silence_limit > 0:
+            raise ValueError(f"silence_limit={silence_limit}: use more than 0 seconds")
+
+
+def check_index(name: object, function: object) -> None:
+    """Refuse an index that is no function by name."""
+    check_text("name", name, empty=False)
+    check_function("function", function, required=True)
 
 
 def check_overflow(overflow: object) -> None:
@@ -77,6 +97,8 @@ def kind_tuple(what: str, kinds: Iterable[Kind]) -> tuple[Kind, ...]:
     given: Any = kinds
     if isinstance(given, Kind):
         raise TypeError(f"{what}={given}: give a list of kinds, {what}=[kind]")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{what}={given!r}: give a list of kinds")
     return tuple(check_kind(kind, what) for kind in kinds)
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias, final
 from appsdk_operator.cache._delivery import Delivery
 from appsdk_operator.cache._event_source import DeliveryKey, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Outcome, ResourceAction
-from appsdk_operator.cache._options import join_all
+from appsdk_operator.cache._options import check_overflow, join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
 from appsdk_operator.runtime import Clock, FailureLog, StopSignal, get_logger
+from appsdk_operator.runtime._checks import check_count, checked_seconds
 from appsdk_operator.runtime._threads import as_exception
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ __all__ = [
     "ErrorHandler",
     "HandlerCalls",
     "Registration",
-    "check_resync",
+    "check_handler",
     "report_failure",
     "report_problem",
     "sink_of",
@@ -182,17 +183,39 @@ class HandlerCalls:
         return self._handler.on_update(old, obj)
 
 
-def check_resync(handler: EventHandler | BatchHandler, resync: float | None) -> None:
-    """Refuse a resync for a handler that has no thread in which it could be shown anything.
+def check_handler(
+    handler: EventHandler | BatchHandler,
+    resync: float | None,
+    max_pending: int,
+    overflow: Overflow,
+) -> None:
+    """Refuse what is no handler, and options that it cannot have.
 
     Raises:
-        ValueError: that is so.
+        TypeError: something is of another type.
+        ValueError: a number is out of bounds; or a resync is wanted for a handler that has no
+            thread in which it could be shown anything.
     """
+    if isinstance(handler, type) or not isinstance(handler, (BatchHandler, EventHandler)):
+        raise _no_handler(handler)
+    check_count("max_pending", max_pending, 1)
+    check_overflow(overflow)
+    if resync is not None:
+        checked_seconds("resync", resync)
     if resync and isinstance(handler, BatchHandler) and not isinstance(handler, EventSource):
         raise ValueError(
             f"resync={resync}: {type(handler).__name__} is called in the informer's thread and "
             "has no time of its own; call replay() of the registration instead"
         )
+
+
+def _no_handler(handler: object) -> TypeError:
+    if isinstance(handler, type):
+        return TypeError(f"handler={handler!r} is a class: give an instance, {handler.__name__}(…)")
+    return TypeError(
+        f"handler: {type(handler).__name__} handles no events: give it on_add, on_update and "
+        "on_delete, or on_events and on_initial_list_end"
+    )
 
 
 def sink_of(
@@ -212,10 +235,7 @@ def sink_of(
     if isinstance(handler, BatchHandler):
         return handler, None
     if not isinstance(handler, EventHandler):
-        raise TypeError(
-            f"{type(handler).__name__} handles no events: give it on_add, on_update and "
-            "on_delete, or on_events and on_initial_list_end"
-        )
+        raise _no_handler(handler)
     calls = HandlerCalls(handler, on_error, clock=clock)
     own = Delivery(
         f"informer/{kind}",

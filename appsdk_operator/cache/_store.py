@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, final
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache._events import Event, ResourceAction
+from appsdk_operator.cache._options import check_index, check_indexes
 from appsdk_operator.resource import (
     Kind,
     LabelSelection,
@@ -19,6 +20,7 @@ from appsdk_operator.resource import (
     WatchEventType,
     is_older_version,
 )
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._selectors import label_selector_of
 from appsdk_operator.runtime import get_logger
 from appsdk_operator.runtime._threads import as_exception
@@ -179,7 +181,8 @@ class Store(Generic[SpecT, StatusT]):
             write_lock: held by whoever writes, for a writer that has more to do under it; default:
                 one of its own.
         """
-        self.kind = kind
+        check_indexes(indexes)
+        self.kind = check_kind(kind)
         self._lock = threading.Lock()
         self._write_lock = write_lock or threading.RLock()
         self._namespaces: dict[str, dict[str, Object[SpecT, StatusT]]] = {}
@@ -256,7 +259,9 @@ class Store(Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: there is an index of that name.
+            TypeError: ``name`` is no text, or ``function`` no function of an object.
         """
+        check_index(name, function)
         index = _Index(name, function)
         with self._write_lock, self._lock:
             if name in self._indexes:

@@ -39,7 +39,6 @@ __all__ = [
     "answer_of_any_kind",
     "answered",
     "apply_query",
-    "check_client",
     "check_object",
     "check_patch",
     "check_status",
@@ -105,17 +104,6 @@ def request(
         repeatable=repeatable,
         retry=retry,
     )
-
-
-def check_client(client: object, *methods: str) -> None:
-    """Refuse what does not have ``methods``, as a ClientConfig has not.
-
-    Raises:
-        TypeError: the text says what to give.
-    """
-    missing = [name for name in methods if not callable(getattr(client, name, None))]
-    if missing or isinstance(client, type):
-        raise TypeError(f"client={client!r} is no client: give one, such as Client(config)")
 
 
 def check_object(obj: object) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, final, overload
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
-from appsdk_operator.client._calls import check_client
 from appsdk_operator.client._errors import AlreadyExists, Conflict, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object, ObjectKey
 from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.runtime._checks import check_client
 
 __all__ = ["ObjectStore", "SpecStore", "StoreClient"]
 

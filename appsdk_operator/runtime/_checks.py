@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "check_choice",
+    "check_client",
     "check_count",
     "check_environment",
     "check_flag",
@@ -20,15 +21,23 @@ __all__ = [
     "check_number",
     "check_takes",
     "check_text",
+    "check_wait",
     "checked_seconds",
     "checked_texts",
 ]
 
 
-def check_function(name: str, function: object) -> None:
-    """Refuse what is neither None nor can be called."""
-    if function is not None and not callable(function):
-        raise TypeError(f"{name}={function!r}: give a function, or leave it out")
+def check_function(name: str, function: object, *, required: bool = False) -> None:
+    """Refuse what cannot be called; None passes unless it is ``required``.
+
+    Raises:
+        TypeError: the text says what to give.
+    """
+    if callable(function) or (function is None and not required):
+        return
+    raise TypeError(
+        f"{name}={function!r}: give a function" + ("" if required else ", or leave it out")
+    )
 
 
 def check_number(name: str, seconds: object) -> None:
@@ -39,6 +48,17 @@ def check_number(name: str, seconds: object) -> None:
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(f"{name}={seconds!r}: give seconds as a number, for example {name}=30.0")
+
+
+def check_client(client: object, *methods: str) -> None:
+    """Refuse what does not have ``methods``, as a ClientConfig has not.
+
+    Raises:
+        TypeError: the text says what to give.
+    """
+    missing = [name for name in methods if not callable(getattr(client, name, None))]
+    if missing or isinstance(client, type):
+        raise TypeError(f"client={client!r} is no client: give one, such as Client(config)")
 
 
 def check_count(name: str, count: object, least: int | None = None) -> None:
@@ -126,6 +146,21 @@ def check_instance(name: str, value: object, wanted: type, example: str) -> None
         return
     given = f"the class {value.__qualname__}" if isinstance(value, type) else _short(value)
     raise TypeError(f"{name}={given} is no {wanted.__name__}: give one, for example {example}")
+
+
+def check_wait(stop: object, timeout: object) -> None:
+    """Refuse what cannot end a wait: a stop signal that is none, a time that is no number.
+
+    Raises:
+        TypeError, ValueError: the text says what to give.
+    """
+    if stop is None:
+        raise TypeError("stop=None is no StopSignal: give StopSignal()")
+    check_environment(stop=stop)
+    if timeout is not None:
+        check_number("timeout", timeout)
+        if timeout != timeout:
+            raise ValueError("timeout=nan: give seconds, or None for no limit")
 
 
 def checked_seconds(name: str, seconds: float) -> float:

@@ -24,7 +24,7 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, ModelServer
 from tests.controllers.event_tools import RecordingQueue
 
 CONFIG_MAP, SECRET, POD = kinds.core.v1.ConfigMap, kinds.core.v1.Secret, kinds.core.v1.Pod
@@ -36,7 +36,11 @@ class Host:
 
     def __init__(self, client: Any = None, **options: Any) -> None:
         self.metrics = Metrics()
-        self.cache = Cache(client, metrics=self.metrics, by_kind=options.pop("by_kind", None))
+        self.cache = Cache(
+            ModelServer(kinds.core.v1.ConfigMap) if client is None else client,
+            metrics=self.metrics,
+            by_kind=options.pop("by_kind", None),
+        )
         self.clock = options.pop("clock", system_clock)
         self.controller_options = ControllerOptions(**options)
         self.added: list[Any] = []
