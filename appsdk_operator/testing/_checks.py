@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.resource import Object
 from appsdk_operator.testing._simulation import Call, Simulation
-from appsdk_operator.testing._story import BrokenPromise
+from appsdk_operator.testing._story import BrokenPromise, is_told
 
 __all__ = ["check_converged", "check_exclusion", "check_object_order", "check_watcher_order"]
+
+__tracebackhide__ = is_told
 
 _DELETE = ResourceAction.DELETE
 

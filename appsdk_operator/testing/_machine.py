@@ -21,7 +21,7 @@ from appsdk_operator.testing._promises import (
     still_failing,
 )
 from appsdk_operator.testing._replica import Replica
-from appsdk_operator.testing._story import BrokenPromise
+from appsdk_operator.testing._story import BrokenPromise, is_told
 from appsdk_operator.testing._world import World
 from appsdk_operator.testing.strategies import specs as specs_of
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 __all__ = ["check_operator"]
+
+__tracebackhide__ = is_told
 
 _ALL: Final = frozenset(Promise)
 # What takes a second or two. Hypothesis is good at simpler values; needless steps go afterwards.
@@ -150,6 +152,8 @@ class _Case:
 
     @staticmethod
     def _look(world: World, look: Callable[[World], object] | None) -> None:
+        # Of what a function of the test raises, its own frames tell.
+        __tracebackhide__ = True
         world.raise_broken()
         if look is None:
             return

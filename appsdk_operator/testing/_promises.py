@@ -9,7 +9,7 @@ from typing import final
 from appsdk_operator.resource import Object
 from appsdk_operator.testing._histories import FOREIGN
 from appsdk_operator.testing._replica import Replica
-from appsdk_operator.testing._story import BrokenPromise, Entry, tell
+from appsdk_operator.testing._story import BrokenPromise, Entry, is_told, tell
 from appsdk_operator.testing._world import LEASE, World
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "check_rest",
     "still_failing",
 ]
+
+__tracebackhide__ = is_told
 
 
 class Promise(Enum):

@@ -14,9 +14,13 @@ from appsdk_operator.runtime import settle
 from appsdk_operator.testing._story import Entry
 from appsdk_operator.watchers import (
     InformerController,
+    KeyReconciler,
     KubernetesInformer,
+    OpinionatedReconciler,
     ResourceWatcher,
+    SelectiveReconciler,
     SelectiveWatcher,
+    SimpleReconciler,
 )
 
 if TYPE_CHECKING:
@@ -26,8 +30,9 @@ __all__ = ["as_runnable", "current", "recorded"]
 
 
 def as_runnable(replica: Replica, made: Any, kind: Kind, *, leader_election: bool) -> Any:
-    """What ``make`` returned as something to run: itself, or a controller of watchers, or a manager
-    with a reconciler; where one is to lead, a manager in any case.
+    """What ``make`` returned as something to run: itself, or a controller of watchers and of the
+    reconcilers beside them, in add order, or a manager with reconcilers; where one is to lead, a
+    manager in any case.
 
     Raises:
         TypeError: it is none of those.
@@ -44,28 +49,44 @@ def as_runnable(replica: Replica, made: Any, kind: Kind, *, leader_election: boo
             )
         return targets[0]
     clock, metrics = replica.clock, replica.metrics
-    if targets and all(isinstance(target, ResourceWatcher) for target in targets):
+    if not targets or not all(map(_is_target, targets)):
+        raise TypeError(
+            f"{made!r} cannot be run: make must return watchers, a reconciler (a function of the "
+            "request, or an object with reconcile), several of them, or anything with run(stop)"
+        )
+    if any(isinstance(target, (ResourceWatcher, *_OF_WATCHERS)) for target in targets):
         controller = InformerController(clock=clock, metrics=metrics)
         informer = KubernetesInformer(kind, replica.client, clock=clock, metrics=metrics)
         controller.add_informer(informer, kind)
         for target in targets:
-            controller.add_watcher(replica.recorded(target), kind)
+            noted = replica.recorded(target)
+            if isinstance(target, ResourceWatcher):
+                controller.add_watcher(noted, kind)
+            elif hasattr(target, "reconcile"):
+                controller.add_reconciler(noted, kind)
+            else:
+                # A function is one of a Controller's requests, wherever it is called.
+                controller.add_reconciler(KeyReconciler(noted), kind)
         if not leader_election:
             return controller
         manager = _manager(replica, leader_election=True)
         manager.add(controller)
         return manager
-    if not targets or not all(callable(one) or hasattr(one, "reconcile") for one in targets):
-        raise TypeError(
-            f"{made!r} cannot be run: make must return watchers, a reconciler (a function of the "
-            "request, or an object with reconcile), or anything with run(stop)"
-        )
     manager = _manager(replica, leader_election=leader_election)
     for number, target in enumerate(targets):
         controller_for(manager).named(f"reconciler-{number}").for_(kind).complete(
             replica.recorded(target)
         )
     return manager
+
+
+# Reconcilers that have the object in their request, so that an InformerController calls them.
+_OF_WATCHERS: Final = (OpinionatedReconciler, SimpleReconciler, KeyReconciler)
+
+
+def _is_target(target: Any) -> bool:
+    is_one = isinstance(target, ResourceWatcher) or hasattr(target, "reconcile")
+    return is_one or callable(target)
 
 
 def _manager(replica: Replica, *, leader_election: bool) -> Manager:
@@ -88,6 +109,8 @@ def recorded(replica: Replica, target: Any, number: int, kind: Kind) -> Any:
     reconcile = getattr(target, "reconcile", target)
     if not callable(reconcile):
         raise TypeError(f"{target!r} is neither a watcher nor a reconciler")
+    if isinstance(target, SelectiveReconciler):
+        return _SelectiveReconciler(replica, reconcile, number, kind)
     return _Reconciler(replica, reconcile, number, kind)
 
 
@@ -102,7 +125,9 @@ class _Calls:
         self._number = number
         self._kind = kind
         # What writes finalizers; of a reconciler we have the method.
-        self.custody = getattr(getattr(target, "__self__", target), "custody", None)
+        whole = getattr(target, "__self__", target)
+        self.custody = getattr(whole, "custody", None)
+        self.is_by_key = getattr(whole, "is_by_key", False)
 
     def _call(self, entry: Entry, do: Callable[[], Any]) -> Any:
         replica, world = self._replica, self._replica.world
@@ -190,3 +215,8 @@ class _Reconciler(_Calls):
         return self._call(entry, lambda: self._target(request))
 
     __call__ = reconcile
+
+
+class _SelectiveReconciler(_Reconciler):
+    def concerns(self, old: Object, new: Object) -> bool:
+        return bool(self._target.__self__.concerns(old, new))

@@ -13,7 +13,7 @@ from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle
 from appsdk_operator.testing._model_server import Fault, ModelServer
-from appsdk_operator.testing._story import BrokenPromise
+from appsdk_operator.testing._story import BrokenPromise, is_told
 from appsdk_operator.watchers import (
     InformerController,
     KubernetesInformer,
@@ -25,6 +25,8 @@ from appsdk_operator.watchers import (
 )
 
 __all__ = ["Call", "Process", "Simulation"]
+
+__tracebackhide__ = is_told
 
 
 @attrs.define

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
 
-__all__ = ["BrokenPromise", "Entry", "Journal", "tell"]
+__all__ = ["BrokenPromise", "Entry", "Journal", "is_told", "tell"]
 
 _LONGEST: Final = 14
 
 
 class BrokenPromise(AssertionError):  # noqa: N818 - what a test fails with
     """Something happened that the kit, or what is under test, promises not to do."""
+
+
+def is_told(info: Any) -> bool:
+    """Whether an error tells all there is to know, so that pytest leaves out the kit's frames.
+
+    A module says ``__tracebackhide__ = is_told``. The causes of a :class:`BrokenPromise` are what
+    the functions of a test raised, most of them assertions.
+    """
+    return isinstance(info.value, AssertionError)
 
 
 @attrs.define(eq=False)

@@ -21,10 +21,12 @@ from appsdk_operator.testing._memory_server import MemoryServer
 from appsdk_operator.testing._one_at_a_time import Schedule, StuckError
 from appsdk_operator.testing._recorded import as_runnable
 from appsdk_operator.testing._replica import NO_CHANGE, Replica
-from appsdk_operator.testing._story import BrokenPromise, Entry, Journal, tell
+from appsdk_operator.testing._story import BrokenPromise, Entry, Journal, is_told, tell
 from appsdk_operator.testing.strategies import part_of
 
 __all__ = ["Replica", "World"]
+
+__tracebackhide__ = is_told
 
 SOMEBODY: Final = "somebody"
 _WINDOW: Final = 600.0
@@ -58,8 +60,9 @@ class World:
     Args:
         kind: what the operator is about; its CRD is installed unless it is a built-in kind.
         make: makes the operator, anew after each crash and restart: watchers, or a reconciler,
-            or anything with ``run(stop)`` that was given ``replica.clock`` and ``replica.config``
-            or ``replica.client``.
+            or several of both, called in that order for each event; or anything with
+            ``run(stop)`` that was given ``replica.clock`` and ``replica.config`` or
+            ``replica.client``.
         replicas: how many of it there are; default 1.
         leader_election: whether the watchers or reconcilers that ``make`` returns run on the one
             of them that leads; default: all of them do. A manager that ``make`` returns has its

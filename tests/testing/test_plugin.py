@@ -358,6 +358,37 @@ def test_faults_end_with_their_test(run: Run) -> None:
     ).assert_outcomes(passed=2)
 
 
+def test_a_broken_promise_tells_its_story_without_frames_of_the_kit(run: Run) -> None:
+    result = run(
+        """
+        from appsdk_operator import kinds
+        from appsdk_operator.testing import World, check_operator
+
+        ConfigMap = kinds.core.v1.ConfigMap
+
+        def test_of_an_invariant():
+            def at_rest(world):
+                assert not world.objects(), "some are left"
+
+            make = lambda replica: lambda request: None
+            check_operator(make, ConfigMap, at_rest=at_rest, replay=["create a {}"])
+
+        def test_of_a_world():
+            make = lambda replica: lambda request: None
+            with World(ConfigMap, make) as world:
+                world.create("a")
+                world.break_promise("as it happens", "default/a")
+                world.run(1.0)
+        """
+    )
+    result.assert_outcomes(failed=2)
+    said = result.stdout.str()
+    assert "some are left" in said
+    assert said.count("somebody creates a") == 2
+    assert "The above exception was the direct cause" in said
+    assert "appsdk_operator/testing/_" not in said
+
+
 # -- many processes ------------------------------------------------------------------------------
 
 PARALLEL = """

@@ -8,17 +8,20 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from appsdk_operator import Manager, SimpleWatcher, controller_for, kinds
+from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import MergePatch, NotFound
 from appsdk_operator.controllers import Request, Result
 from appsdk_operator.manager import LeaderElection
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, system_clock
 from appsdk_operator.testing import BrokenPromise, Replica, World
+from appsdk_operator.watchers import OpinionatedReconciler, ReconcileRequest, SimpleReconciler
 from tests.testing.broken.operators import secret_of_its_name
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -276,3 +279,70 @@ def test_the_clock_is_a_manual_one_like_any_other() -> None:
         before = world.clock.monotonic()
         world.run(5.0)
         assert world.clock.monotonic() == before + 5.0
+
+
+def test_watchers_and_reconcilers_run_together_in_the_order_they_were_given() -> None:
+    calls: list[str] = []
+
+    def note(name: str) -> Callable[[Any], None]:
+        return lambda *_: calls.append(name)
+
+    class Quiet:
+        def concerns(self, old: Object, new: Object) -> bool:
+            return False
+
+        def reconcile(self, request: ReconcileRequest) -> None:
+            calls.append(f"quiet {request.action.name}")
+
+    def make(replica: Replica) -> list[Any]:
+        def by_key(request: Request) -> Result:
+            calls.append(f"key {request.name}")
+            return Result(requeue_after=20.0)
+
+        return [
+            SimpleWatcher(add=note("add"), update=lambda old, new: calls.append("update")),
+            SimpleReconciler(note("reconcile")),
+            by_key,
+            Quiet(),
+        ]
+
+    with World(CONFIG_MAP, make) as world:
+        world.create("a")
+        world.run(5.0)
+        assert calls == ["add", "reconcile", "key a", "quiet CREATE"]
+        calls.clear()
+        world.patch("a", {"data": {"k": "v"}})
+        world.run(5.0)
+        assert calls == ["update", "reconcile", "key a"]
+        calls.clear()
+        world.run(20.0)
+        assert calls == ["key a"]
+        assert len({entry.watcher for entry in world.journal.of("call")}) == 4
+
+
+@pytest.mark.parametrize("leader_election", [False, True])
+def test_an_opinionated_reconciler_is_called_with_its_objects(leader_election: bool) -> None:
+    cleaned: list[str] = []
+
+    def reconcile(request: ReconcileRequest) -> None:
+        if request.action is ResourceAction.DELETE:
+            cleaned.append(request.object.name)
+
+    def make(replica: Replica) -> OpinionatedReconciler:
+        return OpinionatedReconciler(
+            SimpleReconciler(reconcile),
+            CONFIG_MAP,
+            replica.client,
+            finalizer=lambda _: "example.com/f",
+        )
+
+    with World(CONFIG_MAP, make, leader_election=leader_election) as world:
+        world.create("a")
+        world.run(60.0)
+        found = world.find("a")
+        assert found is not None
+        assert found.finalizers == ("example.com/f",)
+        world.delete("a")
+        world.run(60.0)
+        assert cleaned == ["a"]
+        assert world.find("a") is None
