@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -16,6 +17,9 @@ from appsdk_operator.testing._server._api_server import APIServer
 from appsdk_operator.testing._server._status import StatusError
 
 __all__ = ["main"]
+
+_TOKEN: Final = "APPSDK_OPERATOR_APISERVER_TOKEN"  # noqa: S105 - the name of a variable
+_LONGEST_TOKEN: Final = 64 * 1024
 
 
 def main(
@@ -38,7 +42,7 @@ def main(
             port=options.port,
             host=options.host,
             tls=options.tls,
-            token=options.token,
+            token=_token(options),
             rbac=options.rbac,
             crds=crds,
         )
@@ -64,7 +68,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
     parser.add_argument("--port", type=int, default=0, help="TCP port (any free one)")
     parser.add_argument("--tls", action="store_true", help="serve HTTPS with an own authority")
-    parser.add_argument("--token", help="bearer token to ask for; kubectl sends it with --tls only")
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"file with the bearer token to ask for; default: the environment's {_TOKEN}; kubectl "
+        "sends it with --tls only",
+    )
+    parser.add_argument("--token", help=argparse.SUPPRESS)
     parser.add_argument(
         "--rbac", action="store_true", help="let roles and bindings decide who may do what"
     )
@@ -77,6 +87,35 @@ def _parser() -> argparse.ArgumentParser:
         help="YAML file with CustomResourceDefinitions to serve; may be given often",
     )
     return parser
+
+
+def _token(options: argparse.Namespace) -> str | None:
+    """The bearer token to ask for, None: none.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no token, or there are two.
+    """
+    if options.token is not None:
+        if options.token_file is not None:
+            raise ValueError("--token and --token-file: give the file alone")
+        _tell(
+            sys.stderr,
+            "warning: --token shows the token to whoever lists processes, and will go: use "
+            f"--token-file, or the environment's {_TOKEN}",
+        )
+        return str(options.token)
+    if options.token_file is None:
+        return os.environ.get(_TOKEN) or None
+    # A token has some hundred characters; /dev/zero has no end.
+    with Path(options.token_file).open(encoding="utf-8") as file:
+        text = file.read(_LONGEST_TOKEN + 1).strip()
+    if not text or len(text) > _LONGEST_TOKEN:
+        raise ValueError(
+            f"--token-file={options.token_file}: the file must hold a token of at most "
+            f"{_LONGEST_TOKEN} characters, and nothing else"
+        )
+    return text
 
 
 def _definitions(path: Path) -> Iterator[Any]:

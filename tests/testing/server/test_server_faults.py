@@ -347,3 +347,40 @@ def test_what_is_nested_too_deeply_for_the_schema_is_refused(
 def test_what_is_no_protobuf_is_refused(api: Any, body: bytes) -> None:
     refused = api("POST", api.maps, body, type_="application/vnd.kubernetes.protobuf")
     assert refused.status in (400, 415)
+
+
+@pytest.mark.parametrize("way", ["file", "environment", "argument"])
+def test_the_command_takes_its_token_from_where_nobody_else_reads_it(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[str | None] = []
+    path = tmp_path / "token"
+    path.write_text("secret-word\n")
+    arguments = {"file": ["--token-file", str(path)], "argument": ["--token", "secret-word"]}
+    if way == "environment":
+        monkeypatch.setenv("APPSDK_OPERATOR_APISERVER_TOKEN", "secret-word")
+    given = arguments.get(way, [])
+    assert _command.main(given, until=lambda server: seen.append(server.token)) == 0
+    assert seen == ["secret-word"]
+    said = capsys.readouterr()
+    assert ("--token shows the token to whoever lists processes" in said.err) == (way == "argument")
+    assert "secret-word" not in said.err + said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--token-file", "{path}/none"], "No such file"),
+        (["--token-file", "/dev/null"], "must hold a token"),
+        (["--token-file", "/dev/zero"], "must hold a token"),
+        (["--token-file", "{path}", "--token", "a"], "give the file alone"),
+    ],
+)
+def test_a_token_that_cannot_be_read_is_an_error_of_the_command(
+    arguments: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [argument.format(path=tmp_path) for argument in arguments]
+    assert _command.main(given) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: the API server was not started: ")
+    assert text in said
