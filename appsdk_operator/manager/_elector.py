@@ -17,6 +17,7 @@ from appsdk_operator.cache import Health
 from appsdk_operator.manager._lease_client import LeaseClient, Leases, Outcome
 from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost, namespace_of
 from appsdk_operator.manager._lease_state import LeaseState, Phase, Read, Seen, Wait, Write
+from appsdk_operator.manager._writes import SentWrites, TrackedWrite
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     Clock,
@@ -116,6 +117,7 @@ class Elector:
         # A forked child has a copy of the Lease's state, and no thread that renews it.
         self._process = OneProcess(repr(self), "a child takes part with an Elector of its own")
         after_fork(self._on_fork)
+        self._writes = SentWrites(clock)
         self._take_series_off = (metrics or default_metrics()).add_source(self._samples)
 
     def remember(self, seen: Seen, since: float) -> None:
@@ -179,6 +181,17 @@ class Elector:
                 f"more, or for less than the fence margin of {self.options.margin:g} s: another "
                 "replica may write now"
             )
+
+    def track_write(self, check: Callable[[], None] | None = None) -> TrackedWrite:
+        """For :class:`FencedClient`: a write until its end, which ``check`` lets begin.
+
+        The default is :meth:`check_write`.
+        """
+        return self._writes.track(check or self.check_write)
+
+    def last_write(self) -> float:
+        """When the last write began that has no answer, and so may yet be carried out."""
+        return self._writes.latest
 
     def health(self, tolerance: float = 5.0) -> Health:
         """Whether the election goes on; for a readiness check, or to end a process that hangs.
@@ -270,7 +283,7 @@ class Elector:
             if self._keeps_lease:
                 state.abandon()
             else:
-                state.stop(self._clock.monotonic())
+                state.stop(self._clock.monotonic(), self.last_write)
         action = state.next(self._clock.monotonic(), self._clock.time())
         match action:
             case None:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Protocol, Unpack
+from typing import Protocol, Unpack, runtime_checkable
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client import ClientLike, ClientWrapper, Patch, SubresourceLike
+from appsdk_operator.client import (
+    ApiError,
+    ClientLike,
+    ClientWrapper,
+    Patch,
+    SubresourceLike,
+    TransportError,
+)
 from appsdk_operator.client._before_write import checked_before_write
 from appsdk_operator.client._options import (
     ApplyOptions,
@@ -20,7 +27,9 @@ from appsdk_operator.client._options import (
     WriteOptions,
 )
 from appsdk_operator.client._wrapper import SubresourceWrapper
-from appsdk_operator.resource import AnyObject, Kind, Object
+from appsdk_operator.manager._lease_options import LeadershipLost
+from appsdk_operator.manager._writes import TrackedWrite
+from appsdk_operator.resource import AnyObject, DecodeError, Kind, Object
 
 __all__ = ["Fence", "FencedClient"]
 
@@ -37,6 +46,15 @@ class Fence(Protocol):
         ...
 
 
+@runtime_checkable
+class _TrackingFence(Fence, Protocol):
+    """A fence that waits for the answers of writes before it lets another process write."""
+
+    def track_write(self) -> TrackedWrite:
+        """A write that is about to begin."""
+        ...
+
+
 class FencedClient(ClientWrapper):
     """Passes everything on, but for writes that would come too late.
 
@@ -46,9 +64,11 @@ class FencedClient(ClientWrapper):
     surprise the next leader. A process that has never led may write, as in controller-runtime.
 
     What is left: bytes that were sent, or that the machine was stopped from sending after the last
-    look, may reach the server when the next leader works already. The fence margin of
-    :class:`LeaderElection` makes that unlikely, nothing here makes it impossible; an update that
-    carries the resource version it was made for is refused by the server even then.
+    look, may reach the server when the next leader works already. That takes a write which the
+    server carries out later than the fence margin of :class:`LeaderElection` after the last look,
+    also where a lease is given up, for which an :class:`Elector` waits for writes without an
+    answer; ``docs/leader-election.md`` has the argument. Nothing here makes it impossible; an
+    update that carries the resource version it was made for is refused by the server even then.
 
     Args:
         inner: does the work. A :class:`Client`, or anything around one; what is no Client itself
@@ -137,9 +157,33 @@ class _FencedSubresource(SubresourceWrapper):
 
 @contextlib.contextmanager
 def _guarded(fence: Fence) -> Iterator[None]:
-    fence.check_write()
-    with checked_before_write(fence.check_write):
-        yield
+    if not isinstance(fence, _TrackingFence):
+        fence.check_write()
+        with checked_before_write(fence.check_write):
+            yield
+        return
+    write = fence.track_write()
+    write.begin()
+    is_lost = True
+    try:
+        with checked_before_write(write.look):
+            yield
+        is_lost = False
+    except BaseException as error:
+        is_lost = _may_be_done_yet(error)
+        raise
+    finally:
+        write.end(is_lost=is_lost)
+
+
+def _may_be_done_yet(error: BaseException) -> bool:
+    """Whether the last try of a write that failed so may be carried out after this moment."""
+    if isinstance(error, TransportError):
+        return error.sent
+    # With 5xx the server, or what is before it, gives up waiting for what goes on.
+    return not isinstance(error, (LeadershipLost, DecodeError)) and not (
+        isinstance(error, ApiError) and error.status < 500
+    )
 
 
 def _fits(client: FencedClient) -> ClientLike:

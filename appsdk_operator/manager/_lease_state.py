@@ -16,6 +16,7 @@ import datetime as dt
 import enum
 import math
 import random
+from collections.abc import Callable
 from typing import Any, TypeAlias, final
 
 import attrs
@@ -150,8 +151,15 @@ class LeaseState:
         self._may_hold = True
         return Write(self._record(wall), self._base, deadline)
 
-    def stop(self, now: float) -> None:
-        """End it: the belief at once, the Lease too if it is to be given up. Twice is harmless."""
+    def stop(self, now: float, last_write: Callable[[], float] = lambda: -math.inf) -> None:
+        """End it: the belief at once, the Lease too if it is to be given up. Twice is harmless.
+
+        Args:
+            now: the time.
+            last_write: asked when no more writes begin: when the last one began that may yet be
+                carried out. The Lease is given up the fence margin after that, which is before it
+                would run out.
+        """
         if self.phase not in (Phase.ACQUIRING, Phase.LEADING):
             return
         self.held_until = -math.inf
@@ -159,8 +167,9 @@ class LeaseState:
             self.phase = Phase.STOPPED
             return
         self.phase = Phase.RELEASING
-        self._bound = now + self._options.renew_deadline
-        self._read_at(now)
+        begin = max(now, last_write() + self._options.margin)
+        self._bound = begin + self._options.renew_deadline
+        self._read_at(begin)
 
     def abandon(self) -> None:
         """Nobody drives this any more."""

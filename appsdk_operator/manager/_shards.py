@@ -28,6 +28,7 @@ from appsdk_operator.manager._sharded_work import (
     acting,
 )
 from appsdk_operator.manager._shards_state import Board, decide, shard_of
+from appsdk_operator.manager._writes import TrackedWrite
 from appsdk_operator.resource import DecodeError, ObjectKey
 from appsdk_operator.runtime import (
     Clock,
@@ -253,6 +254,13 @@ class Shards:
             LeadershipLost: the shard's lease has run out, or is about to.
             RuntimeError: the write belongs to no shard.
         """
+        self._acting_tenure().elector.check_write()
+
+    def track_write(self) -> TrackedWrite:
+        """For :class:`FencedClient`: a write of the shard that is worked on, until its end."""
+        return self._acting_tenure().elector.track_write(self.check_write)
+
+    def _acting_tenure(self) -> Tenure:
         tenure = acting.get()
         if tenure is None:
             raise RuntimeError(
@@ -260,7 +268,7 @@ class Shards:
                 "or in 'with shards.acting_for(key)'; for what belongs to no shard use another "
                 "client"
             )
-        tenure.elector.check_write()
+        return tenure
 
     # -- running ---------------------------------------------------------------------------------
 

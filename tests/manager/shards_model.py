@@ -38,6 +38,15 @@ from tests.manager.shards_parts import (
 )
 
 
+def in_time(options: LeaderElection, drift: float = 0.0) -> float:
+    """Seconds within which a write has to be carried out after the last look, as the docs say."""
+    if not drift:
+        return options.margin
+    takes_over = options.record_duration / (1 + drift)
+    begins_last = (options.lease_duration - options.margin) / (1 - drift)
+    return max(0.0, min(takes_over - begins_last, options.margin / (1 + drift)))
+
+
 class ShardsWorld(Network):
     """Replicas in their network, and a check of the promises at each step."""
 
@@ -51,10 +60,15 @@ class ShardsWorld(Network):
         faults: bool = True,
         drift: float = 0.0,
         shards: Any = Shards,
+        on_their_way: float | None = None,
+        is_busy: bool = False,
     ) -> None:
         super().__init__(seed, faults=faults)
         self.options = options
+        self.on_their_way = in_time(options, drift) if on_their_way is None else on_their_way
         self.count = count
+        self.is_busy = is_busy
+        """Many short reconciles that lose many answers, and shards that move all the time."""
         self.has_drift = drift > 0.0
         self.make = shards
         self.gained: list[tuple[float, int, str]] = []
@@ -149,6 +163,8 @@ class ShardsWorld(Network):
         life, after = replica.life, self.now + self.rng.expovariate(1 / 20.0)
         if after < FAULTS_END:
             what = self.rng.choice([self.sleep, self.sleep, self.deafen, self.crash, self.leave])
+            if self.is_busy:
+                what = self.rng.choice([self.sleep, self.leave, self.leave, self.leave])
             self.at(after, lambda: what(replica) if self.is_life(replica, life) else None)
 
     def sleep(self, replica: Replica) -> None:
@@ -273,7 +289,7 @@ class ShardsWorld(Network):
             if run.elector._keeps_lease:
                 state.abandon()
             else:
-                state.stop(replica.monotonic())
+                state.stop(replica.monotonic(), run.elector.last_write)
         wall = self.rng.choice([0.0, 1e9, 1e9 + self.now, 1e9 + self.rng.uniform(-1e5, 1e5)])
         action = state.next(replica.monotonic(), wall)
         run.request += 1
@@ -359,7 +375,8 @@ class ShardsWorld(Network):
             coroutine = replica.shards.reconciler(reconcile).reconcile(self.keys[shard])
             self.coroutines[coroutine] = context
             self.drive(replica, life, coroutine)
-        self.at(self.now + self.rng.expovariate(2.0), lambda: self.work(replica, life))
+        often = 20.0 if self.is_busy else 2.0
+        self.at(self.now + self.rng.expovariate(often), lambda: self.work(replica, life))
 
     def drive(self, replica: Replica, life: int, coroutine: Any) -> None:
         if not self.is_life(replica, life):
@@ -383,30 +400,40 @@ class ShardsWorld(Network):
         self.works.add(work)
         self.reconciles += 1
         longest = self.rng.choice([0.1, 1.0, 3.0, 15.0]) if self.is_troubled else LONGEST
+        longest = 0.1 if self.is_busy else longest
         try:
             for _ in range(3):
                 await pause(longest / 3 * self.rng.random())
+                sent = shards.track_write()
                 try:
-                    shards.check_write()
+                    sent.begin()
                 except LeadershipLost:
                     self.fenced += 1
                 else:
-                    await pause(self.write(shard, shards.term()))
+                    seconds, is_lost = self.write(shard, shards.term())
+                    await pause(seconds)
+                    sent.end(is_lost=is_lost)
         finally:
             self.works.discard(work)
 
-    def write(self, shard: int, term: int) -> float:
-        """Bytes are on their way for no longer than the fence margin; so is the answer awaited."""
+    def write(self, shard: int, term: int) -> tuple[float, bool]:
+        """Send bytes; how long the answer is awaited, and whether it was given up.
+
+        From the look at the fence until the server carries it out it takes no longer than
+        ``on_their_way``, whatever of that is a pause of the process, the network or the server.
+        """
 
         def arrive() -> None:
             assert term >= self.terms.get(shard, 0), f"shard {shard}: a write of an earlier term"
             self.terms[shard] = term
             self.writes += 1
 
-        margin = 0.0 if self.has_drift else self.options.margin
-        seconds = margin * self.rng.random() * (1.0 if self.is_troubled else 0.1)
+        seconds = self.on_their_way * self.rng.random() * (1.0 if self.is_troubled else 0.1)
         self.at(self.now + seconds, arrive)
-        return seconds
+        if self.is_troubled and self.rng.random() < 0.3:
+            # The connection broke, or a time-out ran out: the bytes go on.
+            return seconds * self.rng.random() * (0.1 if self.is_busy else 1.0), True
+        return seconds, False
 
     # -- promises --------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from appsdk_operator.manager._sharded_work import Tenure
 from appsdk_operator.manager._shards import Shards
 from appsdk_operator.manager._shards_state import Board, Decision
 from tests.manager.lease_model import LATENCY, TIMES
-from tests.manager.shards_model import ShardsWorld, world
+from tests.manager.shards_model import ShardsWorld, in_time, world
 from tests.manager.shards_parts import CALM, LONGEST
 
 seeds = st.integers(0, 2**32)
@@ -99,12 +99,18 @@ def test_whatever_happens_a_shard_has_one_holder_and_then_all_are_shared_fairly(
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=seeds, number=replicas, count=counts, times=some_times)
+@given(
+    seed=seeds,
+    number=replicas,
+    count=counts,
+    times=some_times,
+    part=st.sampled_from([0.01, 0.5, 1.0]),
+)
 def test_clocks_that_run_apart_make_no_two_writers_of_a_shard_within_the_margin(
-    seed: int, number: int, count: int, times: dict[str, float]
+    seed: int, number: int, count: int, times: dict[str, float], part: float
 ) -> None:
     options = lease(times)
-    drift = options.margin / (2 * options.lease_duration)
+    drift = part * options.margin / (2 * options.lease_duration)
     with world(seed, number, count, options, drift=drift) as made:
         made.run(CALM)
 
@@ -180,6 +186,46 @@ def test_a_reconcile_that_never_ends_keeps_its_own_shard_and_no_other(
 
 
 # -- who is careless -------------------------------------------------------------------------------
+
+
+BUSY = {"lease_duration": 10.0, "renew_deadline": 5.0, "retry_period": 0.5}
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, number=replicas, count=counts)
+def test_a_write_without_an_answer_is_not_late_where_its_shard_is_handed_over(
+    seed: int, number: int, count: int
+) -> None:
+    with world(seed, number, count, lease(BUSY), is_busy=True) as made:
+        made.run(60.0)
+        assert made.writes
+
+
+def test_the_figures_of_the_docs_page_are_those_of_the_model() -> None:
+    options = lease({})
+    assert in_time(options) == 2.5
+    assert round(in_time(options, 500e-6), 3) == 2.486
+    assert 0 < in_time(options, 2.5 / 30) < 0.25
+    assert in_time(options, 0.1) == 0
+
+
+@pytest.mark.parametrize(("times", "is_busy"), [(TIMES[1], False), (BUSY, True)])
+def test_a_write_that_takes_longer_than_the_margin_may_be_late(
+    times: dict[str, float], is_busy: bool
+) -> None:
+    # An API server that is stopped with the bytes in its socket, for example: no fence can help.
+    options = lease(times)
+
+    def is_late(seed: int) -> bool:
+        longest = 2 * options.lease_duration
+        try:
+            with world(seed, 4, 6, options, on_their_way=longest, is_busy=is_busy) as made:
+                made.run(60.0)
+        except AssertionError as error:
+            return "a write of an earlier term" in str(error)
+        return False
+
+    assert any(is_late(seed) for seed in range(100))
 
 
 class GivesUpAtOnce(Shards):  # type: ignore[misc]
