@@ -1,0 +1,42 @@
+"""The source distribution has what its tests need."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def _included() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    # hatchling adds the project's file by itself.
+    return {name.removeprefix("/") for name in listed} | {"pyproject.toml"}
+
+
+def _needed(source: str) -> set[str]:
+    """What of the repository's root a test imports or reads."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # Paths such as "hack/build.sh", and "Makefile".
+            word = re.match(r"([\w.-]+)(/[\w./-]+)?\Z", node.value)
+            if word is not None and (word[2] or "." in word[1] or word[1][0].isupper()):
+                found.add(word[1])
+    return found
+
+
+def test_whatever_the_tests_import_or_read_is_part_of_it() -> None:
+    there = {path.name for path in ROOT.iterdir()} - {".git", ".venv", ".ci"}
+    needed: set[str] = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        needed |= _needed(path.read_text(encoding="utf-8"))
+    assert needed & there <= _included()
+    assert {"benchmarks", "hack", "Makefile"} <= needed
