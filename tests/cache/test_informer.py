@@ -574,7 +574,13 @@ def test_health_says_what_is_wrong_and_what_to_do(make):
     running.clock.block_until_waiting(1)
     health = informer.health()
     assert not health.is_ready
-    for part in ("not synced yet", "verbs 'list' and 'watch'", "things.example.com", "namespace 'x'", "Role"):
+    for part in (
+        "not synced yet",
+        "verbs 'list' and 'watch'",
+        "things.example.com",
+        "namespace 'x'",
+        "Role",
+    ):
         assert part in health.text
     running.end()
     assert informer.health().text == "informer of things.v1.example.com in x: stopped"
