@@ -17,6 +17,7 @@ from appsdk_operator.controllers._protocols import (
 )
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, system_clock
+from appsdk_operator.runtime._checks import check_count
 
 __all__ = ["ChannelClosed", "ChannelSource"]
 
@@ -76,6 +77,7 @@ class ChannelSource(Generic[R]):
             TypeError: an argument has no form that is known.
             ValueError: ``buffer_size`` is less than 1.
         """
+        check_count("buffer_size", buffer_size)
         if buffer_size < 1:
             raise ValueError(f"buffer_size={buffer_size}: use at least 1")
         self._buffer_size = buffer_size

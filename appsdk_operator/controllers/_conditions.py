@@ -18,9 +18,17 @@ from appsdk_operator.controllers._guarded import (
     live_reader,
     uid_guard,
 )
-from appsdk_operator.controllers._mutables import metadata_of, mutable
+from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.runtime._checks import (
+    check_client,
+    check_count,
+    check_environment,
+    check_instance,
+    check_text,
+    checked_texts,
+)
 
 __all__ = [
     "Condition",
@@ -47,6 +55,7 @@ _MAX_MESSAGE = 32768
 
 
 def _check_type(_: object, __: object, value: str) -> None:
+    check_text("condition type", value)
     if len(value) > _MAX_TYPE or not _TYPE.fullmatch(value):
         raise ValueError(
             f"condition type {value[:80]!r}: use a name such as 'Ready' or 'example.com/Synced' of "
@@ -60,6 +69,7 @@ def _check_status(_: object, __: object, value: str) -> None:
 
 
 def _check_reason(_: object, __: object, value: str) -> None:
+    check_text("condition reason", value)
     if len(value) > _MAX_REASON or not _REASON.fullmatch(value):
         raise ValueError(
             f"condition reason {value[:80]!r}: use one word for machines, such as 'PodsReady', of "
@@ -68,6 +78,7 @@ def _check_reason(_: object, __: object, value: str) -> None:
 
 
 def _check_message(_: object, __: object, value: str) -> None:
+    check_text("condition message", value)
     if len(value) > _MAX_MESSAGE:
         raise ValueError(
             f"condition message of {len(value)} characters: the most is {_MAX_MESSAGE}, shorten it"
@@ -155,12 +166,16 @@ def set_condition(
         ValueError: the API would not take it so.
         ReadOnlyError: ``obj`` is no changeable copy.
     """
+    check_environment(clock=clock)
+    if observed_generation is not None:
+        check_count("observed_generation", observed_generation, 0)
     condition = Condition(type, status, reason, message, observed_generation)
     return _set(mutable(obj), condition, clock)
 
 
 def remove_condition(obj: MutableObject, type: str) -> bool:  # noqa: A002
     """Take a condition out of the status of a changeable copy; returns whether it was there."""
+    check_text("type", type)
     conditions = _conditions(mutable(obj))
     left = [entry for entry in conditions if entry.get("type") != type]
     if len(left) == len(conditions):
@@ -171,6 +186,8 @@ def remove_condition(obj: MutableObject, type: str) -> bool:  # noqa: A002
 
 def get_condition(obj: Object | MutableObject, type: str) -> Condition | None:  # noqa: A002
     """The condition of that type as it stands there, unchecked; None when there is none."""
+    check_objects(obj=obj)
+    check_text("type", type)
     return next((_read(entry) for entry in _conditions(obj) if entry.get("type") == type), None)
 
 
@@ -230,7 +247,12 @@ def patch_conditions(
         ApiError: the server refused.
         ValueError: a type is named twice, or the kind has no status subresource.
     """
-    removed = tuple(remove)
+    check_client(client, "get")
+    check_objects(obj=obj)
+    check_environment(clock=clock)
+    for condition in conditions:
+        check_instance("condition", condition, Condition, 'Condition("Ready", "True", "PodsReady")')
+    removed = checked_texts("remove", remove)
     types = [*(condition.type for condition in conditions), *removed]
     if len(set(types)) < len(types):
         raise ValueError(f"conditions {', '.join(types)}: name each type once")

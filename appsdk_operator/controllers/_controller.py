@@ -29,6 +29,7 @@ from appsdk_operator.runtime import (
     get_logger,
     system_clock,
 )
+from appsdk_operator.runtime._checks import check_environment, check_instance
 
 __all__ = ["Controller"]
 
@@ -86,6 +87,9 @@ class Controller(Generic[R]):
             ValueError: the name is empty, or in use.
         """
         check_name(name)
+        if options is not None:
+            check_instance("options", options, ControllerOptions, "ControllerOptions()")
+        check_environment(clock=clock, metrics=metrics)
         self.name = name
         self._reconcile: Callable[[R], Any] = checked_reconciler(reconciler)
         self._settings = settings = Settings.of(options or ControllerOptions())

@@ -22,6 +22,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     default_metrics,
 )
+from appsdk_operator.runtime._checks import check_count, check_environment, check_text
 
 __all__ = ["EventFeed"]
 
@@ -56,6 +57,9 @@ class EventFeed(Generic[R]):
         metrics: Metrics | None,
         rng: random.Random | None = None,
     ) -> None:
+        check_text("name", name, empty=False)
+        check_count("max_pending", max_pending, 1)
+        check_environment(clock=clock, metrics=metrics, rng=rng)
         self.name = name
         self.pipeline = EventPipeline(name, handler, predicates, kind=kind, clock=clock, rng=rng)
         self._on_handled = on_handled

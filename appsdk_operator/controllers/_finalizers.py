@@ -15,8 +15,9 @@ from appsdk_operator.controllers._guarded import (
     live_reader,
     uid_guard,
 )
-from appsdk_operator.controllers._mutables import mutable
+from appsdk_operator.controllers._mutables import check_objects, mutable
 from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.runtime._checks import check_client, check_text
 
 __all__ = [
     "MAX_FINALIZER_NAME",
@@ -84,6 +85,7 @@ def check_finalizer(name: str, kind: Kind | None = None) -> str:
     Raises:
         ValueError: no API server would accept it.
     """
+    check_text("finalizer name", name)
     prefix, slash, rest = name.rpartition("/")
     is_prefix = _PREFIX.fullmatch(prefix) and len(prefix) <= _MAX_PREFIX
     if not _NAME.fullmatch(rest) or (slash and not is_prefix):
@@ -137,6 +139,8 @@ def remove_finalizer(obj: MutableObject, name: str) -> bool:
 
 def has_finalizer(obj: Object | MutableObject, name: str) -> bool:
     """Whether ``name`` is on it."""
+    check_text("name", name)
+    check_objects(obj=obj)
     if isinstance(obj, Object):
         return name in obj.finalizers
     # Not by way of `finalizers`: reading must not add anything.
@@ -159,6 +163,8 @@ def put_finalizer(
         ValueError: no API server would accept ``name``.
         FinalizerError: the server refused, or somebody else kept writing.
     """
+    check_client(client, "get", "patch")
+    check_objects(obj=obj)
     return Finalizers(obj.kind, client).put(obj, check_finalizer(name, obj.kind))
 
 
@@ -173,6 +179,9 @@ def take_finalizer_off(
     Raises:
         FinalizerError: the server refused, or somebody else kept writing.
     """
+    check_client(client, "get", "patch")
+    check_objects(obj=obj)
+    check_text("name", name, empty=False)
     return Finalizers(obj.kind, client).remove(obj, name)
 
 

@@ -16,10 +16,11 @@ from appsdk_operator.controllers._finalizers import (
     take_finalizer_off,
 )
 from appsdk_operator.controllers._guarded import PatchClient
-from appsdk_operator.controllers._mutables import metadata_of, mutable
+from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable
 from appsdk_operator.controllers._reconcile import check_unheard
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import settle
+from appsdk_operator.runtime._checks import check_client, check_function
 
 __all__ = [
     "CleanUp",
@@ -103,6 +104,11 @@ def finalizing(
 
     What ``apply`` and ``cleanup`` raise comes through; the finalizer then stays.
     """
+    check_client(client, "get", "patch")
+    check_objects(obj=obj)
+    # Both now: that there is no clean-up would be found when the object is deleted.
+    check_function("apply", apply, required=True)
+    check_function("cleanup", cleanup, required=True)
     check_finalizer(name, obj.kind)
     present: Object[SpecT, StatusT] | None = obj
     if not obj.is_deleting and name not in obj.finalizers:

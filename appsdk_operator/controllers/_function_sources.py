@@ -21,6 +21,7 @@ from appsdk_operator.controllers._source_thread import (
 )
 from appsdk_operator.controllers._user_functions import check_function, name_of
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle, system_clock
+from appsdk_operator.runtime._checks import check_count, checked_seconds
 
 __all__ = ["FunctionSource", "PollingSource", "TimerSource"]
 
@@ -66,7 +67,7 @@ class FunctionSource(Generic[R]):
         self._function = function
         self._queue: RequestQueue[R] | None = None
         self._thread = SourceThread(
-            name or name_of(function),
+            name_of(function) if name is None else name,
             self._turn,
             is_lasting=True,
             clock=clock,
@@ -145,8 +146,10 @@ class TimerSource(Generic[R]):
         """
         self._interval = checked_interval(interval)
         self._jitter = checked_jitter(jitter)
-        if first_after is not None and not 0 <= first_after < float("inf"):
-            raise ValueError(f"first_after={first_after}: use 0 or more seconds")
+        if first_after is not None:
+            checked_seconds("first_after", first_after)
+        if priority is not None:
+            check_count("priority", priority)
         self._requests: Callable[[], Any]
         if callable(requests):
             check_function("requests", requests)
@@ -163,7 +166,7 @@ class TimerSource(Generic[R]):
         self._next: float | None = None
         self._reason = f"every {interval:g} s"
         self._thread = SourceThread(
-            name or f"timer {interval:g} s",
+            f"timer {interval:g} s" if name is None else name,
             self._turn,
             longest_delay=interval,
             clock=clock,
@@ -263,7 +266,7 @@ class PollingSource(Generic[R]):
         self._known: dict[R, Any] | None = None
         self._synced = threading.Condition()
         self._thread = SourceThread(
-            name or name_of(fetch),
+            name_of(fetch) if name is None else name,
             self._turn,
             longest_delay=interval,
             clock=clock,

@@ -19,6 +19,7 @@ from appsdk_operator.controllers._user_functions import (
 )
 from appsdk_operator.resource import Kind, Object, ObjectKey
 from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime._checks import check_flag
 
 __all__ = [
     "EventQueue",
@@ -113,6 +114,7 @@ def for_object(*, low_priority_when_unchanged: bool = True) -> Handler[Request]:
 
     The semantics are controller-runtime's ``EnqueueRequestForObject``.
     """
+    check_flag("low_priority_when_unchanged", low_priority_when_unchanged)
     return _ForObject(LOW_PRIORITY if low_priority_when_unchanged else None)
 
 
@@ -148,6 +150,8 @@ def for_owner(
     The semantics are controller-runtime's ``EnqueueRequestForOwner``, but a reference that cannot
     be understood is logged and does not hide those after it.
     """
+    check_flag("only_controller", only_controller)
+    check_flag("low_priority_when_unchanged", low_priority_when_unchanged)
     if not isinstance(owner_kind, Kind):
         raise TypeError(f"owner_kind={owner_kind!r}: give a Kind")
     low = LOW_PRIORITY if low_priority_when_unchanged else None
@@ -224,6 +228,7 @@ def map_objects(
     ...             for pod in cache.by_index(POD, "node", node.name)]
     >>> handler = map_objects(pods_of_node)
     """
+    check_flag("low_priority_when_unchanged", low_priority_when_unchanged)
     check_sync_function("function", function, "obj")
     low = LOW_PRIORITY if low_priority_when_unchanged else None
     return _MapObjects(function, low)  # pyright: ignore[reportReturnType] - mypy sees that it fits

@@ -26,6 +26,7 @@ from appsdk_operator.controllers._protocols import (
 )
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, system_clock
+from appsdk_operator.runtime._checks import check_flag
 
 __all__ = ["InformerSource", "KindSource"]
 
@@ -93,6 +94,8 @@ class KindSource(Generic[R]):
             raise TypeError(f"cache={cache!r}: give the cache that keeps the kind")
         if not isinstance(kind, Kind):
             raise TypeError(f"kind={kind!r}: give a Kind")
+        if metadata_only is not None:
+            check_flag("metadata_only", metadata_only)
         self._cache = cache
         self._metadata_only = metadata_only
         self._clock = clock

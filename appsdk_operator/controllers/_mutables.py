@@ -6,7 +6,7 @@ from typing import Any
 
 from appsdk_operator.resource import MutableObject, Object, ReadOnlyError
 
-__all__ = ["metadata_of", "mutable", "uid_of"]
+__all__ = ["check_objects", "metadata_of", "mutable", "uid_of"]
 
 
 def mutable(obj: object) -> MutableObject:
@@ -24,6 +24,20 @@ def mutable(obj: object) -> MutableObject:
             "hand it to the client"
         )
     raise TypeError(f"{obj!r} is no MutableObject: make one, or take obj.mutable_copy()")
+
+
+def check_objects(**objects: object) -> None:
+    """Refuse what is no object, by the name of its argument.
+
+    Raises:
+        TypeError: the text says what to give. It does not show what was given.
+    """
+    for name, obj in objects.items():
+        if not isinstance(obj, (Object, MutableObject)):
+            given = (
+                f"the class {obj.__name__}" if isinstance(obj, type) else f"a {type(obj).__name__}"
+            )
+            raise TypeError(f"{name} is {given} and no object: give an Object or a MutableObject")
 
 
 def metadata_of(obj: Object | MutableObject) -> Any:

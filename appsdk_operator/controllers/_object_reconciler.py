@@ -9,6 +9,8 @@ from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_cont
 from appsdk_operator.client import NotFound, Reader
 from appsdk_operator.controllers._reconcile import Outcome, ReconcileFunction, Request
 from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.runtime._checks import check_client
 
 __all__ = ["ObjectReconcileFunction", "ObjectReconciler", "as_reconciler"]
 
@@ -51,6 +53,8 @@ def as_reconciler(
     Raises:
         TypeError: ``object_reconciler`` is neither.
     """
+    check_client(reader, "get", option="reader")
+    check_kind(kind)
     if isinstance(object_reconciler, type):
         raise TypeError(
             f"object_reconciler={object_reconciler!r} is a class: give an instance, "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from appsdk_operator.controllers._mutables import metadata_of, mutable, uid_of
+from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable, uid_of
 from appsdk_operator.resource import Kind, MutableObject, Object, OwnerReference
+from appsdk_operator.runtime._checks import check_flag
 
 __all__ = [
     "AlreadyOwnedError",
@@ -63,6 +64,7 @@ def set_controller_reference(
             ``obj`` is cluster-scoped.
         ReadOnlyError: ``obj`` is no changeable copy.
     """
+    check_flag("block_owner_deletion", block_owner_deletion)
     reference = _reference(owner, mutable(obj))
     controller = controller_of(obj)
     if controller is not None and not _is_same(controller, owner):
@@ -85,6 +87,8 @@ def set_owner_reference(
         obj: what it is to own, a changeable copy.
         block_owner_deletion: as there; default: as it is, for a new reference no.
     """
+    if block_owner_deletion is not None:
+        check_flag("block_owner_deletion", block_owner_deletion)
     reference = _reference(owner, mutable(obj))
     if block_owner_deletion is not None:
         reference["blockOwnerDeletion"] = block_owner_deletion
@@ -103,6 +107,7 @@ def remove_controller_reference(owner: Object | MutableObject, obj: MutableObjec
 
 def has_owner_reference(owner: Object | MutableObject, obj: Object | MutableObject) -> bool:
     """Whether ``owner`` is among the owners: group, kind and name count, not version and uid."""
+    check_objects(owner=owner, obj=obj)
     return any(_is_same(entry, owner) for entry in _entries(obj))
 
 
@@ -113,10 +118,12 @@ def has_controller_reference(obj: Object | MutableObject) -> bool:
 
 def controller_of(obj: Object | MutableObject) -> OwnerReference | None:
     """The reference to the object that controls this one, None when there is none."""
+    check_objects(obj=obj)
     return next((entry for entry in _entries(obj) if entry.controller), None)
 
 
 def _reference(owner: Object | MutableObject, obj: MutableObject) -> dict[str, Any]:
+    check_objects(owner=owner)
     uid = uid_of(owner)
     if not uid or not owner.name:
         raise OwnerError(
@@ -158,6 +165,7 @@ def _put(obj: MutableObject, owner: Object | MutableObject, reference: dict[str,
 
 
 def _remove(owner: Object | MutableObject, obj: MutableObject, *, controllers_only: bool) -> bool:
+    check_objects(owner=owner)
     references: list[dict[str, Any]] = metadata_of(mutable(obj)).get("ownerReferences") or []
     left = [
         entry

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_che
 import attrs
 
 from appsdk_operator.resource import ObjectKey
+from appsdk_operator.runtime._checks import check_count
 
 __all__ = [
     "Outcome",
@@ -50,6 +51,11 @@ def _not_negative(_: object, field: attrs.Attribute[float | None], value: float 
         raise ValueError(f"{field.name}={value}: give seconds from 0 on, or leave it out")
 
 
+def _whole(_: object, field: attrs.Attribute[int | None], value: int | None) -> None:
+    if value is not None:
+        check_count(field.name, value)
+
+
 @attrs.frozen(kw_only=True)
 class Result:
     """How a reconcile ended when nothing went wrong; None means ``Result()``.
@@ -61,7 +67,7 @@ class Result:
     requeue_after: float | None = attrs.field(default=None, validator=_not_negative)
     """Seconds until the next reconcile of this request; 0: at once, behind what waits already;
     default: only when something happens. An event that comes earlier brings it forward."""
-    priority: int | None = None
+    priority: int | None = attrs.field(default=None, validator=_whole)
     """The priority of that reconcile; default: the one that this reconcile had."""
 
     if not TYPE_CHECKING:  # which knows the arguments

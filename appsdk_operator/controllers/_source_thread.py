@@ -22,6 +22,7 @@ from appsdk_operator.runtime import (
     get_logger,
     random_of,
 )
+from appsdk_operator.runtime._checks import check_environment, check_number, check_text
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["SourceThread", "checked_interval", "checked_jitter"]
@@ -43,6 +44,7 @@ def checked_interval(interval: float) -> float:
     Raises:
         ValueError: it is not.
     """
+    check_number("interval", interval)
     if not 0 < interval < float("inf"):
         raise ValueError(f"interval={interval}: use more than 0 seconds")
     return interval
@@ -54,6 +56,7 @@ def checked_jitter(jitter: float) -> float:
     Raises:
         ValueError: it is not.
     """
+    check_number("jitter", jitter)
     if not 0 <= jitter < float("inf"):
         raise ValueError(f"jitter={jitter}: use a share of the interval from 0 on, such as 0.1")
     return jitter
@@ -91,6 +94,8 @@ class SourceThread:
             metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter.
         """
+        check_text("name", name, empty=False)
+        check_environment(clock=clock, metrics=metrics, rng=rng)
         self.name = name
         self._turn = turn
         self._longest_delay = min(longest_delay, _LONGEST_DELAY)

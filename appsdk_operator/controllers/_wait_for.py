@@ -28,7 +28,15 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.controllers.until import AbsentT, Until, matches
 from appsdk_operator.resource import Kind, Object, ObjectKey, WatchEventType
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime._checks import (
+    check_client,
+    check_environment,
+    check_function,
+    check_number,
+    check_text,
+)
 
 __all__ = ["WaitStopped", "wait_for"]
 
@@ -112,12 +120,22 @@ def wait_for(
 
     What the condition raises comes through. Not for reconciles: these return and are called again.
     """
+    check_kind(kind)
+    if not isinstance(reader, (Cache, Informer)):
+        check_client(reader, "list_page", "watch", option="reader")
+    check_environment(stop=stop, clock=clock)
+    if not isinstance(condition, Until):
+        check_function("condition", condition, required=True)
     until = condition if isinstance(condition, Until) else matches(condition)
+    check_text("name", name)
+    check_text("namespace", namespace)
     if not name:
         raise ValueError(f"which {kind.kind}? Give a name")
     if kind.is_namespaced is not bool(namespace):
         wanted = "say in which" if kind.is_namespaced else "it is cluster-scoped, leave it out"
         raise ValueError(f"namespace={namespace!r} of {kind.kind} {name}: {wanted}")
+    if timeout is not None:
+        check_number("timeout", timeout)
     if timeout is not None and not timeout >= 0:
         raise ValueError(f"timeout={timeout}: use 0 or more seconds, or None for no limit")
     key = ObjectKey(namespace, name)

@@ -50,7 +50,7 @@ def check_number(name: str, seconds: object) -> None:
         raise TypeError(f"{name}={seconds!r}: give seconds as a number, for example {name}=30.0")
 
 
-def check_client(client: object, *methods: str) -> None:
+def check_client(client: object, *methods: str, option: str = "client") -> None:
     """Refuse what does not have ``methods``, as a ClientConfig has not.
 
     Raises:
@@ -58,7 +58,7 @@ def check_client(client: object, *methods: str) -> None:
     """
     missing = [name for name in methods if not callable(getattr(client, name, None))]
     if missing or isinstance(client, type):
-        raise TypeError(f"client={client!r} is no client: give one, such as Client(config)")
+        raise TypeError(f"{option}={client!r} is no client: give one, such as Client(config)")
 
 
 def check_count(name: str, count: object, least: int | None = None) -> None:

@@ -7,7 +7,9 @@ from typing import TypeAlias
 
 from appsdk_operator.controllers._finalizers import MAX_FINALIZER_NAME
 from appsdk_operator.resource import Kind
+from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.runtime import UNNAMED
+from appsdk_operator.runtime._checks import check_text
 
 __all__ = ["FinalizerSupplier", "default_finalizer", "in_progress_finalizer", "in_progress_name"]
 
@@ -30,7 +32,8 @@ def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
     >>> default_finalizer(Kind(group="example.com", version="v1", kind="Widget"), "shop")
     'shop.v1.Widget.example.com'
     """
-    name = _finalizer(operator, kind)
+    check_text("operator", operator, empty=False)
+    name = _finalizer(operator, check_kind(kind))
     if operator == UNNAMED:
         return name
     prefix, slash, rest = name.rpartition("/")
@@ -43,7 +46,7 @@ def in_progress_finalizer(kind: Kind) -> str:
     It belongs to :func:`default_finalizer`; a watcher with another one gets ``wip.`` in front of
     that, because one watcher must not end what another has begun.
     """
-    return _finalizer("wip", kind)
+    return _finalizer("wip", check_kind(kind))
 
 
 def in_progress_name(kind: Kind, finalizer: str) -> str:
