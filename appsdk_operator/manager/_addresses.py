@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
+import re
 import socket
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import attrs
 
-__all__ = ["check_address", "format_address", "is_off", "listen", "parse_address"]
+__all__ = [
+    "check_address",
+    "check_hosts",
+    "format_address",
+    "is_off",
+    "is_own_host",
+    "listen",
+    "parse_address",
+]
 
 _BACKLOG: Final = 128
+_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _REMEDIES: Final = {
     errno.EADDRINUSE: "another server listens there already: choose another port, or 0 for any",
     errno.EACCES: "ports below 1024 are for privileged users: choose a higher one",
@@ -92,6 +104,36 @@ def listen(address: str, purpose: str, option: str = "address") -> socket.socket
         reason = os.strerror(number)
         text = f"the {purpose} cannot listen on {address}: {reason}: {remedy}"
         raise OSError(number, text) from error
+
+
+def check_hosts(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate the host names of an option."""
+    names: tuple[object, ...] = tuple(value) if isinstance(value, Iterable) else (value,)
+    if isinstance(value, str) or not all(isinstance(n, str) and _HOST.fullmatch(n) for n in names):
+        raise ValueError(
+            f"{attribute.name}={value!r}: give names in a list, without a port, such as "
+            '["debug.example.com"]'
+        )
+
+
+def is_own_host(host: str, names: Collection[str]) -> bool:
+    """Whether a ``Host`` header names this machine, an IP address, or one of ``names``.
+
+    A page of another site that a browser shows has that site's name there, also where its owner
+    lets the name point to this machine (DNS rebinding). An address cannot be made to do that.
+
+    >>> [is_own_host(host, ["a.b"]) for host in ("localhost:80", "[::1]", "A.B.:1", "evil.com")]
+    [True, True, True, False]
+    """
+    name, _, _ = host.partition("]") if host.startswith("[") else host.partition(":")
+    name = name.removeprefix("[").removesuffix(".").lower()
+    if name == "localhost" or name.endswith(".localhost") or name in {n.lower() for n in names}:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def format_address(name: tuple[object, ...]) -> str:

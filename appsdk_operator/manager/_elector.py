@@ -126,6 +126,8 @@ class Elector:
 
     def _on_fork(self) -> None:
         self._state.held_until = -math.inf
+        # Another thread may have held its lock, and is not there to let go of it.
+        self._writes = SentWrites(self._clock)
 
     def __repr__(self) -> str:
         return f"<Elector {self.identity} for {self.namespace}/{self.options.id}>"

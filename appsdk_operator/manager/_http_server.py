@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final, Literal, final
 
 import attrs
 
-from appsdk_operator.manager._addresses import format_address, listen
+from appsdk_operator.manager._addresses import (
+    format_address,
+    is_own_host,
+    listen,
+    parse_address,
+)
 from appsdk_operator.manager._certificates import Certificates, TLSOptions, certificates_of
 from appsdk_operator.manager._http_connection import Connection, HTTPLimits, Phase
 from appsdk_operator.manager._http_messages import (
@@ -79,6 +84,9 @@ class HTTPServer:
         limits: what clients may ask of it.
         only_serve_when_leader: whether a manager runs it on the leader alone; default: on all.
         shutdown_timeout: seconds of grace at a stop for requests under way; default 60.
+        hosts: names by which clients may call it, beside ``localhost``, IP addresses and the host
+            of ``address``; requests with another ``Host`` get 403. Keeps out pages that a browser
+            shows on this machine (DNS rebinding). Default: whatever they call it.
         clock: what its time-outs are measured with.
         metrics: where the reads of certificates are counted; default: the kit's own.
 
@@ -96,6 +104,7 @@ class HTTPServer:
         limits: HTTPLimits | None = None,
         only_serve_when_leader: bool = False,
         shutdown_timeout: float = 60.0,
+        hosts: Collection[str] | None = None,
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
     ) -> None:
@@ -119,6 +128,8 @@ class HTTPServer:
             except BaseException:
                 self._listener.close()
                 raise
+        own, _ = parse_address(address)
+        self._hosts = None if hosts is None else frozenset({*hosts, *([own] if own else [])})
         self._lock = threading.Lock()
         self._state: Literal["new", "running", "ended"] = "new"
         self._routes: dict[str, _Route] = {}
@@ -353,6 +364,13 @@ class HTTPServer:
 
     def answer(self, request: HTTPRequest) -> HTTPResponse:
         """The response to a request, as a client gets it; for connections and tests."""
+        host = request.headers.get("host")
+        if self._hosts is not None and host and not is_own_host(host, self._hosts):
+            return text_response(
+                403,
+                f"403 the {self.name} server does not answer to this Host: use localhost or an IP "
+                "address, or name the host in allowed_hosts",
+            )
         route = self._route(request.path)
         if route is None:
             return text_response(404, "404 page not found")

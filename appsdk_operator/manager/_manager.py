@@ -299,6 +299,26 @@ class Manager:
         return "" if self._elector is None else self._elector.leader
 
     @property
+    def term(self) -> int:
+        """The number of the lead, see :attr:`Elector.term`; 0 without an election.
+
+        Give it along with writes to other systems, and have them refuse a smaller one than they
+        have seen.
+
+        Raises:
+            TypeError: ``new_elector`` made one that has no ``term``.
+        """
+        if self._elector is None:
+            return 0
+        term: object = getattr(self._elector, "term", None)
+        if not isinstance(term, int):
+            raise TypeError(
+                f"{self._elector!r}, which new_elector made, has no term: give it an attribute "
+                "term, a number that grows with each change of the leader"
+            )
+        return term
+
+    @property
     def identity(self) -> str:
         """The own identity in the election; "" without one."""
         return "" if self._elector is None else self._elector.identity

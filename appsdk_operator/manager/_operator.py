@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
 from appsdk_operator.manager._cut_short import is_cut_short
@@ -21,6 +21,7 @@ from appsdk_operator.runtime import (
     get_logger,
     system_clock,
 )
+from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["Operator", "OperatorController"]
 
@@ -40,7 +41,8 @@ class OperatorController(Protocol):
 class Operator:
     """Runs controllers side by side.
 
-    The first one that fails stops all others; a stop is not a failure. Thread-safe.
+    The first one that fails stops all others, unless ``on_error`` decides otherwise; a stop is not
+    a failure. Thread-safe.
 
     >>> from appsdk_operator.runtime import StopSignal
     >>> stop = StopSignal()
@@ -54,6 +56,7 @@ class Operator:
         name: str = "",
         previous_names: Sequence[str] = PREVIOUS_NAMES,
         stop_timeout: float = 60.0,
+        on_error: Callable[[OperatorController, Exception], bool] | None = None,
         clock: Clock = system_clock,
     ) -> None:
         """An operator without controllers.
@@ -67,6 +70,10 @@ class Operator:
             previous_names: names that it had before; finalizers with them are recognised, and
                 replaced. Default: ``("operator",)``, what operators without a name write.
             stop_timeout: seconds to wait at a stop for controllers to end; default 60.
+            on_error: called with a controller that failed and its error, in the controller's
+                thread, and decides: True goes on with the other controllers, and the error is not
+                raised by :meth:`run`; False stops. It is not asked once the operator stops. What it
+                raises stops the operator, too, and is raised along. Default: every failure stops.
             clock: what it waits on.
         """
         if stop_timeout < 0:
@@ -74,6 +81,12 @@ class Operator:
         self.name: str = check_operator_name(name)
         """What it is called; ``""`` without a name."""
         self._previous_names = check_previous_names(previous_names)
+        if on_error is not None and not callable(on_error):
+            raise TypeError(
+                f"on_error={on_error!r}: give a function of the controller and its error that "
+                "returns True to go on, False to stop"
+            )
+        self._on_error = on_error
         self._owner: object = self
         self._stop_timeout = stop_timeout
         self._clock = clock
@@ -165,6 +178,8 @@ class Operator:
         threads = ThreadGroup("operator")
 
         def fail(controller: OperatorController, error: Exception) -> None:
+            if not own.is_set() and self._goes_on(controller, error, failures):
+                return
             with self._lock:
                 failures.append(error)
             _log.error("controller %r failed, the operator stops: %s", controller, error)
@@ -214,6 +229,33 @@ class Operator:
             raise errors[0]
         if errors:
             raise ExceptionGroup("controllers failed", errors)
+
+    def _goes_on(
+        self, controller: OperatorController, error: Exception, failures: list[Exception]
+    ) -> bool:
+        """Ask whether to go on without a controller that failed."""
+        if self._on_error is None:
+            return False
+        try:
+            decision: object = self._on_error(controller, error)
+            if not isinstance(decision, bool):
+                raise TypeError(
+                    f"on_error returned {decision!r}: return True to go on, False to stop"
+                )
+        except BaseException as raised:
+            failure = as_exception("on_error", raised)
+            _log.error("on_error of the operator failed: %s", failure)
+            with self._lock:
+                failures.append(failure)
+            return False
+        if decision:
+            _log.error(
+                "controller %r failed, and the operator goes on without it: %s",
+                controller,
+                error,
+                exc_info=error,
+            )
+        return decision
 
     def _join(self, threads: ThreadGroup) -> list[str]:
         deadline = system_clock.monotonic() + self._stop_timeout

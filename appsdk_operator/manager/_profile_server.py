@@ -8,13 +8,13 @@ import json
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import FrameType
 from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.manager._addresses import check_address, is_off
+from appsdk_operator.manager._addresses import check_address, check_hosts, is_off
 from appsdk_operator.manager._http_connection import HTTPLimits
 from appsdk_operator.manager._http_messages import HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.manager._http_server import HTTPServer
@@ -44,6 +44,10 @@ class ProfileServerOptions:
     address: str = attrs.field(default="127.0.0.1:6060", validator=check_address)
     """``host:port``; default ``127.0.0.1:6060``, which nobody but this machine reaches. ``""`` or
     ``"0"``: no server."""
+    allowed_hosts: Collection[str] = attrs.field(default=(), validator=check_hosts)
+    """Names by which it may be called, as the ``Host`` header has them without the port, beside
+    ``localhost``, IP addresses and the host of ``address``. Others get 403, lest a page in a
+    browser on this machine read it under a name of its own (DNS rebinding). Default: none."""
     max_seconds: float = 60.0
     """The longest profile that can be asked for; default 60 seconds."""
     interval: float = 0.01
@@ -110,6 +114,7 @@ class ProfileServer:
             name=self.name,
             limits=limits,
             shutdown_timeout=options.shutdown_timeout,
+            hosts=options.allowed_hosts,
             clock=clock,
         )
         pages = {

@@ -154,6 +154,15 @@ class TestServer:
         # RenewDeadline's default reaches the client.
         assert seen[0].config.read_timeout == 5.0
 
+    def test_the_term_is_that_of_the_elector(self, make: Callable[..., Manager]) -> None:
+        assert make(NOWHERE).term == 0
+        elector = FakeElector()
+        manager = make(NOWHERE, leader_election=ELECTION, new_elector=lambda *_: elector)
+        with pytest.raises(TypeError, match=r"has no term: give it an attribute term"):
+            _ = manager.term
+        elector.term = 7  # type: ignore[attr-defined]
+        assert manager.term == 7
+
 
 class FakeElector:
     """An election that never ends."""

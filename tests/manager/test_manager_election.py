@@ -97,6 +97,8 @@ class TestElection:
         assert not run.end()
         assert second.elected.wait(TIMEOUT)
         assert work[1].has_started.wait(TIMEOUT)
+        # Each says its own, and the former leader not its successor's.
+        assert (first.term, second.term) == (0, 1)
         assert not other.end()
 
     def test_the_lease_is_given_up_only_when_everything_has_ended(

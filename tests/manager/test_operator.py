@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -295,3 +296,74 @@ def test_a_controller_is_added_once() -> None:
 def test_what_is_no_stop_signal_is_refused(stop: object) -> None:
     with pytest.raises(TypeError, match=r"make one with StopSignal\(\)"):
         Operator().run(stop)  # type: ignore[arg-type]
+
+
+# What decides whether to go on.
+
+
+def test_an_error_handler_may_decide_that_the_others_go_on(
+    run: Callable[..., Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Any] = []
+    bad, good = Scripted("bad", ValueError("no"), ends_by_itself=True), Scripted("good")
+    asked = threading.Event()
+
+    def go_on(controller: OperatorController, error: Exception) -> bool:
+        told.append((controller, str(error)))
+        asked.set()
+        return True
+
+    running = run(bad, good, on_error=go_on)
+    assert asked.wait(10)
+    assert good.is_running.wait(10)
+    assert running.thread.is_alive()
+    assert running.end() == []
+    assert told == [(bad, "no")]
+    assert "goes on without it: no" in caplog.text
+
+
+def test_an_error_handler_that_says_false_stops_all(run: Callable[..., Run]) -> None:
+    bad, good = Scripted("bad", ValueError("no"), ends_by_itself=True), Scripted("good")
+    [error] = run(bad, good, on_error=lambda controller, error: False).join()
+    assert str(error) == "no"
+    assert good.has_ended
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"),
+    [
+        (lambda controller, error: 1 / 0, "division by zero"),
+        (lambda controller, error: None, "on_error returned None: return True to go on"),
+        (lambda controller, error: exec("raise SystemExit(3)"), r"on_error raised SystemExit\(3\)"),
+    ],
+)
+def test_an_error_handler_that_fails_stops_all_and_is_raised_along(
+    run: Callable[..., Run], handler: Any, text: str
+) -> None:
+    bad, good = Scripted("bad", ValueError("no"), ends_by_itself=True), Scripted("good")
+    [group] = run(bad, good, on_error=handler).join()
+    assert isinstance(group, ExceptionGroup)
+    first, second = group.exceptions
+    assert re.search(text, str(first))
+    assert str(second) == "no"
+    assert good.has_ended
+
+
+def test_when_all_have_failed_and_it_goes_on_the_run_is_over(run: Callable[..., Run]) -> None:
+    bad = [Scripted(str(number), ValueError("no"), ends_by_itself=True) for number in range(2)]
+    assert run(*bad, on_error=lambda controller, error: True).join() == []
+
+
+def test_an_error_handler_is_not_asked_once_the_operator_stops(run: Callable[..., Run]) -> None:
+    told: list[Any] = []
+    late = Scripted("late", ValueError("at the end"))
+    running = run(late, on_error=lambda *args: bool(told.append(args)) or True)
+    assert late.is_running.wait(10)
+    [error] = running.end()
+    assert str(error) == "at the end"
+    assert told == []
+
+
+def test_an_error_handler_that_is_no_function_is_refused() -> None:
+    with pytest.raises(TypeError, match="give a function of the controller and its error"):
+        Operator(on_error=True)  # type: ignore[arg-type]

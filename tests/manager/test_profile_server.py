@@ -130,3 +130,52 @@ def test_it_listens_on_loopback_unless_told_otherwise_and_may_be_off() -> None:
         ProfileServer(ProfileServerOptions(address=server.address))
     assert repr(server) == f"<profile server on {server.address}>"
     assert server.url == f"http://{server.address}"
+
+
+# Who it is called by.
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:6060", 200),
+        ("LOCALHOST.", 200),
+        ("a.localhost", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:6060", 200),
+        ("10.0.0.7", 200),
+        ("debug.example.com:6060", 200),
+        ("Debug.Example.com", 200),
+        ("evil.example.com", 403),
+        ("example.com", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("[evil.example]:80", 403),
+    ],
+)
+def test_it_answers_to_its_own_names_only(serve: Any, host: str, status: int) -> None:
+    served = serve(make(allowed_hosts=["debug.example.com"]))
+    for path in ("/debug/threads", "/nothing-there"):
+        answer = served.get(path, Host=host)
+        assert answer.status == (404 if status == 200 and "nothing" in path else status)
+    if status == 403:
+        assert "name the host in allowed_hosts" in answer.text
+        assert "evil" not in answer.text
+
+
+def test_a_client_of_http_1_0_that_names_no_host_is_answered(serve: Any) -> None:
+    served = serve(make())
+    assert served.talk(b"GET /debug HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_name_in_its_address_is_its_own(serve: Any) -> None:
+    server = ProfileServer(ProfileServerOptions(address="localhost:0"))
+    served = serve(server)
+    assert served.get("/debug", Host="localhost:1").status == 200
+
+
+@pytest.mark.parametrize("hosts", ["a.example", ["a.example:80"], [5], 5, ["*"], [""]])
+def test_hosts_that_are_none_are_refused(hosts: Any) -> None:
+    with pytest.raises(ValueError, match="give names in a list, without a port"):
+        ProfileServerOptions(allowed_hosts=hosts)

@@ -217,3 +217,15 @@ def test_an_elector_gives_its_lease_up_when_no_write_can_be_on_its_way(
     running.clock.advance(2.5)
     running.end()
     assert leases.holder() == ""
+
+
+def test_a_forked_child_waits_for_no_thread_of_its_parent(leases: FakeLeases) -> None:
+    running = Running(leases, release_on_cancel=True).lead()
+    elector = running.elector
+    elector.track_write().begin()
+    lock = elector._writes._lock
+    with lock:  # another thread's, at the moment of the fork
+        elector._on_fork()
+        with pytest.raises(LeadershipLost):
+            elector.track_write().begin()
+    assert elector.last_write() == -math.inf
