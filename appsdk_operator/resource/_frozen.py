@@ -22,6 +22,23 @@ def refuse(*_: object, **__: object) -> NoReturn:
     )
 
 
+def _no_attribute(value: dict[str, Any], name: str) -> str:
+    text = f"{type(value).__name__!r} object has no attribute {name!r}"
+    if name.startswith("__"):  # Python asks for these itself
+        return text
+    key = name if name in value or _camel(name) not in value else _camel(name)
+    return (
+        f"{text}: without a type, spec, status and their parts are plain JSON: write "
+        f'obj.spec["{key}"], or say how to read them, Kind(…, spec=YourSpec), with a frozen attrs '
+        "class, dataclass, msgspec struct or pydantic model"
+    )
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
 class FrozenDict(dict[str, Any]):
     """A dict whose changing methods raise :class:`ReadOnlyError`.
 
@@ -52,6 +69,11 @@ class FrozenDict(dict[str, Any]):
             # So that it is one object however often it is asked for.
             super().__setitem__(key, value)
         return value
+
+    if not TYPE_CHECKING:  # which says so before
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(_no_attribute(self, name), name=name, obj=self)
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, ``default`` when absent."""
