@@ -10,6 +10,7 @@ import msgspec
 
 from appsdk_operator.resource import _deep
 from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource._views import encode_hook
 
 __all__ = [
     "PARTIAL",
@@ -69,7 +70,7 @@ class Header(msgspec.Struct, gc=False, rename="camel"):
 decode_header = msgspec.json.Decoder(Header).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=encode_hook).encode
 
 # Malformed JSON, or JSON of another shape; text that is not UTF-8; brackets without end.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -223,13 +224,13 @@ def builtins(value: Any) -> Any:
         TypeError, ValueError: it has what JSON has not.
     """
     try:
-        return lists(msgspec.to_builtins(value))
+        return lists(msgspec.to_builtins(value, enc_hook=encode_hook))
     except RecursionError:
         return _deep.copied(value, lambda item: _of_one_level(_deep.expanded(item)))
 
 
 def _of_one_level(value: Any) -> Any:
-    return value if isinstance(value, Mapping) else msgspec.to_builtins(value)
+    return value if isinstance(value, Mapping) else msgspec.to_builtins(value, enc_hook=encode_hook)
 
 
 def lists(value: Any) -> Any:

@@ -10,6 +10,7 @@ import msgspec
 
 from appsdk_operator.resource._kind import Kind, Scope, check_kind
 from appsdk_operator.resource._mutable import MutableObject
+from appsdk_operator.resource._views import schema_hook
 
 __all__ = ["custom_resource_definition"]
 
@@ -113,7 +114,7 @@ def _schema_of(view: Any, field: str) -> dict[str, Any]:
     if view is None:
         return dict(_ANYTHING)
     try:
-        schema = msgspec.json.schema(view)
+        schema = msgspec.json.schema(view, schema_hook=schema_hook)
     except TypeError as error:
         path, part = _without_schema(view, field, (view,)) or (field, view)
         name = getattr(part, "__qualname__", None) or str(part)
@@ -134,7 +135,7 @@ def _without_schema(view: Any, path: str, above: tuple[Any, ...]) -> tuple[str, 
     is_own = True
     for name, part in parts:
         try:
-            msgspec.json.schema(part)
+            msgspec.json.schema(part, schema_hook=schema_hook)
         except (TypeError, ValueError):
             found = None if part in above else _without_schema(part, name, (*above, part))
             if found is not None:

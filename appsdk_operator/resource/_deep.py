@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from appsdk_operator.resource._views import decode_hook, encode_hook
+
 __all__ = [
     "Path",
     "convert",
@@ -35,7 +37,7 @@ Path = tuple[Any, ...]
 """The way to a value: the path of what it is in, and its step; ``()`` at the root."""
 
 _decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=encode_hook).encode
 
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN: Final = re.compile(
@@ -123,7 +125,7 @@ def _malformed(raw: bytes, position: int) -> msgspec.DecodeError:
 
 def convert(raw: bytes, kind: type[_T]) -> _T:
     """JSON text as ``kind``, as ``msgspec.json.decode(raw, type=kind)`` reads it."""
-    return msgspec.convert(decode(raw), kind)
+    return msgspec.convert(decode(raw), kind, dec_hook=decode_hook)
 
 
 def members(raw: bytes) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
+from appsdk_operator.resource._views import check_view
 
 __all__ = ["Kind", "Scope"]
 
@@ -69,35 +70,8 @@ def _check_plural(_: object, __: object, value: str) -> None:
 
 
 def _check_view(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not _is_read_only(value):
-        raise ValueError(
-            f"{attribute.name} type {value.__qualname__} can be changed after it was made, but "
-            "objects are shared between threads: declare it with @attrs.frozen, "
-            "@dataclass(frozen=True) or msgspec.Struct(frozen=True)"
-        )
-
-
-def _is_read_only(view: Any) -> bool:
-    if attrs.has(view):
-        return _refuses_assignment(view)
-    params = getattr(view, "__dataclass_params__", None)
-    if params is not None:
-        return bool(params.frozen)
-    config = getattr(view, "__struct_config__", None)
-    if config is not None:
-        return bool(config.frozen)
-    return True
-
-
-def _refuses_assignment(view: Any) -> bool:
-    # attrs tells it only from version 25 on; a frozen class refuses any name.
-    try:
-        view.__setattr__(object.__new__(view), "any", None)
-    except attrs.exceptions.FrozenInstanceError:
-        return True
-    except Exception:  # a setter that ran and failed is a setter
-        return False
-    return False
+    if value is not None:
+        check_view(attribute.name, value)
 
 
 def _quoted(what: str, part: str) -> str:
@@ -121,13 +95,13 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         plural: the name in paths; default: the kind in lower case plus ``s``, as in
             grafana-app-sdk.
         scope: :attr:`Scope.NAMESPACED` (default) or :attr:`Scope.CLUSTER`.
-        spec: a frozen attrs class, or any type msgspec can decode into, for ``object.spec``;
-            default: plain read-only JSON values.
+        spec: a frozen attrs class, dataclass, msgspec struct or pydantic model, or another type
+            that msgspec can decode into, for ``object.spec``; default: plain read-only JSON values.
         status: the same for ``object.status``.
 
     Raises:
         ValueError: a name that no API server would accept, or a ``spec`` or ``status`` class whose
-            instances can be changed.
+            instances can be changed, or that nothing can be read into.
 
     >>> Kind(group="example.com", version="v1", kind="Widget").plural
     'widgets'

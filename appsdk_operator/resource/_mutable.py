@@ -11,6 +11,7 @@ from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, 
 from appsdk_operator.resource import _codec, _deep
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import Object, ObjectKey, check_data, type_fields, view_error
+from appsdk_operator.resource._views import decode_hook, path_and_problem
 
 __all__ = ["AnyObject", "MutableObject"]
 
@@ -78,6 +79,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
         Raises:
             TypeError: ``kind`` is no Kind, or a field belongs into the metadata.
+            EncodeError: a field is no JSON, or an instance of the kind's type does not fit it.
         """
         data: dict[str, Any] = type_fields(check_kind(kind))
         data["metadata"] = {k: v for k, v in (("name", name), ("namespace", namespace)) if v}
@@ -88,6 +90,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
                     f"metadata={{'{_METADATA[field]}': …}}"
                 )
             plain = _codec.plain(value, f"$.{field}")
+            if field in ("spec", "status"):
+                check_typed(kind, field, value)
             if field == "metadata" and isinstance(plain, dict):
                 plain = {**data["metadata"], **plain, **data["metadata"]}
             data[field] = plain
@@ -137,12 +141,13 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
     def spec(self) -> SpecT:
         """The spec: plain values to be changed in place, or an instance of the kind's type.
 
-        Assign a typed value back after changing it (``attrs.evolve``): what its type does not know
-        stays, in lists too, where items are recognised by their ``name`` or by their content.
-        Assigning None removes the field.
+        Assign a typed value back after changing it (``attrs.evolve``, pydantic's ``model_copy``):
+        its validators run, and what its type does not know stays, in lists too, where items are
+        recognised by their ``name`` or by their content. Assigning None removes the field.
 
         Raises:
             DecodeError: the spec does not fit the kind's type.
+            EncodeError: when assigned, a typed value does not fit its own type.
         """
         spec: SpecT = self._view("spec", self.kind.spec)
         return spec
@@ -166,7 +171,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         if view is None or value is None:
             return value
         try:
-            return msgspec.convert(value, view)
+            return msgspec.convert(value, view, dec_hook=decode_hook)
         except _codec.DECODE_ERRORS as error:
             raise view_error(self.kind, self.key, field, view, error) from error
 
@@ -174,15 +179,19 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         current = self.data.get(field)
         if value is None:
             self.data.pop(field, None)
-        elif view is None or current is None or isinstance(value, Mapping):
+        elif view is None or isinstance(value, Mapping):
+            self.data[field] = _codec.plain(value, f"$.{field}")
+        elif current is None:
+            check_typed(self.kind, field, value)
             self.data[field] = _codec.plain(value, f"$.{field}")
         else:
             try:
                 new = _codec.builtins(value)
             except (TypeError, ValueError) as error:
                 raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
+            check_typed(self.kind, field, value)
             try:
-                known = _codec.builtins(msgspec.convert(current, view))
+                known = _codec.builtins(msgspec.convert(current, view, dec_hook=decode_hook))
             except _codec.DECODE_ERRORS:  # then the new value is what repairs it
                 known = {}
             self.data[field] = _overlay(current, known, new)
@@ -227,6 +236,26 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
     def __repr__(self) -> str:
         return f"<mutable {self.kind.kind} {self.key} rv={self.resource_version or '-'}>"
+
+
+def check_typed(kind: Kind, field: str, value: Any) -> None:
+    """Refuse an instance of the kind's type that could not be read again.
+
+    A mapping passes: it is JSON as it is meant, perhaps of a few fields.
+
+    Raises:
+        EncodeError: a type or a validator says no; the text names the JSON path.
+    """
+    view = kind.spec if field == "spec" else kind.status
+    if view is None or type(value) is not view:
+        return
+    try:
+        msgspec.convert(_codec.builtins(value), view, dec_hook=decode_hook)
+    except (*_codec.DECODE_ERRORS, TypeError) as error:
+        place, problem = path_and_problem(error)
+        raise _codec.EncodeError(
+            f"{kind.kind}: $.{field}{place} does not fit {view.__qualname__}: {problem}"
+        ) from error
 
 
 AnyObject: TypeAlias = Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]

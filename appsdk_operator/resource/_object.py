@@ -14,6 +14,7 @@ from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subs
 from appsdk_operator.resource import _codec, _deep
 from appsdk_operator.resource._frozen import FrozenDict, freeze, refuse
 from appsdk_operator.resource._kind import Kind, check_kind
+from appsdk_operator.resource._views import decode_hook, path_and_problem
 
 if TYPE_CHECKING:
     from appsdk_operator.resource._mutable import MutableObject
@@ -89,7 +90,9 @@ def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
         # Null is what an absent field is to the API server.
         kind = Any if view is None else Optional[view]  # noqa: UP045 - of a type known at run time
         part = msgspec.defstruct("Part", [(field, kind, None)], gc=False)
-        decode = _part_decoders[field, view] = msgspec.json.Decoder(part).decode
+        decode = _part_decoders[field, view] = msgspec.json.Decoder(
+            part, dec_hook=decode_hook
+        ).decode
     return decode
 
 
@@ -258,7 +261,9 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         if view is None or raw == b"null":
             return _codec.decode(raw)
         try:
-            return _codec.decode_as(lambda text: msgspec.json.decode(text, type=view), view, raw)
+            return _codec.decode_as(
+                lambda text: msgspec.json.decode(text, type=view, dec_hook=decode_hook), view, raw
+            )
         except _codec.DECODE_ERRORS as error:
             raise view_error(self.kind, self.key, field, view, error) from error
 
@@ -399,12 +404,10 @@ def object_of(kind: Kind[SpecT, StatusT], raw: bytes, m: _codec.Metadata) -> Obj
 def view_error(
     kind: Kind, key: ObjectKey, field: str, view: Any, error: Exception
 ) -> _codec.DecodeError:
-    # msgspec says "Expected `int`, got `str` - at `$.replicas`".
-    problem, _, place = str(error).rpartition(" - at `$")
-    path = f"$.{field}{place.rstrip('`')}" if problem else f"$.{field}"
+    place, problem = path_and_problem(error)
     return _codec.DecodeError(
-        f"{kind.kind} {key}: {path} does not fit {getattr(view, '__qualname__', view)}: "
-        f"{problem or error}"
+        f"{kind.kind} {key}: $.{field}{place} does not fit "
+        f"{getattr(view, '__qualname__', view)}: {problem}"
     )
 
 

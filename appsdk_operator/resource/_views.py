@@ -1,0 +1,163 @@
+"""The classes that spec and status are read with: which can be, and what msgspec cannot do alone.
+
+attrs classes, dataclasses and msgspec's structs are msgspec's own. pydantic's models come in by its
+hooks; they are recognised without pydantic, which is imported by those who use it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import attrs
+import msgspec
+
+__all__ = ["check_view", "decode_hook", "encode_hook", "path_and_problem", "schema_hook"]
+
+
+def is_model(view: Any) -> bool:
+    """Whether it is a class of pydantic 2's models."""
+    return hasattr(view, "__pydantic_validator__") and hasattr(view, "model_validate_json")
+
+
+def check_view(what: str, view: Any) -> None:
+    """Refuse a class that objects cannot be read with, or whose instances can be changed.
+
+    Raises:
+        ValueError: that is so; the text says what to use.
+    """
+    name = getattr(view, "__qualname__", view)
+    if hasattr(view, "__pydantic_validator__") and not is_model(view):
+        raise ValueError(
+            f"{what} type {name} is one of pydantic's dataclasses, whose validation would be "
+            f"passed over: make it a model, class {name}(pydantic.BaseModel, frozen=True)"
+        )
+    if not is_model(view) and hasattr(view, "parse_obj") and hasattr(view, "__fields__"):
+        raise ValueError(
+            f"{what} type {name} is a model of pydantic 1: make it one of pydantic 2, "
+            f"class {name}(pydantic.BaseModel, frozen=True), with pydantic>=2"
+        )
+    if not _is_read_only(view):
+        raise ValueError(
+            f"{what} type {name} can be changed after it was made, but objects are shared between "
+            "threads: declare it with @attrs.frozen, @dataclass(frozen=True), "
+            "msgspec.Struct(frozen=True) or pydantic.BaseModel(frozen=True)"
+        )
+    if not is_model(view) and _is_unknown(view):
+        raise ValueError(
+            f"{what} type {name} has no fields that JSON could be read into: declare it with "
+            "@attrs.frozen, @dataclass(frozen=True), as a msgspec.Struct with frozen=True or a "
+            "pydantic.BaseModel with frozen=True"
+        )
+
+
+def _is_read_only(view: Any) -> bool:
+    if attrs.has(view):
+        return _refuses_assignment(view)
+    params = getattr(view, "__dataclass_params__", None)
+    if params is not None:
+        return bool(params.frozen)
+    config = getattr(view, "__struct_config__", None)
+    if config is not None:
+        return bool(config.frozen)
+    if is_model(view):
+        return bool(view.model_config.get("frozen"))
+    return True
+
+
+def _refuses_assignment(view: Any) -> bool:
+    # attrs tells it only from version 25 on; a frozen class refuses any name.
+    try:
+        view.__setattr__(object.__new__(view), "any", None)
+    except attrs.exceptions.FrozenInstanceError:
+        return True
+    except Exception:  # a setter that ran and failed is a setter
+        return False
+    return False
+
+
+def _is_unknown(view: Any) -> bool:
+    if not isinstance(view, type) or view.__module__ == "builtins":
+        return False
+    import msgspec.inspect
+
+    try:
+        return isinstance(msgspec.inspect.type_info(view), msgspec.inspect.CustomType)
+    except Exception:  # a name that is known later, for example: then reading tells
+        return False
+
+
+def decode_hook(view: Any, value: Any) -> Any:
+    """For msgspec: plain JSON values as an instance of a class that it does not know."""
+    if isinstance(value, view):
+        return value
+    if not is_model(view):
+        raise TypeError(f"Expected `{view.__qualname__}`, got `{type(value).__name__}`")
+    try:
+        # As JSON, where a strict model takes text for a time and a list for a tuple.
+        return view.model_validate_json(msgspec.json.encode(value))
+    except ValueError as error:
+        raise ValueError(_first_of(error)) from error
+
+
+def encode_hook(value: Any) -> Any:
+    """For msgspec: an instance of a class that it does not know as plain JSON values."""
+    if is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True)
+    raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
+
+
+def schema_hook(view: Any) -> dict[str, Any]:
+    """For msgspec: the JSON schema of a class that it does not know."""
+    if not is_model(view):
+        raise NotImplementedError
+    schema: dict[str, Any] = view.model_json_schema(by_alias=True)
+    inlined: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}), ())
+    return inlined
+
+
+def _inlined(schema: Any, types: Mapping[str, Any], above: tuple[str, ...]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(item, types, above) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    if name in above:
+        raise ValueError(f"{name} contains itself, which no CRD schema can express")
+    made = {key: _inlined(value, types, above) for key, value in schema.items() if key != "$ref"}
+    return {**_inlined(types[name], types, (*above, name)), **made} if name else made
+
+
+def _first_of(error: ValueError) -> str:
+    """The first of pydantic's errors, as msgspec says it: "… - at `$.size`"."""
+    found = error.errors(include_url=False, include_input=False)  # type: ignore[attr-defined]
+    place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in found[0]["loc"])
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{found[0]['msg']}{more} - at `${place}`"
+
+
+_PLACE = re.compile(r" - at `\$([^`]*)`")
+
+
+def path_and_problem(error: Exception) -> tuple[str, str]:
+    """Where in the JSON it is that msgspec, a validator or a model complains about, and the words.
+
+    msgspec says "Expected `int`, got `str` - at `$.replicas`".
+    """
+    # The innermost first: a model's own place, then that of the model.
+    path = "".join(reversed(_PLACE.findall(str(error))))
+    return path + _field_of_validator(error), _PLACE.sub("", str(error))
+
+
+def _field_of_validator(error: Exception) -> str:
+    """The field whose attrs validator refused it; msgspec tells the object alone."""
+    cause = error.__cause__
+    trace: TracebackType | None = None if cause is None else cause.__traceback__
+    while trace is not None:
+        for value in trace.tb_frame.f_locals.values():
+            if isinstance(value, attrs.Attribute):
+                return f".{value.name}"
+        trace = trace.tb_next
+    return ""
