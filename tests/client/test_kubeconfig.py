@@ -637,6 +637,25 @@ def test_a_request_that_is_stopped_leaves_the_plugin_to_the_others(tmp_path):
     assert credentials.authorization() == "Bearer t"
 
 
+def test_who_waits_for_the_plugin_of_another_request_is_stopped_alone(tmp_path):
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    section = shell(f"echo > {ready}; sleep 600")
+    credentials = ExecCredentials(section, folder=str(tmp_path), cluster={})
+    running, waiting = StopSignal(), StopSignal()
+    first = threading.Thread(target=credentials.prepare, args=(running,))
+    first.start()
+    ready.read_text()
+    second = threading.Thread(target=credentials.prepare, args=(waiting,))
+    second.start()
+    waiting.set()
+    second.join(10.0)
+    assert (first.is_alive(), second.is_alive()) == (True, False)
+    running.set()
+    for thread in (first, second):
+        thread.join(10.0)
+
+
 def test_a_plugin_is_told_of_its_cluster_and_asks_at_no_terminal(tmp_path):
     script = (
         f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; cat > {tmp_path}/input; '
