@@ -10,7 +10,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
 
-.PHONY: bench demo test check format soak clean coverage test-lowest fidelity control-plane hunt
+.PHONY: bench demo test check format soak clean coverage test-lowest fidelity control-plane hunt dist
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -53,6 +53,10 @@ control-plane:
 bench: .venv-bench/.ready
 	@mkdir -p build
 	.venv-bench/bin/python -m benchmarks $(or $(ARGS),--json build/performance.json --write)
+
+# The sdist and the wheel, each checked as its users meet it.
+dist: $(READY)
+	$(BIN)/python hack/dist.py $(ARGS)
 
 # A few minutes of random writes and faults, then convergence and memory are checked.
 soak: $(READY)
