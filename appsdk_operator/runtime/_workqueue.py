@@ -119,9 +119,10 @@ class WorkQueue(Generic[K]):
         self._labels = (name, controller or name)
         self._beside = beside
         self._priorities = {0: "0"}
-        self._retire = metrics.add_source(self._samples) if metrics else lambda: None
         self._process = OneProcess(f"the queue {name!r}", "make it in the child")
         after_fork(self._on_fork)
+        # Last: somebody may scrape at once.
+        self._retire = metrics.add_source(self._samples) if metrics else lambda: None
 
     # For callers that keep something in order beside the queue.
 
