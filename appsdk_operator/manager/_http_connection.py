@@ -50,8 +50,9 @@ class HTTPLimits:
 
     max_connections: int = attrs.field(default=64, validator=_positive)
     """Connections at once, and threads. Beyond it the connection that has waited longest for a
-    request is closed for a new one, or else one whose client has been sending a body or reading an
-    answer for more than a second; when handlers are busy with all, new ones wait. Default 64."""
+    request is closed for a new one, or the next one that has its answer, or else one whose client
+    has been sending a body or reading an answer for more than a second; when handlers are busy with
+    all, new ones wait. Default 64."""
     max_header_bytes: int = attrs.field(default=1 << 20, validator=_positive)
     """Bytes of a request's line and headers together; more is answered with 431. Default 1 MiB."""
     max_body_bytes: int = attrs.field(default=1 << 20, validator=_positive)
@@ -110,6 +111,8 @@ class Connection:
         self.is_expired: bool = False
         self.path: str = ""
         """What is being handled, for reports."""
+        self.answers = 0
+        """How many requests it has had answered."""
         self.turn: object = None
         """What its request has a turn of, until the answer is sent; see the pool."""
         self._raw = sock
@@ -201,6 +204,7 @@ class Connection:
         stays = head.wants_to_stay and not stop.is_set() and not self.is_expired
         self._send(response, has_body=head.method != "HEAD", keep=stays, version=head.version)
         self.path = ""
+        self.answers += 1
         return stays
 
     def _head(self) -> Head | None:

@@ -32,6 +32,8 @@ class ConnectionPool:
         self._connections: set[Connection] = set()
         self._nearest: float | None = None
         self._is_draining = False
+        # Whether a new connection waits for a place, and nobody is about to give one.
+        self._wants_room = False
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -68,7 +70,9 @@ class ConnectionPool:
             connection.deadline = None if seconds is None else now + seconds
             if phase == "waiting":
                 connection.turn = None
-                if self._is_draining:
+                if self._is_draining or (self._wants_room and connection.answers):
+                    # Or who sends one request after another would never be seen to wait.
+                    self._wants_room = False
                     connection.expire()
                 self._changed.notify_all()
             elif connection.is_expired or (
@@ -134,6 +138,7 @@ class ConnectionPool:
         with self._changed:
             while not stop.is_set():
                 if len(self._connections) < self._limits.max_connections:
+                    self._wants_room = False
                     return True
                 # One that had a request after all may be at work for long: another goes, too.
                 left: float | None = None
@@ -142,6 +147,7 @@ class ConnectionPool:
                     if victim is not None:
                         victim.expire()
                         self._changed.notify_all()
+                self._wants_room = victim is None
                 self._clock.wait(self._changed, left)
         return False
 
