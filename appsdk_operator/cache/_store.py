@@ -182,7 +182,7 @@ class Store(Generic[SpecT, StatusT]):
                 one of its own.
         """
         check_indexes(indexes)
-        self.kind = check_kind(kind)
+        self.kind: Kind = check_kind(kind)
         self._lock = threading.Lock()
         self._write_lock = write_lock or threading.RLock()
         self._namespaces: dict[str, dict[str, Object[SpecT, StatusT]]] = {}

@@ -142,7 +142,7 @@ class Forbidden(ApiError):
     def for_verbs(self, *verbs: str) -> None:
         """Have the remedy name all that what was refused is a part of, as list and watch."""
         self._verbs = verbs
-        self.args = (self._text(),)
+        self.args: tuple[Any, ...] = (self._text(),)
 
     def _text(self) -> str:
         if self.request is not None and self.request.verb:

@@ -129,7 +129,9 @@ class HTTPServer:
                 self._listener.close()
                 raise
         own, _ = parse_address(address)
-        self._hosts = None if hosts is None else frozenset({*hosts, *([own] if own else [])})
+        self._hosts: frozenset[str] | None = (
+            None if hosts is None else frozenset({*hosts, *([own] if own else [])})
+        )
         self._lock = threading.Lock()
         self._state: Literal["new", "running", "ended"] = "new"
         self._routes: dict[str, _Route] = {}

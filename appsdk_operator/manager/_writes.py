@@ -53,7 +53,7 @@ class TrackedWrite:
     """One write, from its first look at the fence to its end. One thread uses it."""
 
     def __init__(self, writes: SentWrites, check: Callable[[], None]) -> None:
-        self.sent_at = -math.inf
+        self.sent_at: float = -math.inf
         """When its last try passed the check."""
         self._writes = writes
         self._check = check

@@ -129,7 +129,7 @@ def _without_schema(view: Any, path: str, above: tuple[Any, ...]) -> tuple[str, 
     """The path and type of the innermost part that has no schema; None: a type of ``above``."""
     container: Any = get_origin(view)
     suffix = "" if container in (Union, types.UnionType) else "[]"
-    suffix = ".*" if isinstance(container, type) and issubclass(container, Mapping) else suffix
+    suffix = ".*" if _is_mapping(container) else suffix
     parts = [(f"{path}.{name}", part) for name, part in _fields_of(view).items()]
     parts += [(f"{path}{suffix}", part) for part in get_args(view) if container is not Literal]
     is_own = True
@@ -142,6 +142,10 @@ def _without_schema(view: Any, path: str, above: tuple[Any, ...]) -> tuple[str, 
                 return found
             is_own = False
     return (path, view) if is_own else None
+
+
+def _is_mapping(container: Any) -> bool:
+    return isinstance(container, type) and issubclass(container, Mapping)
 
 
 def _fields_of(view: Any) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def name_of(target: object, action: ResourceAction) -> str:
     if isinstance(name, str):
         return name.replace("<locals>.", "")
     if function is not None:
-        return type(function).__qualname__.replace("<locals>.", "")
+        return str(type(function).__qualname__).replace("<locals>.", "")
     kind = type(target).__qualname__.replace("<locals>.", "")
     if isinstance(target, OpinionatedWatcher):
         return kind

@@ -90,8 +90,11 @@ class OwnInformer(Informed):
 
     def healths(self) -> Sequence[Health]:
         """As for every way."""
-        health = getattr(self.informer, "health", None)
-        return (health(),) if callable(health) else ()
+        health: Any = getattr(self.informer, "health", None)
+        if not callable(health):
+            return ()
+        found: Any = health()
+        return (found,)
 
     @property
     def has_synced(self) -> bool:

@@ -65,7 +65,9 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
         for block in blocks:
             if block.language == "python":
                 # As many lines before it as on the page, so that a traceback leads there.
-                code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
+                filled = "\n" * (block.line - 1) + block.text
+                # As the reader runs it: without the future that is imported here.
+                code = compile(filled, str(page), "exec", dont_inherit=True)
                 if not block.saved_as:
                     exec(code, namespace)
         is_done = True

@@ -1,39 +1,17 @@
-"""What spec and status can be read with: attrs, dataclasses, structs and pydantic's models."""
+"""What spec and status are read with: attrs, dataclasses and structs, and where errors lie."""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import subprocess
 import sys
 from typing import Any
 
 import attrs
 import msgspec
-import pydantic
-import pydantic.dataclasses
 import pytest
 
 from appsdk_operator import DecodeError, EncodeError, Kind, MutableObject, Object
-from appsdk_operator.resource import custom_resource_definition, encode_json
-
-
-class Port(pydantic.BaseModel, frozen=True):
-    number: int = pydantic.Field(ge=1, le=65535)
-    since: dt.datetime | None = None
-
-
-class Model(pydantic.BaseModel, frozen=True):
-    """A widget's spec."""
-
-    max_size: int = pydantic.Field(default=0, ge=0, alias="maxSize")
-    ports: tuple[Port, ...] = ()
-    note: str | None = None
-
-
-class Strict(pydantic.BaseModel, frozen=True, strict=True):
-    since: dt.datetime
-    sizes: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -50,7 +28,6 @@ def _is_even(_: object, attribute: attrs.Attribute[int], value: int) -> None:
 class Attrs:
     size: int = attrs.field(default=0, validator=_is_even)
     inners: tuple[Inner, ...] = ()
-    ports: tuple[Port, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,30 +66,9 @@ def refusal(view: Any, spec: Any) -> str:
     return str(of_object.value)
 
 
-def test_a_frozen_pydantic_model_is_read() -> None:
-    spec = {"maxSize": 3, "ports": [{"number": 80, "since": "2024-05-01T10:00:00Z"}]}
-    since = dt.datetime(2024, 5, 1, 10, tzinfo=dt.UTC)
-    assert read(Model, spec) == Model(maxSize=3, ports=(Port(number=80, since=since),))
-
-
-def test_a_strict_model_is_read_as_json_is() -> None:
-    since = dt.datetime(2024, 5, 1, 10, tzinfo=dt.UTC)
-    found = read(Strict, {"since": "2024-05-01T10:00:00Z", "sizes": [1, 2]})
-    assert found == Strict(since=since, sizes=(1, 2))
-
-
-def test_models_may_be_parts_of_other_classes() -> None:
-    assert read(Attrs, {"ports": [{"number": 80}]}) == Attrs(ports=(Port(number=80),))
-
-
 @pytest.mark.parametrize(
     ("view", "spec", "text"),
     [
-        (Model, {"maxSize": -1}, r"$.spec.maxSize does not fit Model: Input should be greater"),
-        (Model, {"ports": [{"number": 80}, {"number": 0}]}, "$.spec.ports[1].number does not fit"),
-        (Model, {"maxSize": -1, "note": 3}, "(and 1 more)"),
-        (Model, "text", "$.spec does not fit Model: "),
-        (Attrs, {"ports": [{"number": 80}, {"number": 0}]}, "$.spec.ports[1].number does not fit"),
         (Attrs, {"size": 3}, "$.spec.size does not fit Attrs: 3 is odd"),
         (
             Attrs,
@@ -128,31 +84,24 @@ def test_what_does_not_fit_is_named_with_its_path(view: Any, spec: Any, text: st
     said = refusal(view, spec)
     assert said.startswith("Widget default/web: $.spec")
     assert text in said
-    assert "\n" not in said
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Model().model_copy(update={"max_size": -1}), "$.spec.maxSize does not fit Model"),
-        (Model.model_construct(ports=(Port.model_construct(number=0),)), "$.spec.ports[0].number"),
-        (Struct(size="big"), "$.spec.size does not fit Struct"),  # type: ignore[arg-type]
-    ],
-    ids=["model_copy", "model_construct", "struct"],
-)
+@pytest.mark.parametrize("view", [Attrs, Data, Struct])
+def test_each_is_read(view: Any) -> None:
+    assert read(view, {"size": 2}) == view(size=2)
+
+
 @pytest.mark.parametrize("present", [None, {}, {"unknown": 1}], ids=["none", "empty", "more"])
-def test_a_value_that_could_not_be_read_again_is_not_written(
-    value: Any, text: str, present: Any
-) -> None:
-    draft = MutableObject.new(kind_of(type(value)), "web")
+def test_a_value_that_could_not_be_read_again_is_not_written(present: Any) -> None:
+    value = Struct(size="big")  # type: ignore[arg-type]
+    draft = MutableObject.new(kind_of(Struct), "web")
     if present is not None:
         draft["spec"] = present
-    with pytest.raises(EncodeError) as refused:
+    with pytest.raises(EncodeError, match=r"Widget: \$\.spec\.size does not fit Struct: Expected"):
         draft.spec = value
-    assert text in str(refused.value)
     assert draft.get("spec") == present
     with pytest.raises(EncodeError):
-        MutableObject.new(kind_of(type(value)), "web", spec=value)
+        MutableObject.new(kind_of(Struct), "web", spec=value)
 
 
 def test_attrs_validators_run_when_an_invalid_value_is_written() -> None:
@@ -163,55 +112,9 @@ def test_attrs_validators_run_when_an_invalid_value_is_written() -> None:
 
 
 def test_a_mapping_is_written_as_it_is_because_it_may_be_a_few_fields() -> None:
-    draft = MutableObject.new(kind_of(Model), "web", spec={"maxSize": -1})
-    draft.spec = {"ports": "x"}
-    assert draft["spec"] == {"ports": "x"}
-
-
-def test_a_model_is_written_under_its_aliases_and_keeps_what_it_does_not_know() -> None:
-    draft = MutableObject.new(kind_of(Model), "web", spec={"maxSize": 3, "unknown": {"a": 1}})
-    draft.spec = draft.spec.model_copy(update={"max_size": 5})
-    assert draft["spec"] == {"maxSize": 5, "unknown": {"a": 1}}
-    draft.spec = Model(ports=(Port(number=80),))
-    assert draft["spec"] == {"maxSize": 0, "ports": [{"number": 80}], "unknown": {"a": 1}}
-    assert MutableObject.new(kind_of(Model), "web", spec=Model(maxSize=2))["spec"] == {
-        "maxSize": 2,
-        "ports": [],
-    }
-    assert encode_json({"spec": Port(number=80)}) == b'{"spec":{"number":80,"since":null}}'
-
-
-def test_a_crd_has_the_schema_of_a_model() -> None:
-    versions = custom_resource_definition(kind_of(Model))["spec"]["versions"]
-    spec = versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    assert spec["properties"]["maxSize"] == {"type": "integer", "minimum": 0, "default": 0}
-    port = spec["properties"]["ports"]["items"]
-    assert port["properties"]["number"] == {"type": "integer", "minimum": 1, "maximum": 65535}
-    assert port["properties"]["since"] == {
-        "type": "string",
-        "format": "date-time",
-        "nullable": True,
-    }
-    assert port["required"] == ["number"]
-
-
-class Tree(pydantic.BaseModel, frozen=True):
-    children: tuple[Tree, ...] = ()
-
-
-def test_a_crd_of_a_model_that_contains_itself_says_so() -> None:
-    with pytest.raises(ValueError, match="Tree contains itself"):
-        custom_resource_definition(kind_of(Tree))
-    assert read(Tree, {"children": [{}]}) == Tree(children=(Tree(),))
-
-
-class Changeable(pydantic.BaseModel):
-    size: int = 0
-
-
-@pydantic.dataclasses.dataclass(frozen=True)
-class PydanticData:
-    size: int = 0
+    draft = MutableObject.new(kind_of(Attrs), "web", spec={"size": -1})
+    draft.spec = {"inners": "x"}
+    assert draft["spec"] == {"inners": "x"}
 
 
 class Nothing:
@@ -229,8 +132,6 @@ class PydanticOne:
 @pytest.mark.parametrize(
     ("view", "remedy"),
     [
-        (Changeable, r"can be changed .* pydantic\.BaseModel\(frozen=True\)"),
-        (PydanticData, r"pydantic's dataclasses.* class PydanticData\(pydantic\.BaseModel, frozen"),
         (Nothing, r"spec type Nothing has no fields .* @attrs\.frozen"),
         (PydanticOne, r"a model of pydantic 1: .* pydantic>=2"),
     ],
@@ -244,7 +145,9 @@ def test_pydantic_is_not_imported_by_the_kit() -> None:
     code = (
         "import sys, attrs\n"
         "from appsdk_operator import Kind, Object, MutableObject, custom_resource_definition\n"
-        "Spec = attrs.make_class('Spec', {'size': attrs.field(default=0, type=int)}, frozen=True)\n"
+        "@attrs.frozen\n"
+        "class Spec:\n"
+        "    size: int = 0\n"
         "kind = Kind(group='example.com', version='v1', kind='Widget', spec=Spec)\n"
         "assert Object.from_dict(kind, {'metadata': {}, 'spec': {'size': 3}}).spec.size == 3\n"
         "custom_resource_definition(kind)\n"

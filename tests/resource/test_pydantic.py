@@ -1,0 +1,175 @@
+"""Frozen pydantic models as types of spec and status; the kit works without pydantic."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator import DecodeError, EncodeError, Kind, MutableObject, Object
+from appsdk_operator.resource import custom_resource_definition, encode_json
+
+pydantic = pytest.importorskip("pydantic")
+dataclasses = pytest.importorskip("pydantic.dataclasses")
+
+
+class Port(pydantic.BaseModel, frozen=True):
+    number: int = pydantic.Field(ge=1, le=65535)
+    since: dt.datetime | None = None
+
+
+class Model(pydantic.BaseModel, frozen=True):
+    """A widget's spec."""
+
+    max_size: int = pydantic.Field(default=0, ge=0, alias="maxSize")
+    ports: tuple[Port, ...] = ()
+    note: str | None = None
+
+
+class Strict(pydantic.BaseModel, frozen=True, strict=True):
+    since: dt.datetime
+    sizes: tuple[int, ...] = ()
+
+
+@attrs.frozen
+class Attrs:
+    ports: tuple[Port, ...] = ()
+
+
+def kind_of(view: Any) -> Kind[Any, Any]:
+    return Kind(group="example.com", version="v1", kind="Widget", spec=view, status=view)
+
+
+def read(view: Any, spec: Any) -> Any:
+    data = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec, "status": spec}
+    obj = Object.from_dict(kind_of(view), data)
+    assert obj.mutable_copy().spec == obj.spec
+    assert obj.status == obj.spec
+    return obj.spec
+
+
+def refusal(view: Any, spec: Any) -> str:
+    data = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+    obj = Object.from_dict(kind_of(view), data)
+    with pytest.raises(DecodeError) as of_object:
+        _ = obj.spec
+    with pytest.raises(DecodeError) as of_draft:
+        _ = obj.mutable_copy().spec
+    assert str(of_object.value) == str(of_draft.value)
+    return str(of_object.value)
+
+
+def test_a_frozen_pydantic_model_is_read() -> None:
+    spec = {"maxSize": 3, "ports": [{"number": 80, "since": "2024-05-01T10:00:00Z"}]}
+    since = dt.datetime(2024, 5, 1, 10, tzinfo=dt.UTC)
+    assert read(Model, spec) == Model(maxSize=3, ports=(Port(number=80, since=since),))
+
+
+def test_a_strict_model_is_read_as_json_is() -> None:
+    since = dt.datetime(2024, 5, 1, 10, tzinfo=dt.UTC)
+    found = read(Strict, {"since": "2024-05-01T10:00:00Z", "sizes": [1, 2]})
+    assert found == Strict(since=since, sizes=(1, 2))
+
+
+def test_models_may_be_parts_of_other_classes() -> None:
+    assert read(Attrs, {"ports": [{"number": 80}]}) == Attrs(ports=(Port(number=80),))
+
+
+@pytest.mark.parametrize(
+    ("view", "spec", "text"),
+    [
+        (Model, {"maxSize": -1}, r"$.spec.maxSize does not fit Model: Input should be greater"),
+        (Model, {"ports": [{"number": 80}, {"number": 0}]}, "$.spec.ports[1].number does not fit"),
+        (Model, {"maxSize": -1, "note": 3}, "(and 1 more)"),
+        (Model, "text", "$.spec does not fit Model: "),
+        (Attrs, {"ports": [{"number": 80}, {"number": 0}]}, "$.spec.ports[1].number does not fit"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_path(view: Any, spec: Any, text: str) -> None:
+    said = refusal(view, spec)
+    assert said.startswith("Widget default/web: $.spec")
+    assert text in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Model().model_copy(update={"max_size": -1}), "$.spec.maxSize does not fit Model"),
+        (Model.model_construct(ports=(Port.model_construct(number=0),)), "$.spec.ports[0].number"),
+    ],
+    ids=["model_copy", "model_construct"],
+)
+@pytest.mark.parametrize("present", [None, {}, {"unknown": 1}], ids=["none", "empty", "more"])
+def test_a_value_that_could_not_be_read_again_is_not_written(
+    value: Any, text: str, present: Any
+) -> None:
+    draft = MutableObject.new(kind_of(type(value)), "web")
+    if present is not None:
+        draft["spec"] = present
+    with pytest.raises(EncodeError) as refused:
+        draft.spec = value
+    assert text in str(refused.value)
+    assert draft.get("spec") == present
+    with pytest.raises(EncodeError):
+        MutableObject.new(kind_of(type(value)), "web", spec=value)
+
+
+def test_a_model_is_written_under_its_aliases_and_keeps_what_it_does_not_know() -> None:
+    draft = MutableObject.new(kind_of(Model), "web", spec={"maxSize": 3, "unknown": {"a": 1}})
+    draft.spec = draft.spec.model_copy(update={"max_size": 5})
+    assert draft["spec"] == {"maxSize": 5, "unknown": {"a": 1}}
+    draft.spec = Model(ports=(Port(number=80),))
+    assert draft["spec"] == {"maxSize": 0, "ports": [{"number": 80}], "unknown": {"a": 1}}
+    assert MutableObject.new(kind_of(Model), "web", spec=Model(maxSize=2))["spec"] == {
+        "maxSize": 2,
+        "ports": [],
+    }
+    assert encode_json({"spec": Port(number=80)}) == b'{"spec":{"number":80,"since":null}}'
+
+
+def test_a_crd_has_the_schema_of_a_model() -> None:
+    versions = custom_resource_definition(kind_of(Model))["spec"]["versions"]
+    spec = versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec["properties"]["maxSize"] == {"type": "integer", "minimum": 0, "default": 0}
+    port = spec["properties"]["ports"]["items"]
+    assert port["properties"]["number"] == {"type": "integer", "minimum": 1, "maximum": 65535}
+    assert port["properties"]["since"] == {
+        "type": "string",
+        "format": "date-time",
+        "nullable": True,
+    }
+    assert port["required"] == ["number"]
+
+
+class Tree(pydantic.BaseModel, frozen=True):
+    children: tuple[Tree, ...] = ()
+
+
+def test_a_crd_of_a_model_that_contains_itself_says_so() -> None:
+    with pytest.raises(ValueError, match="Tree contains itself"):
+        custom_resource_definition(kind_of(Tree))
+    assert read(Tree, {"children": [{}]}) == Tree(children=(Tree(),))
+
+
+class Changeable(pydantic.BaseModel):
+    size: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class PydanticData:
+    size: int = 0
+
+
+@pytest.mark.parametrize(
+    ("view", "remedy"),
+    [
+        (Changeable, r"can be changed .* pydantic\.BaseModel\(frozen=True\)"),
+        (PydanticData, r"pydantic's dataclasses.* class PydanticData\(pydantic\.BaseModel, frozen"),
+    ],
+)
+def test_a_class_that_cannot_be_is_refused_with_what_to_use(view: Any, remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        Kind(group="example.com", version="v1", kind="Widget", spec=view)
