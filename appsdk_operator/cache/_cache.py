@@ -46,8 +46,6 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     check_stop,
-    default_metrics,
-    system_clock,
 )
 from appsdk_operator.runtime._checks import (
     check_environment,
@@ -57,6 +55,7 @@ from appsdk_operator.runtime._checks import (
     check_text,
     check_wait,
 )
+from appsdk_operator.runtime._environment import Environment
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Cache"]
@@ -88,7 +87,7 @@ class Cache(CacheReads):
         lazy: bool = False,
         sync_timeout: float = 120.0,
         on_error: Callable[[Exception], None] | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """A cache without kinds.
@@ -109,8 +108,9 @@ class Cache(CacheReads):
             lazy: whether a read of an unknown kind adds it, and waits for its first sync.
             sync_timeout: seconds that a lazy read waits; default 120.
             on_error: told of every informer's problems; default: they are logged.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
             ValueError, TypeError: an option is out of bounds, or of no form that is known.
@@ -134,8 +134,9 @@ class Cache(CacheReads):
         self._is_lazy = lazy
         self._sync_timeout = sync_timeout
         self._on_error = on_error
-        self._clock = clock
-        self._metrics = metrics or default_metrics()
+        self._environment = Environment(clock, metrics)
+        self._clock = clock = self._environment.clock
+        self._metrics = self._environment.metrics
         self._lock = threading.RLock()
         self._changed = Waiters(clock)
         self._kept: dict[Kind, KeptKind] = {}
@@ -442,6 +443,12 @@ class Cache(CacheReads):
         return Health(not bad, "; ".join(bad) or f"cache: {len(healths)} informers ok")
 
     # Running.
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was run already."""
+        with self._lock:
+            if not self._has_run:
+                self._environment.inherit(clock, metrics)
 
     def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
         """Run the informers until ``stop`` is set; returns when all threads have ended.

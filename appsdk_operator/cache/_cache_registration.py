@@ -13,6 +13,7 @@ from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.cache._registration import ErrorHandler, HandlerCalls, Registration
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime._clock import present_clock
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["CacheRegistration"]
@@ -90,7 +91,8 @@ class CacheRegistration:
             False when stopped, after ``timeout`` seconds, or when the cache or the handler came to
             its end meanwhile.
         """
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        clock = present_clock(self._clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
         # Woken when that changes, and at the end of the cache.
         if not self._changed.wait(
             lambda: not self.is_waiting or self._is_over or self._has_ended, stop, timeout
@@ -98,7 +100,7 @@ class CacheRegistration:
             return False
         # Namespaces may come and go while we wait.
         while waiting := [place for place in self._places.values() if not place.has_synced]:
-            left = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
+            left = None if deadline is None else max(0.0, deadline - clock.monotonic())
             is_over = not waiting[0].wait_for_sync(stop, left)
             if is_over and (waiting[0] in self._places.values() or stop.is_set() or left == 0):
                 return False

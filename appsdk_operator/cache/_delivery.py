@@ -35,6 +35,7 @@ from appsdk_operator.runtime._checks import (
     check_function,
     check_text,
 )
+from appsdk_operator.runtime._clock import InheritedClock
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Delivery", "Handle"]
@@ -147,11 +148,13 @@ class Delivery:
         self._threads = ThreadGroup(name, on_failure=on_failure)
         # Before the queue, whose metrics count it from the moment in which it is made.
         self._line = EventLine()
+        # Re-entrant: a signal handler may stop us in the very thread that puts events.
+        self._lock = threading.RLock()
+        if isinstance(clock, InheritedClock):
+            clock.add_keeper(self)  # before the queue, whose lock is taken under ours
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(
             name, clock=clock, metrics=metrics, beside=lambda: max(0, self._line.count - 1)
         )
-        # Re-entrant: a signal handler may stop us in the very thread that puts events.
-        self._lock = threading.RLock()
         self._synced = Waiters(clock)
         self._room = Waiters(clock)
         bound = max_pending if overflow is Overflow.COALESCE else sys.maxsize
@@ -284,6 +287,14 @@ class Delivery:
             self._resyncs[key] = (seconds, replay)
         self._queue.add(key, after=self._jittered(seconds))
         return lambda: self._end_resync(key)
+
+    def hold_times(self) -> threading.RLock:
+        """For inherited clocks: the lock under which it keeps times."""
+        return self._lock
+
+    def shift_times(self, seconds: float) -> None:
+        """For inherited clocks: add ``seconds`` to every time; the lock is held."""
+        self._line.shift(seconds)
 
     def end_initial_list(self, source: EventSource) -> None:
         """Every initial event of ``source`` was put."""

@@ -57,11 +57,10 @@ from appsdk_operator.runtime import (
     OneProcess,
     StopSignal,
     check_stop,
-    default_metrics,
     random_of,
-    system_clock,
 )
 from appsdk_operator.runtime._checks import check_environment, check_flag, check_wait
+from appsdk_operator.runtime._environment import Environment
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Informer"]
@@ -107,7 +106,7 @@ class Informer(Generic[SpecT, StatusT]):
         watch_timeout: tuple[float, float] = (300.0, 600.0),
         silence_limit: float | None = None,
         on_error: ErrorHandler | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -135,8 +134,9 @@ class Informer(Generic[SpecT, StatusT]):
                 replaced; default: the client's own, 90. Bookmarks come about once a minute.
             on_error: told of every problem, in the informer's thread; default: logs a warning, of
                 one that stays the same each 30 seconds.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
@@ -162,8 +162,9 @@ class Informer(Generic[SpecT, StatusT]):
             only_metadata_then(transform) if metadata_only else transform
         )
         self._on_error = on_error
-        self.clock = self._clock = clock
-        self._metrics = metrics or default_metrics()
+        self._environment = Environment(clock, metrics)
+        self.clock: Clock = self._environment.clock
+        self._clock = clock = self.clock
         self._state = WatchState(
             page_size=page_size,
             stream_first_sync=stream_first_sync,
@@ -202,7 +203,7 @@ class Informer(Generic[SpecT, StatusT]):
             f"the informer of {kind}",
             "its copy no longer follows the server: make and run one in the child",
         )
-        self._numbers = InformerMetrics(self, self._metrics)
+        self._numbers = InformerMetrics(self, self._environment.metrics)
         self._reflector = Reflector(
             client,
             kind,
@@ -427,6 +428,12 @@ class Informer(Generic[SpecT, StatusT]):
             self._problem(error)
 
     # Running.
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was run already."""
+        with self._lock:
+            if not self._has_run:
+                self._environment.inherit(clock, metrics)
 
     def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
         """Follow the server until ``stop`` is set; returns when its threads have ended.

@@ -52,6 +52,11 @@ class EventLine:
         self.taken = 0
         """How many events the worker has begun with, or passed over."""
 
+    def shift(self, seconds: float) -> None:
+        """Add ``seconds`` to every time, because from now on they are told by another clock."""
+        for run in self._runs:
+            run.arrived += seconds
+
     @property
     def count(self) -> int:
         """How many events wait."""

@@ -15,6 +15,7 @@ from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
 from appsdk_operator.runtime import Clock, FailureLog, StopSignal, get_logger
 from appsdk_operator.runtime._checks import check_count, checked_seconds
+from appsdk_operator.runtime._clock import present_clock
 from appsdk_operator.runtime._threads import as_exception
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Registration:
             False when stopped, after ``timeout`` seconds, or when the informer or the handler came
             to its end meanwhile.
         """
-        clock = self.informer.clock
+        clock = present_clock(self.informer.clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         if not self.informer.wait_for_sync(stop, timeout):
             return False

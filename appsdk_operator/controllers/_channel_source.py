@@ -16,8 +16,9 @@ from appsdk_operator.controllers._protocols import (
     RequestQueue,
 )
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, system_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal
 from appsdk_operator.runtime._checks import check_count
+from appsdk_operator.runtime._clock import present_clock
 
 __all__ = ["ChannelClosed", "ChannelSource"]
 
@@ -58,7 +59,7 @@ class ChannelSource(Generic[R]):
         *,
         buffer_size: int = 1024,
         name: str = "channel",
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -69,8 +70,9 @@ class ChannelSource(Generic[R]):
             predicates: all of them must let an event pass to the handler.
             buffer_size: how many events may wait; default 1024, as in controller-runtime.
             name: for logs, threads and metrics.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
@@ -82,7 +84,6 @@ class ChannelSource(Generic[R]):
             raise ValueError(f"buffer_size={buffer_size}: use at least 1")
         self._buffer_size = buffer_size
         self._most_failing = max(buffer_size, _MOST_FAILING)
-        self._clock = clock
         self._condition = threading.Condition(threading.RLock())
         self._used = 0
         self._is_closed = False
@@ -96,6 +97,7 @@ class ChannelSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
+        self._clock = self._feed.clock
 
     def push(
         self,
@@ -130,7 +132,8 @@ class ChannelSource(Generic[R]):
         return True
 
     def _take_room(self, timeout: float | None, stop: StopSignal | None) -> bool:
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        clock = present_clock(self._clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
         detach = stop.on_set(self._wake) if stop is not None else lambda: None
         try:
             with self._condition:
@@ -145,10 +148,10 @@ class ChannelSource(Generic[R]):
                     if has_room or self._feed.is_handling:
                         self._used += 1
                         return True
-                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    left = None if deadline is None else deadline - clock.monotonic()
                     if (stop is not None and stop.is_set()) or (left is not None and left <= 0):
                         return False
-                    self._clock.wait(self._condition, left)
+                    clock.wait(self._condition, left)
         finally:
             detach()
 
@@ -162,6 +165,10 @@ class ChannelSource(Generic[R]):
             self._condition.notify_all()
         if self._feed.is_started:
             self._end_if_drained()
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._feed.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Begin to feed ``queue`` until ``stop`` is set; returns without waiting.

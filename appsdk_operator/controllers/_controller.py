@@ -25,11 +25,11 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     check_stop,
-    default_metrics,
     get_logger,
     system_clock,
 )
 from appsdk_operator.runtime._checks import check_environment, check_instance
+from appsdk_operator.runtime._environment import Environment
 
 __all__ = ["Controller"]
 
@@ -68,7 +68,7 @@ class Controller(Generic[R]):
         *,
         options: ControllerOptions | None = None,
         kind: Kind | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """A controller without sources.
@@ -79,8 +79,9 @@ class Controller(Generic[R]):
             reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
             options: how it works; default: the built-in defaults.
             kind: what it is for, shown in logs and on debug pages; default: not shown.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
             TypeError: the reconciler is none.
@@ -94,8 +95,8 @@ class Controller(Generic[R]):
         self._reconcile: Callable[[R], Any] = checked_reconciler(reconciler)
         self._settings = settings = Settings.of(options or ControllerOptions())
         self._kind = "" if kind is None else group_kind(kind)
-        self._clock = clock
-        self._registry = metrics or default_metrics()
+        self._environment = Environment(clock, metrics)
+        self._clock = clock = self._environment.clock
         self._own = StopSignal(clock=clock)
         self._loop = LoopThread(name)
         # Weakly: one that never ran is gone with its last reference, and its name is free again.
@@ -139,6 +140,7 @@ class Controller(Generic[R]):
                 before that the failure of a source is one of :meth:`run`.
         """
         check_source(source)
+        self._environment.hand_down(source)
         start = SourceStart(source)
         launch: Callable[[], object]
         with self._lock:
@@ -150,8 +152,9 @@ class Controller(Generic[R]):
             engine = self._engine
             if engine is None:
                 self._sources.append(start)
-                return
-            if self._is_by_hand:
+                # Again: nobody else knows of it, if it inherited just before.
+                launch = functools.partial(self._environment.hand_down, source)
+            elif self._is_by_hand:
                 launch = functools.partial(engine.starts.start_by_hand, start, engine.inbox)
             elif self._works:
                 launch = functools.partial(engine.starts.start_late, start, engine.inbox)
@@ -226,6 +229,19 @@ class Controller(Generic[R]):
         ]
 
     # Running.
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or has begun already.
+
+        So do its sources.
+        """
+        with self._lock:
+            if self._has_begun:
+                return
+            self._environment.inherit(clock, metrics)
+            sources = [start.source for start in self._sources]
+        for source in sources:
+            self._environment.hand_down(source)
 
     def warm_up(self, stop: StopSignal) -> None:
         """Start the sources and wait until they have synced, without reconciling anything.
@@ -366,7 +382,7 @@ class Controller(Generic[R]):
                 helpers=self._helpers,
                 stop=self._own,
                 clock=self._clock,
-                registry=self._registry,
+                registry=self._environment.metrics,
             )
             starts = engine.starts
             with self._lock:

@@ -20,9 +20,9 @@ from appsdk_operator.runtime import (
     Metrics,
     Sample,
     StopSignal,
-    default_metrics,
 )
 from appsdk_operator.runtime._checks import check_count, check_environment, check_text
+from appsdk_operator.runtime._environment import Environment
 
 __all__ = ["EventFeed"]
 
@@ -53,7 +53,7 @@ class EventFeed(Generic[R]):
         kind: Kind | None = None,
         max_pending: int = 10_000,
         on_handled: Callable[[Event | None], None] = lambda _: None,
-        clock: Clock,
+        clock: Clock | None,
         metrics: Metrics | None,
         rng: random.Random | None = None,
     ) -> None:
@@ -61,9 +61,12 @@ class EventFeed(Generic[R]):
         check_count("max_pending", max_pending, 1)
         check_environment(clock=clock, metrics=metrics, rng=rng)
         self.name = name
+        self._environment = Environment(clock, metrics)
+        self.clock: Clock = self._environment.clock
+        clock = self.clock
         self.pipeline = EventPipeline(name, handler, predicates, kind=kind, clock=clock, rng=rng)
         self._on_handled = on_handled
-        self._metrics = metrics or default_metrics()
+        self._metrics = self._environment.metrics
         self._loop = LoopThread(f"source/{name}")
         self._delivery = Delivery(
             f"source/{name}",
@@ -85,6 +88,12 @@ class EventFeed(Generic[R]):
         self._retire: Callable[[], None] = lambda: None
         self.is_started = False
         self.is_stopped = False
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """Use these, unless it was given others or was started already."""
+        with self._lock:
+            if not self.is_started:
+                self._environment.inherit(clock, metrics)
 
     def claim(self) -> None:
         """Note that the source is started.

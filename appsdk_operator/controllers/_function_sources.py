@@ -20,8 +20,9 @@ from appsdk_operator.controllers._source_thread import (
     checked_jitter,
 )
 from appsdk_operator.controllers._user_functions import check_function, name_of
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle, system_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle
 from appsdk_operator.runtime._checks import check_count, checked_seconds
+from appsdk_operator.runtime._clock import present_clock
 
 __all__ = ["FunctionSource", "PollingSource", "TimerSource"]
 
@@ -47,7 +48,7 @@ class FunctionSource(Generic[R]):
         function: Callable[[RequestQueue[R], StopSignal], Awaitable[None] | None],
         *,
         name: str | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -56,8 +57,9 @@ class FunctionSource(Generic[R]):
         Args:
             function: puts requests into the queue until the signal is set.
             name: for logs, threads and metrics; default: that of the function.
-            clock: what it waits on between tries.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on between tries; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
@@ -74,6 +76,10 @@ class FunctionSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._thread.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Call the function in a thread; returns without waiting.
@@ -121,7 +127,7 @@ class TimerSource(Generic[R]):
         jitter: float = 0.0,
         priority: int | None = None,
         name: str | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -136,8 +142,9 @@ class TimerSource(Generic[R]):
                 many replicas do not act as one; default 0.
             priority: that of the requests; default 0.
             name: for logs, threads and metrics; default: ``timer`` and the interval.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
@@ -161,7 +168,6 @@ class TimerSource(Generic[R]):
             self._requests = lambda: fixed
         self._first_after = interval if first_after is None else first_after
         self._priority = priority
-        self._clock = clock
         self._queue: RequestQueue[R] | None = None
         self._next: float | None = None
         self._reason = f"every {interval:g} s"
@@ -173,6 +179,11 @@ class TimerSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
+        self._clock = self._thread.clock
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._thread.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Begin to count; returns without waiting.
@@ -237,7 +248,7 @@ class PollingSource(Generic[R]):
         *,
         jitter: float = 0.0,
         name: str | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -249,8 +260,9 @@ class PollingSource(Generic[R]):
                 unchangeable ones, never the same object changed in place. May be ``async def``.
             jitter: the share of the interval by which it may be longer, at random; default 0.
             name: for logs, threads and metrics; default: that of ``fetch``.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
@@ -261,7 +273,6 @@ class PollingSource(Generic[R]):
         self._jitter = checked_jitter(jitter)
         check_function("fetch", fetch)
         self._fetch = fetch
-        self._clock = clock
         self._queue: RequestQueue[R] | None = None
         self._known: dict[R, Any] | None = None
         self._synced = threading.Condition()
@@ -273,6 +284,11 @@ class PollingSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
+        self._clock = self._thread.clock
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._thread.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Begin to poll, at once; returns without waiting.
@@ -290,16 +306,17 @@ class PollingSource(Generic[R]):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        clock = present_clock(self._clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
         detaches = [signal.on_set(self._wake) for signal in (stop, self._thread.stop)]
         try:
             with self._synced:
                 while not self.has_synced:
-                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    left = None if deadline is None else deadline - clock.monotonic()
                     is_over = stop.is_set() or self._thread.stop.is_set()
                     if is_over or (left is not None and left <= 0):
                         return False
-                    self._clock.wait(self._synced, left)
+                    clock.wait(self._synced, left)
                 return True
         finally:
             for detach in detaches:

@@ -25,8 +25,9 @@ from appsdk_operator.controllers._protocols import (
     SyncingSource,
 )
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, system_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger
 from appsdk_operator.runtime._checks import check_flag
+from appsdk_operator.runtime._clock import present_clock
 
 __all__ = ["InformerSource", "KindSource"]
 
@@ -65,7 +66,7 @@ class KindSource(Generic[R]):
         *,
         metadata_only: bool | None = None,
         max_pending: int = 10_000,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -80,9 +81,10 @@ class KindSource(Generic[R]):
                 has the cache keep the kind whole, for those too that need only its metadata.
                 Default: what the options of the cache say.
             max_pending: how many events may wait before the informer does; default 10,000.
-            clock: what it waits on before it calls a failed handler again; for its cache it waits
-                on the cache's.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on before it calls a failed handler again; default: that of its
+                Manager, else the machine's. For its cache it waits on the cache's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
@@ -98,7 +100,6 @@ class KindSource(Generic[R]):
             check_flag("metadata_only", metadata_only)
         self._cache = cache
         self._metadata_only = metadata_only
-        self._clock = clock
         self.kind = kind
         """Whose objects."""
         self._registration: CacheRegistration | None = None
@@ -115,6 +116,11 @@ class KindSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
+        self._clock = self._feed.clock
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._feed.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Begin to feed ``queue`` until ``stop`` is set; returns without waiting.
@@ -158,7 +164,7 @@ class KindSource(Generic[R]):
         if registration is None:
             raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
         # The cache's, by which the registration waits; ours may be another one.
-        clock = next((informer.clock for informer in self._informers()), self._clock)
+        clock = present_clock(next((informer.clock for informer in self._informers()), self._clock))
         deadline = None if timeout is None else clock.monotonic() + timeout
         while True:
             now = clock.monotonic()
@@ -215,7 +221,7 @@ class InformerSource(Generic[R]):
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         *,
         max_pending: int = 10_000,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -226,8 +232,9 @@ class InformerSource(Generic[R]):
             handler: turns events into requests.
             predicates: all of them must let an event pass to the handler.
             max_pending: how many events may wait before the informer does; default 10,000.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
@@ -246,6 +253,10 @@ class InformerSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._feed.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Begin to feed ``queue`` until ``stop`` is set; returns without waiting.

@@ -18,11 +18,11 @@ from appsdk_operator.runtime import (
     Sample,
     StopSignal,
     ThreadGroup,
-    default_metrics,
     get_logger,
     random_of,
 )
 from appsdk_operator.runtime._checks import check_environment, check_number, check_text
+from appsdk_operator.runtime._environment import Environment
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["SourceThread", "checked_interval", "checked_jitter"]
@@ -78,7 +78,7 @@ class SourceThread:
         *,
         longest_delay: float = _LONGEST_DELAY,
         is_lasting: bool = False,
-        clock: Clock,
+        clock: Clock | None,
         metrics: Metrics | None,
         rng: random.Random | None,
     ) -> None:
@@ -90,8 +90,9 @@ class SourceThread:
             longest_delay: the cap of the delays after failures in seconds, 60 at most.
             is_lasting: whether a call that has lasted a while is one that works; default: only
                 one that has returned is.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter.
         """
         check_text("name", name, empty=False)
@@ -101,8 +102,10 @@ class SourceThread:
         self._longest_delay = min(longest_delay, _LONGEST_DELAY)
         self._is_lasting = is_lasting
         self._called_at: float | None = None
-        self._clock = clock
-        self._metrics = metrics or default_metrics()
+        self._environment = Environment(clock, metrics)
+        self.clock: Clock = self._environment.clock
+        self._clock = clock = self.clock
+        self._metrics = self._environment.metrics
         self.random = rng or random_of(clock)
         self._threads = ThreadGroup("source")
         self._loop = LoopThread(f"source/{name}")
@@ -115,6 +118,12 @@ class SourceThread:
         self._errors = 0
         self._failing_since: float | None = None
         self._newest_error = ""
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """Use these, unless it was given others or was started already."""
+        with self._lock:
+            if not self._is_started:
+                self._environment.inherit(clock, metrics)
 
     def start(self, stop: StopSignal) -> None:
         """Begin, until ``stop``.

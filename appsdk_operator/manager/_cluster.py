@@ -28,10 +28,10 @@ from appsdk_operator.runtime import (
     Clock,
     Metrics,
     StopSignal,
-    default_metrics,
     get_logger,
     system_clock,
 )
+from appsdk_operator.runtime._environment import Environment
 
 __all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
 
@@ -161,7 +161,7 @@ class Cluster:
         new_cache: NewCache | None = None,
         new_client: NewClient | None = None,
         fence: Callable[[ClientLike], ClientLike] | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """A cluster whose cache does not run yet.
@@ -176,8 +176,9 @@ class Cluster:
             new_client: makes the client for a config; default: :class:`Client`.
             fence: wraps the client that writes; a manager's :meth:`Manager.fence` refuses the
                 writes of a process that has lost the lead. Default: nothing.
-            clock: what cache and client wait on.
-            metrics: where they publish; default: the kit's own.
+            clock: what cache and client wait on; default: for the cache that of its Manager, else
+                the machine's, which is the client's.
+            metrics: where they publish; default: in those of its Manager, else in the kit's own.
 
         Raises:
             TypeError, ValueError: an option that cannot be used.
@@ -188,7 +189,9 @@ class Cluster:
         if new_client is not None and not isinstance(server, ClientConfig):
             raise ValueError("new_client is for a ClientConfig: this is a client already")
         self.name = name
-        metrics = metrics or default_metrics()
+        self._has_run = False
+        self._environment = Environment(clock, metrics)
+        metrics = self._environment.metrics
         setup = client or ClientSetup()
         self._close: Callable[[], object] = _nothing
         self._end_metrics: Callable[[], object] = _nothing
@@ -199,7 +202,7 @@ class Cluster:
             raw = new_client(server)
             self._close = getattr(raw, "close", _nothing)
         else:
-            raw = own = Client(server, clock=clock, metrics=metrics)
+            raw = own = Client(server, clock=clock or system_clock, metrics=metrics)
             self._close = own.close
         try:
             self.raw_client: ClientLike = raw
@@ -211,7 +214,7 @@ class Cluster:
             if new_cache is not None:
                 self.cache: Cache = new_cache(raw)
             else:
-                self.cache = _cache(raw, cache or CacheSetup(), clock, metrics)
+                self.cache = _cache(raw, cache or CacheSetup(), self._environment.clock, metrics)
             cached = CachedClient(
                 self.live_client, self.cache, uncached=setup.uncached, metrics=metrics
             )
@@ -222,8 +225,16 @@ class Cluster:
             self.close()
             raise
 
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was run already."""
+        if self._has_run:
+            return
+        self._environment.inherit(clock, metrics)
+        self._environment.hand_down(self.cache)  # one that somebody else has made
+
     def run(self, stop: StopSignal) -> None:
         """Run the cache until ``stop`` is set; see :meth:`Cache.run`."""
+        self._has_run = True
         self.cache.run(stop)
 
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None) -> bool:

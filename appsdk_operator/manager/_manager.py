@@ -36,6 +36,7 @@ from appsdk_operator.runtime import (
     default_metrics,
     get_logger,
 )
+from appsdk_operator.runtime._environment import Environment
 
 __all__ = ["Manager"]
 
@@ -84,6 +85,8 @@ class Manager:
         check_server(server)
         self._options = options = _merged(options, changes)
         self._metrics = options.metrics or default_metrics()
+        self._environment = Environment(options.clock, self._metrics)
+        self._environment.inherit(options.clock, self._metrics)
         self._lock = threading.Lock()
         self._has_run = False
         self._is_closed = False
@@ -224,6 +227,7 @@ class Manager:
         belong_to = getattr(runnable, "belong_to", None)
         if callable(belong_to):
             belong_to(self, self._options.name, self._options.previous_names)
+        self._environment.hand_down(runnable)
         self._lifecycle.groups.add(runnable)
         if isinstance(runnable, Cluster):
             with self._lock:

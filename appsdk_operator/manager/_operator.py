@@ -13,6 +13,7 @@ from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_s
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
     Clock,
+    Metrics,
     StopSignal,
     ThreadGroup,
     check_operator_name,
@@ -21,6 +22,7 @@ from appsdk_operator.runtime import (
     get_logger,
     system_clock,
 )
+from appsdk_operator.runtime._environment import Environment
 from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["Operator", "OperatorController"]
@@ -57,7 +59,7 @@ class Operator:
         previous_names: Sequence[str] = PREVIOUS_NAMES,
         stop_timeout: float = 60.0,
         on_error: Callable[[OperatorController, Exception], bool] | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """An operator without controllers.
 
@@ -74,7 +76,7 @@ class Operator:
                 thread, and decides: True goes on with the other controllers, and the error is not
                 raised by :meth:`run`; False stops. It is not asked once the operator stops. What it
                 raises stops the operator, too, and is raised along. Default: every failure stops.
-            clock: what it waits on.
+            clock: what it waits on; default: that of its Manager, else the machine's.
         """
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
@@ -89,7 +91,8 @@ class Operator:
         self._on_error = on_error
         self._owner: object = self
         self._stop_timeout = stop_timeout
-        self._clock = clock
+        self._environment = Environment(clock, None)
+        self._clock = self._environment.clock
         self._lock = threading.Lock()
         self._controllers: list[OperatorController] = []
         self._has_run = False
@@ -113,6 +116,7 @@ class Operator:
             if any(other is controller for other in self._controllers):
                 raise ValueError(f"controller {controller!r} was added already: it runs once")
             self._enlist(controller)
+            self._environment.hand_down(controller)
             self._controllers.append(controller)
 
     def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
@@ -127,6 +131,15 @@ class Operator:
                 self.name, self._previous_names = name, tuple(previous_names)
             for controller in self._controllers:
                 self._enlist(controller)
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: have its controllers use these that were given no others."""
+        with self._lock:
+            if self._has_run:
+                return
+            self._environment.inherit(clock, metrics)
+            for controller in self._controllers:
+                self._environment.hand_down(controller)
 
     def _enlist(self, controller: object) -> None:
         belong_to = getattr(controller, "belong_to", None)

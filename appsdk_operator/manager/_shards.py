@@ -37,8 +37,8 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     get_logger,
     random_of,
-    system_clock,
 )
+from appsdk_operator.runtime._environment import Environment
 
 __all__ = ["SHARDS_LABEL", "Shards"]
 
@@ -80,7 +80,8 @@ class Shards:
         count: how many shards there are; the same in all replicas. A few times as many as there
             will ever be replicas is a good number. To change it, stop all replicas first: an
             object's shard depends on it.
-        clock, rng, metrics: as in :class:`Elector`.
+        clock, rng, metrics: as in :class:`Elector`; clock and metrics are by default those of its
+            Manager.
         stop_timeout: seconds to wait at a stop for running reconciles; default 30. After that their
             shards are not handed over but run out.
 
@@ -96,7 +97,7 @@ class Shards:
         election: LeaderElection,
         count: int,
         *,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         rng: random.Random | None = None,
         metrics: Metrics | None = None,
         stop_timeout: float = _STOP_TIMEOUT,
@@ -113,9 +114,10 @@ class Shards:
         self.count = count
         """How many shards there are."""
         self._client = client
-        self._clock = clock
+        self._environment = Environment(clock, metrics)
+        self._clock = clock = self._environment.clock
         self._rng = rng or random_of(clock)
-        self._metrics = metrics
+        self._metrics = self._environment.metrics
         self._stop_timeout = stop_timeout
         labels = {**election.labels, SHARDS_LABEL: election.id}
         base = attrs.evolve(election, labels=labels, release_on_cancel=True)
@@ -269,6 +271,12 @@ class Shards:
                 "client"
             )
         return tenure
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless they were given others or were run already."""
+        with self._changed:
+            if not self._has_run:
+                self._environment.inherit(clock, metrics)
 
     # -- running ---------------------------------------------------------------------------------
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import random
 import threading
 import time
-from typing import Protocol, final, runtime_checkable
+import weakref
+from typing import Any, Protocol, final, runtime_checkable
 
-__all__ = ["Clock", "ManualClock", "RealClock", "random_of", "system_clock"]
+__all__ = [
+    "Clock",
+    "InheritedClock",
+    "ManualClock",
+    "RealClock",
+    "TimeKeeper",
+    "present_clock",
+    "random_of",
+    "system_clock",
+]
 
 
 @runtime_checkable
@@ -167,8 +178,84 @@ class ManualClock:
 
 def random_of(clock: Clock) -> random.Random:
     """The source of jitter for what runs on ``clock``: repeatable with a :class:`ManualClock`."""
+    if isinstance(clock, InheritedClock):
+        return _InheritedRandom(clock)
     return clock.rng if isinstance(clock, ManualClock) else random.Random()
 
 
 system_clock: Clock = RealClock()
 """The real clock that every part uses unless it is given another."""
+
+
+class TimeKeeper(Protocol):
+    """What keeps times of a clock before it runs; see :class:`InheritedClock`."""
+
+    def hold_times(self) -> contextlib.AbstractContextManager[object]:
+        """The lock under which it reads the clock and keeps what it read."""
+        ...
+
+    def shift_times(self, seconds: float) -> None:
+        """Add ``seconds`` to every time that it keeps; the lock is held."""
+        ...
+
+
+@final
+class InheritedClock:
+    """The clock of whoever runs a part that was given none: the real one until that is known.
+
+    Made by the part for all that it consists of, so that one call changes them all. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._keepers: weakref.WeakKeyDictionary[TimeKeeper, None] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._use(system_clock)
+
+    def _use(self, clock: Clock) -> None:
+        self.clock: Clock = clock
+        """The one that is followed."""
+        # The functions themselves: they are asked several times for each event.
+        self.monotonic: Any = clock.monotonic
+        self.time: Any = clock.time
+        self.wait: Any = clock.wait
+
+    def follow(self, clock: Clock) -> None:
+        """Show the time of ``clock`` from now on; what is due in 5 s is still due in 5 s."""
+        with self._lock, contextlib.ExitStack() as held:
+            if clock is self.clock:
+                return
+            keepers = list(self._keepers)
+            # All at once, or one of them would keep a time of the one clock for one of the other.
+            for keeper in keepers:
+                held.enter_context(keeper.hold_times())
+            difference = clock.monotonic() - self.monotonic()
+            self._use(clock)
+            for keeper in keepers:
+                keeper.shift_times(difference)
+
+    def add_keeper(self, keeper: TimeKeeper) -> None:
+        """Tell ``keeper``, as long as it lives, when its times become others.
+
+        Those whose locks are taken while another's is held come after that one.
+        """
+        with self._lock:
+            self._keepers[keeper] = None
+
+
+@final
+class _InheritedRandom(random.Random):
+    """Jitter from the clock that is followed, where that has some."""
+
+    def __init__(self, clock: InheritedClock) -> None:
+        super().__init__()
+        self._inherited = clock
+        self._own = random.Random()
+
+    def random(self) -> float:
+        clock = self._inherited.clock
+        return (clock.rng if isinstance(clock, ManualClock) else self._own).random()
+
+
+def present_clock(clock: Clock) -> Clock:
+    """For a wait with a deadline: the one clock that it is on from its beginning to its end."""
+    return clock.clock if isinstance(clock, InheritedClock) else clock

@@ -6,6 +6,7 @@ somebody scrapes. prometheus-client is imported at the first scrape, not before.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import threading
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["Family", "LocalHistogram", "Metrics", "Sample", "default_metrics"]
+__all__ = [
+    "Family",
+    "InheritedMetrics",
+    "LocalHistogram",
+    "Metrics",
+    "Sample",
+    "default_metrics",
+]
 
 _M = TypeVar("_M")
 
@@ -132,11 +140,15 @@ class Metrics:
         Returns:
             A function that ends it: what was counted so far stays in the totals, gauges go.
         """
+        key = self._add_source(source)
+        return lambda: self._retire(key)
+
+    def _add_source(self, source: Source) -> int:
         with self._lock:
             self._next_id += 1
             key = self._next_id
             self._sources[key] = _weak(source, lambda: self._sources.pop(key, None))
-        return lambda: self._retire(key)
+        return key
 
     def count(self, family: Family, labels: tuple[str, ...], times: float = 1) -> None:
         """Count what no part keeps the number of.
@@ -282,6 +294,10 @@ class Metrics:
         return family
 
 
+def _itself(source: Source) -> Source:
+    return source
+
+
 def _weak(source: Source, when_gone: Callable[[], object]) -> Source:
     if not inspect.ismethod(source):
         return source
@@ -327,3 +343,66 @@ _default = Metrics()
 def default_metrics() -> Metrics:
     """The metrics that parts use unless they are given others."""
     return _default
+
+
+@final
+class InheritedMetrics(Metrics):  # type: ignore[misc]  # final for users
+    """The metrics of whoever runs a part that was given none: the default until that is known.
+
+    Made by the part for all that it consists of, so that one call moves them all. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = fork_safe(threading.Lock())
+        self._next_id = 0
+        # The source itself, weakly as everywhere, and its number where it is published.
+        self._published: dict[int, tuple[Callable[[], Source | None], int]] = {}
+        self._use(default_metrics())
+
+    def _use(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        # Theirs, and not one more call for each of ours.
+        for name in _PASSED_ON:
+            setattr(self, name, getattr(metrics, name))
+
+    def follow(self, metrics: Metrics) -> None:
+        """Publish in ``metrics`` from now on, with all that the sources have counted so far."""
+        with self._lock:
+            before = self._metrics
+            if metrics is before:
+                return
+            self._use(metrics)
+            for key, (find, number) in list(self._published.items()):
+                source = find()
+                if source is not None:
+                    self._published[key] = find, metrics._add_source(source)  # noqa: SLF001
+                # Without its totals, which move with it.
+                before._sources.pop(number, None)  # noqa: SLF001
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """The registry of the metrics that are followed."""
+        return self._metrics.registry
+
+    def add_source(self, source: Source) -> Callable[[], None]:
+        """As :meth:`Metrics.add_source`."""
+        with self._lock:
+            self._next_id += 1
+            key = self._next_id
+            find: Callable[[], Source | None] = (
+                weakref.WeakMethod(source, lambda _: self._published.pop(key, None))
+                if inspect.ismethod(source)
+                else functools.partial(_itself, source)
+            )
+            self._published[key] = find, self._metrics._add_source(source)  # noqa: SLF001
+        return lambda: self._end(key)
+
+    def _end(self, key: int) -> None:
+        with self._lock:
+            published = self._published.pop(key, None)
+            metrics = self._metrics
+        if published is not None:
+            metrics._retire(published[1])  # noqa: SLF001
+
+
+_PASSED_ON = ("count", "observe", "counter", "gauge", "histogram", "render", "value", "collect")

@@ -193,6 +193,17 @@ class QueueState(Generic[K]):
         self._wake_due(now)
         return sum(self.depth.values())
 
+    def shift(self, seconds: float) -> None:
+        """Add ``seconds`` to every time, because from now on they are told by another clock."""
+        waiting = [item for item in self._waiting if _is_next_waiting(*item)]
+        for entry in self._entries.values():
+            entry.ready_at += seconds
+            entry.since += seconds
+        self._waiting = [(entry.ready_at, ticket, entry) for _, ticket, entry in waiting]
+        heapq.heapify(self._waiting)  # what was earlier by a rounding error may be equal now
+        for key in self.locked:
+            self.locked[key] += seconds
+
     def drop_waiting(self, now: float) -> None:
         """Forget the keys whose time has not come."""
         self._wake_due(now)

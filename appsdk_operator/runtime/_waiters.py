@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
-from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._clock import Clock, present_clock
 from appsdk_operator.runtime._fork import fork_safe
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class Waiters:
         """
         if done():
             return True
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        clock = present_clock(self._clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
         latch = _Latch()
         # First listed, then looked: whenever it comes to be so, it is seen by one of the two.
         with self._lock:
@@ -80,11 +81,11 @@ class Waiters:
         detach = stop.on_set(latch.notify) if stop is not None else None
         try:
             while not done():
-                left = None if deadline is None else deadline - self._clock.monotonic()
+                left = None if deadline is None else deadline - clock.monotonic()
                 if (stop is not None and stop.is_set()) or (left is not None and left <= 0):
                     return False
                 with latch:
-                    self._clock.wait(latch, left)
+                    clock.wait(latch, left)
             return True
         finally:
             if detach is not None:

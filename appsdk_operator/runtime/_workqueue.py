@@ -6,7 +6,12 @@ import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar, cast, final
 
-from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._clock import (
+    Clock,
+    InheritedClock,
+    present_clock,
+    system_clock,
+)
 from appsdk_operator.runtime._fork import OneProcess, after_fork
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
@@ -121,6 +126,8 @@ class WorkQueue(Generic[K]):
         self._priorities = {0: "0"}
         self._process = OneProcess(f"the queue {name!r}", "make it in the child")
         after_fork(self._on_fork)
+        if isinstance(clock, InheritedClock):
+            clock.add_keeper(self)
         # Last: somebody may scrape at once.
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
 
@@ -293,12 +300,13 @@ class WorkQueue(Generic[K]):
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until nothing is ready or being worked on; False after ``timeout`` seconds."""
         with self._lock:
-            deadline = None if timeout is None else self._clock.monotonic() + timeout
+            clock = present_clock(self._clock)
+            deadline = None if timeout is None else clock.monotonic() + timeout
             while not self._is_idle(self._clock.monotonic()):
-                left = None if deadline is None else deadline - self._clock.monotonic()
+                left = None if deadline is None else deadline - clock.monotonic()
                 if left is not None and left <= 0:
                     return False
-                self._clock.wait(self._became_idle, left)
+                clock.wait(self._became_idle, left)
             return True
 
     def __len__(self) -> int:
@@ -336,6 +344,16 @@ class WorkQueue(Generic[K]):
             }
             for key, place, priority, due, reasons in entries
         ]
+
+    def hold_times(self) -> threading.RLock:
+        """For inherited clocks: the lock under which it keeps times."""
+        return self._lock
+
+    def shift_times(self, seconds: float) -> None:
+        """For inherited clocks: add ``seconds`` to every time; the lock is held."""
+        self._state.shift(seconds)
+        self._timed_until = None
+        self._condition.notify_all()  # who waits for a time waits on the clock of before
 
     def _wait_for_key(self, now: float) -> QueueItem[K] | None:
         try:

@@ -24,11 +24,10 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     check_previous_names,
     check_stop,
-    default_metrics,
     get_logger,
     is_operator_name,
-    system_clock,
 )
+from appsdk_operator.runtime._environment import Environment
 from appsdk_operator.runtime._waiters import Waiters
 from appsdk_operator.watchers._checks import (
     check_cache,
@@ -95,7 +94,7 @@ class InformerController:
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
         stop_timeout: float = 30.0,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """A controller without informers and watchers.
@@ -117,8 +116,9 @@ class InformerController:
             max_pending: how many events may wait before ``overflow`` applies; default 10,000.
             overflow: what happens then; default: coalesce, object by object.
             stop_timeout: seconds to wait at a stop for calls that still run; default 30.
-            clock: what it waits on.
-            metrics: where it publishes; default: :func:`~appsdk_operator.runtime.default_metrics`.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
             TypeError: an option is of another type.
@@ -145,11 +145,11 @@ class InformerController:
         )
         self._operator: object = None
         self._stop_timeout = stop_timeout
-        self._clock = clock
+        self._environment = Environment(clock, metrics)
+        self._clock = clock = self._environment.clock
+        metrics = self._environment.metrics
         self._loop = LoopThread(name)
-        self._metrics = ControllerMetrics(
-            metrics or default_metrics(), pending=lambda: self.pending_retries
-        )
+        self._metrics = ControllerMetrics(metrics, pending=lambda: self.pending_retries)
         self._dispatcher = Dispatcher(
             name,
             failures=Failures(
@@ -174,13 +174,14 @@ class InformerController:
             worker_context=self._loop.bound,
             on_failure=self._fail,
             clock=clock,
-            metrics=metrics or default_metrics(),
+            metrics=metrics,
         )
         self._ways = Ways(self._delivery, self._dispatcher, self._metrics, clock)
         self._threads = ThreadGroup(name, on_failure=self._fail)
         self._lock = threading.Lock()
         self._stop: StopSignal | None = None
         self._has_run = False
+        self._is_by_hand = False
         self._is_over = False
         self._failures: list[Exception] = []
 
@@ -198,6 +199,7 @@ class InformerController:
         check_informer(informer)
         self._check_open("informers")
         own = self._ways.add_informer(informer, kind)
+        self._environment.hand_down(informer)
         with self._lock:
             stop = self._stop
         if stop is not None:
@@ -332,6 +334,18 @@ class InformerController:
             for other in entries[:number]:
                 if entry.kind == other.kind:
                     entry.check_beside(other)
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or has begun already.
+
+        So do its informers.
+        """
+        with self._lock:
+            if self._has_run or self._is_by_hand:
+                return
+            self._environment.inherit(clock, metrics)
+        for own in self._ways.own():
+            self._environment.hand_down(own.informer)
 
     def _add(self, entry: Entry, kind: str | Kind) -> None:
         self._check_open("watchers and reconcilers")
@@ -498,6 +512,7 @@ class InformerController:
         For tests that decide themselves what happens when, with a ManualClock and without
         :meth:`run`.
         """
+        self._is_by_hand = True
         return self._delivery.step()
 
     def close(self) -> None:

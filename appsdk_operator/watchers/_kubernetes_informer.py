@@ -27,7 +27,7 @@ class InformerOptions(TypedDict, total=False):
     watch_timeout: tuple[float, float]
     silence_limit: float | None
     on_error: ErrorHandler | None
-    clock: Clock
+    clock: Clock | None
     metrics: Metrics | None
     rng: random.Random | None
 

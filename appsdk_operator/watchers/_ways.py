@@ -9,6 +9,7 @@ from typing import final
 from appsdk_operator.cache import Cache, Delivery, EventSource, Health, Lister, Registration
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime._clock import present_clock
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
 from appsdk_operator.watchers._dispatcher import Dispatcher
 from appsdk_operator.watchers._informed import (
@@ -146,12 +147,13 @@ class Ways:
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
         """Wait until all have; False when stopped, at the end, or after ``timeout`` seconds."""
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        either = StopSignal(clock=self._clock)
+        clock = present_clock(self._clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        either = StopSignal(clock=clock)
         detach = stop.on_set(either.set), self._over.on_set(either.set)
         try:
             while (waiting := self.not_synced()) is not None:
-                left = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
+                left = None if deadline is None else max(0.0, deadline - clock.monotonic())
                 has_synced = waiting.wait_for_sync(either, left)
                 if not has_synced and (either.is_set() or left == 0 or self.has(waiting)):
                     return False

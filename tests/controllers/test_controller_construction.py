@@ -192,4 +192,4 @@ def test_a_controller_without_metrics_publishes_with_all_others() -> None:
     thread.start()
     stop.set()
     thread.join()
-    assert controller._registry is default_metrics()
+    assert controller._environment.metrics.registry is default_metrics().registry

@@ -423,7 +423,7 @@ def test_nothing_overlaps_for_an_object_that_two_informers_show(make_rig, widget
 
 def test_health_says_which_informer_is_not_ready(rig):
     class NoClient:
-        pass
+        list_page = watch = staticmethod(print)
 
     rig.controller.add_informer(Informer(WIDGET, NoClient(), metrics=Metrics()), WIDGET)
     health = rig.controller.health()

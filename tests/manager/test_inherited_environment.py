@@ -1,0 +1,323 @@
+"""What a manager runs uses the manager's clock and metrics, but for what it was given itself."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.cache import Cache, Informer
+from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.controllers import (
+    Controller,
+    FunctionSource,
+    InformerSource,
+    PollingSource,
+    Request,
+    Result,
+    TimerSource,
+    for_object,
+)
+from appsdk_operator.manager import LeaderElection, Manager, Operator, Shards
+from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.runtime import ManualClock, Metrics, default_metrics
+from appsdk_operator.testing import MemoryServer
+from appsdk_operator.watchers import (
+    ConstantBackoff,
+    InformerController,
+    KubernetesInformer,
+    SimpleWatcher,
+)
+from tests.manager.manager_parts import Run, eventually
+
+CONFIG_MAP = kinds.core.v1.ConfigMap
+NOWHERE = ClientConfig(server="http://127.0.0.1:1")
+TIMEOUT = 10.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    # Far from the machine's in the one direction; the next test has the other.
+    return ManualClock(start=1000.0)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with MemoryServer() as server, server.client(metrics=Metrics()) as made:
+        obj = MutableObject.new(CONFIG_MAP, "one", namespace="default")
+        made.create(obj)
+        yield made
+
+
+@pytest.fixture
+def manager(clock: ManualClock, metrics: Metrics) -> Iterator[Manager]:
+    made = Manager(NOWHERE, clock=clock, metrics=metrics)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run() -> Iterator[Any]:
+    started: list[Run] = []
+
+    def start(manager: Manager) -> Run:
+        started.append(Run(manager))
+        eventually(manager.elected.is_set)
+        return started[-1]
+
+    yield start
+    for one in started:
+        assert one.end() == []
+
+
+class Calls:
+    """A watcher that counts, fails as often as it is told, and can be waited for."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.count = 0
+        self._failures = failures
+        self._changed = threading.Condition()
+
+    def __call__(self, *_: object) -> None:
+        with self._changed:
+            self.count += 1
+            self._changed.notify_all()
+            if self.count <= self._failures:
+                raise ValueError("as planned")
+
+    def wait(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.count >= count, TIMEOUT), self.count
+
+
+def informed(name: str, calls: Calls, informer: Any, **options: Any) -> InformerController:
+    controller = InformerController(name=name, retry_policy=ConstantBackoff(600.0), **options)
+    controller.add_informer(informer, CONFIG_MAP)
+    controller.add_watcher(SimpleWatcher(add=calls, update=calls), CONFIG_MAP)
+    return controller
+
+
+def handed_out(metrics: Metrics, name: str) -> float | None:
+    return metrics.value("workqueue_adds_total", name=name, controller=name)
+
+
+def test_retries_of_an_added_controller_come_by_the_managers_clock(
+    manager, clock, metrics, client, run
+):
+    calls = Calls(failures=1)
+    controller = informed(
+        "inherits-retries", calls, KubernetesInformer(CONFIG_MAP, client, resync=0)
+    )
+    manager.add(controller)
+    run(manager)
+    calls.wait(1)
+    eventually(lambda: controller.pending_retries == 1)
+    assert controller.next_retry_at == clock.monotonic() + 600.0
+    clock.advance(600.0)
+    calls.wait(2)
+    assert handed_out(metrics, "inherits-retries") >= 2
+    assert handed_out(default_metrics(), "inherits-retries") is None
+
+
+@pytest.mark.parametrize("start", [0.0, 1e9])
+def test_a_resync_that_was_planned_before_comes_by_the_managers_clock(start, metrics, client, run):
+    clock = ManualClock(start=start)
+    manager = Manager(NOWHERE, clock=clock, metrics=metrics)
+    calls = Calls()
+    informer = KubernetesInformer(CONFIG_MAP, client, resync=30.0)
+    controller = informed("inherits-resyncs", calls, informer)
+    manager.add(controller)
+    assert start + 26.0 < controller.next_retry_at < start + 33.1
+    run(manager)
+    calls.wait(1)
+    for count in (2, 3):
+        clock.advance(33.1)
+        calls.wait(count)
+    labels = {"kind": str(CONFIG_MAP), "namespace": ""}
+    assert metrics.value("informer_objects", **labels) == 1
+    assert metrics.value("informer_events_total", event_type="RESYNC", kind=str(CONFIG_MAP)) >= 2
+    manager.close()
+
+
+def test_what_was_given_stays(manager, clock, metrics, client, run):
+    own_clock, own = ManualClock(start=5.0), Metrics()
+    calls = Calls(failures=1)
+    informer = Informer(CONFIG_MAP, client, clock=own_clock, metrics=own)
+    controller = informed("has-its-own", calls, informer, clock=own_clock, metrics=own)
+    manager.add(controller)
+    run(manager)
+    calls.wait(1)
+    eventually(lambda: controller.pending_retries == 1)
+    clock.advance(1e6)
+    assert controller.next_retry_at == 605.0
+    assert handed_out(own, "has-its-own") >= 1
+    assert handed_out(metrics, "has-its-own") is None
+    labels = {"kind": str(CONFIG_MAP), "namespace": ""}
+    assert own.value("informer_objects", **labels) == 1
+    assert metrics.value("informer_objects", **labels) is None
+    own_clock.advance(600.0)
+    calls.wait(2)
+
+
+def test_one_may_be_given_and_the_other_inherited(manager, clock, metrics):
+    own = Metrics()
+    controller = InformerController(name="half", metrics=own)
+    manager.add(controller)
+    assert handed_out(own, "half") == 0
+    assert handed_out(metrics, "half") is None
+    other_clock = ManualClock(start=7.0)
+    other = InformerController(name="other-half", clock=other_clock)
+    manager.add(other)
+    assert handed_out(metrics, "other-half") == 0
+    assert other.debug_snapshot()["controller"] == "other-half"
+
+
+def test_a_controller_that_is_added_to_a_running_manager_inherits(
+    manager, clock, metrics, client, run
+):
+    run(manager)
+    calls = Calls(failures=1)
+    controller = informed("late", calls, KubernetesInformer(CONFIG_MAP, client, resync=0))
+    manager.add(controller)
+    calls.wait(1)
+    eventually(lambda: controller.pending_retries == 1)
+    assert controller.next_retry_at == clock.monotonic() + 600.0
+    clock.advance(600.0)
+    calls.wait(2)
+    assert handed_out(metrics, "late") >= 2
+    assert handed_out(default_metrics(), "late") is None
+
+
+def test_an_informer_that_is_added_to_a_running_controller_inherits(
+    manager, clock, metrics, client, run
+):
+    controller = InformerController(name="gets-more")
+    manager.add(controller)
+    run(manager)
+    informer = KubernetesInformer(CONFIG_MAP, client)
+    controller.add_informer(informer, CONFIG_MAP)
+    assert informer.clock.monotonic() == clock.monotonic()
+    labels = {"kind": str(CONFIG_MAP), "namespace": ""}
+    eventually(lambda: metrics.value("informer_objects", **labels) == 1)
+    assert default_metrics().value("informer_objects", **labels) is None
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_an_operator_hands_down_what_its_manager_has(
+    is_early, manager, clock, metrics, client, run
+):
+    calls = Calls(failures=1)
+    informer = KubernetesInformer(CONFIG_MAP, client, resync=0)
+    controller = informed("operated", calls, informer)
+    operator = Operator()
+    if is_early:
+        operator.add_controller(controller)
+    manager.add(operator)
+    if not is_early:
+        operator.add_controller(controller)
+    run(manager)
+    calls.wait(1)
+    eventually(lambda: controller.pending_retries == 1)
+    clock.advance(600.0)
+    calls.wait(2)
+    assert handed_out(metrics, "operated") >= 2
+    assert handed_out(default_metrics(), "operated") is None
+
+
+def test_a_controller_and_its_sources_inherit(manager, clock, metrics, run):
+    reconciled, ticks, polls = Calls(), Calls(), Calls()
+
+    def reconcile(_: Request) -> Result:
+        reconciled()
+        return Result(requeue_after=600.0)
+
+    def tick() -> list[Request]:
+        ticks()
+        return []
+
+    def poll() -> dict[Request, int]:
+        polls()
+        return {}
+
+    controller: Controller[Request] = Controller("by-hand", reconcile)
+    controller.watch(FunctionSource(lambda queue, _: queue.add(Request("", "one"))))
+    controller.watch(TimerSource(100.0, tick, name="inherits-ticks"))
+    manager.add(controller)
+    controller.watch(PollingSource(100.0, poll, name="inherits-polls"))
+    run(manager)
+    reconciled.wait(1)
+    polls.wait(1)
+    eventually(lambda: controller.next_due == clock.monotonic() + 600.0)
+    controller.watch(TimerSource(100.0, functools.partial(tick), name="late-ticks"))
+    clock.block_until_waiting(4)  # three sources, and the queue
+    clock.advance(600.0)
+    reconciled.wait(2)
+    ticks.wait(2)
+    polls.wait(2)
+    labels = {"controller": "by-hand", "result": "requeue_after"}
+    assert metrics.value("controller_runtime_reconcile_total", **labels) >= 1
+    assert default_metrics().value("controller_runtime_reconcile_total", **labels) is None
+    for name in ("inherits-ticks", "inherits-polls", "late-ticks"):
+        assert metrics.value("source_errors_total", source=name) == 0
+        assert default_metrics().value("source_errors_total", source=name) is None
+
+
+def test_sources_of_events_inherit(manager, clock, metrics, client, run):
+    informer = Informer(CONFIG_MAP, client)
+    calls = Calls()
+    controller: Controller[Request] = Controller("of-events", calls)
+    controller.watch(InformerSource(informer, for_object()))
+    manager.add(informer)
+    manager.add(controller)
+    run(manager)
+    calls.wait(1)
+    labels = {"kind": str(CONFIG_MAP), "namespace": ""}
+    assert informer.clock.monotonic() == clock.monotonic()
+    assert metrics.value("informer_objects", **labels) == 1
+    assert metrics.value("source_pending_events", source=str(CONFIG_MAP)) == 0
+    assert default_metrics().value("source_pending_events", source=str(CONFIG_MAP)) is None
+
+
+def test_a_cache_inherits(manager, clock, metrics, client, run):
+    cache = Cache(client)
+    cache.add(CONFIG_MAP)
+    manager.add(cache)
+    run(manager)
+    (informer,) = cache.informers(CONFIG_MAP)
+    assert informer.clock.monotonic() == clock.monotonic()
+    labels = {"kind": str(CONFIG_MAP), "namespace": ""}
+    assert metrics.value("informer_objects", **labels) == 1
+    assert default_metrics().value("informer_objects", **labels) is None
+
+
+def test_shards_inherit(manager, clock, metrics, client, run):
+    shards = Shards(client, LeaderElection(id="inherits", namespace="default"), 1)
+    manager.add(shards)
+    run(manager)
+
+    def holds() -> bool:
+        clock.advance(1.0)
+        return shards.held == {0}
+
+    eventually(holds)
+    assert "inherits-shard-0" in metrics.render()
+    assert "inherits-shard-0" not in default_metrics().render()
+
+
+def test_what_has_begun_keeps_what_it_has(manager, clock, metrics, client):
+    controller = informed("begun", Calls(), KubernetesInformer(CONFIG_MAP, client))
+    before = controller.next_retry_at
+    assert not controller.process_next()
+    manager.add(controller)
+    assert controller.next_retry_at == before
+    assert handed_out(default_metrics(), "begun") is not None
+    assert handed_out(metrics, "begun") is None
+    controller.close()
