@@ -175,7 +175,8 @@ def running_operator(client: Client, journal: Journal) -> Iterator[None]:
         ),
         ISSUE,
     )
-    operator = Operator()
+    # Its name stands in the finalizers, so that no other operator takes them for its own.
+    operator = Operator(name="issue-tracker")
     operator.add_controller(controller)
     stop = StopSignal()
     thread = threading.Thread(target=operator.run, args=(stop,), name="operator")
