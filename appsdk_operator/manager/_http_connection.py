@@ -111,7 +111,7 @@ class Connection:
         self.is_expired: bool = False
         self.path: str = ""
         """What is being handled, for reports."""
-        self.answers = 0
+        self.answers: int = 0
         """How many requests it has had answered."""
         self.turn: object = None
         """What its request has a turn of, until the answer is sent; see the pool."""
