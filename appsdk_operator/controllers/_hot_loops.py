@@ -11,6 +11,7 @@ __all__ = ["HotLoops"]
 
 _MOST: Final = 100
 _WITHIN: Final = 1.0
+_MOST_KEYS: Final = 256  # counted within one second
 _QUIET: Final = 60.0  # seconds until the next warning of a controller
 
 
@@ -38,7 +39,10 @@ class HotLoops:
         if now - began >= _WITHIN:
             self._window = (now, {key: 1})
             return
-        count = counts[key] = counts.get(key, 0) + 1
+        count = counts.get(key, 0) + 1
+        if count == 1 and len(counts) >= _MOST_KEYS:
+            return  # one that loops is among the first
+        counts[key] = count
         if count == _MOST and now - self._warned_at >= _QUIET:
             self._warned_at = now
             self._warn(key)

@@ -162,7 +162,7 @@ class Reconciling(Generic[R]):
         if deadline is not None:
             self._deadlines.begin(context)
         try:
-            if _log.isEnabledFor(logging.DEBUG):
+            if _log.logger.isEnabledFor(logging.DEBUG):
                 self._log_begin(context)
             returned = self._reconcile(request)
             outcome = None if returned is None else self._outcome(returned, context)

@@ -51,6 +51,16 @@ def test_many_objects_once_each_are_not(loops, caplog):
     assert not warnings(caplog)
 
 
+def test_a_backlog_of_many_objects_is_not_counted_whole_and_hides_no_loop(loops, caplog):
+    loops.note("hot", 0.0)
+    for number in range(10_000):
+        loops.note(number, 0.1)
+    assert len(loops._window[1]) == 256
+    for _ in range(99):
+        loops.note("hot", 0.5)
+    assert len(warnings(caplog)) == 1
+
+
 def test_it_is_said_once_a_minute_for_a_controller(loops, caplog):
     for second in range(130):
         for number in range(200):
