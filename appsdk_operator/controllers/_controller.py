@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, final
 
@@ -30,6 +29,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime._checks import check_environment, check_instance
 from appsdk_operator.runtime._environment import Environment
+from appsdk_operator.runtime._weak import weak_method
 
 __all__ = ["Controller"]
 
@@ -100,7 +100,7 @@ class Controller(Generic[R]):
         self._own = StopSignal(clock=clock)
         self._loop = LoopThread(name)
         # Weakly: one that never ran is gone with its last reference, and its name is free again.
-        failed = weakref.WeakMethod(self._thread_failed)
+        failed = weak_method(self._thread_failed)
         self._on_failure: Callable[[Exception], None] = lambda error: _call(failed, error)
         self._workers = ThreadGroup(name, on_failure=self._on_failure)
         self._helpers = ThreadGroup(name, on_failure=self._on_failure)
@@ -486,7 +486,7 @@ class Controller(Generic[R]):
         )
 
 
-def _call(method: weakref.WeakMethod[Any], error: Exception) -> None:
+def _call(method: Callable[[], Callable[..., Any] | None], error: Exception) -> None:
     function = method()
     if function is not None:
         function(error)

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
+from appsdk_operator.runtime._weak import weak_method
+
 __all__ = ["ForkedError", "OneProcess", "after_fork", "fork_safe"]
 
 _L = TypeVar("_L", threading.Lock, threading.RLock)
@@ -28,12 +30,12 @@ class _Inherited:
     def __init__(self) -> None:
         # Each step on a dict is one for other threads, so that a fork finds it whole without a
         # lock, which the child would have to free first. In the order in which they were added.
-        self._calls: dict[int, weakref.ref[Any]] = {}
+        self._calls: dict[int, Callable[[], Any]] = {}
 
-    def add(self, ref: Callable[[Callable[[Any], None]], weakref.ref[Any]]) -> None:
+    def add(self, ref: Callable[[Callable[[], None]], Callable[[], Any]]) -> None:
         key = 0
 
-        def forget(_: object) -> None:
+        def forget() -> None:
             self._calls.pop(key, None)
 
         made = ref(forget)
@@ -55,7 +57,7 @@ def fork_safe(lock: _L) -> _L:
 
     >>> lock = fork_safe(threading.Lock())
     """
-    _locks.add(lambda forget: weakref.ref(lock, forget))
+    _locks.add(lambda forget: weakref.ref(lock, lambda _: forget()))
     return lock
 
 
@@ -66,7 +68,7 @@ def after_fork(method: Callable[[], object]) -> None:
     :func:`fork_safe` are free; earlier added ones first. What it raises is dropped. The object is
     held weakly.
     """
-    _methods.add(lambda forget: weakref.WeakMethod(method, forget))
+    _methods.add(lambda forget: weak_method(method, forget))
 
 
 @final

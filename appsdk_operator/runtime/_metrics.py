@@ -10,7 +10,6 @@ import functools
 import inspect
 import itertools
 import threading
-import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 import attrs
 
 from appsdk_operator.runtime._fork import fork_safe
+from appsdk_operator.runtime._weak import weak_method
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -301,7 +301,7 @@ def _itself(source: Source) -> Source:
 def _weak(source: Source, when_gone: Callable[[], object]) -> Source:
     if not inspect.ismethod(source):
         return source
-    method = weakref.WeakMethod(source, lambda _: when_gone())
+    method = weak_method(source, when_gone)
 
     def samples() -> Iterable[Sample]:
         bound = method()
@@ -390,7 +390,7 @@ class InheritedMetrics(Metrics):  # type: ignore[misc]  # final for users
             self._next_id += 1
             key = self._next_id
             find: Callable[[], Source | None] = (
-                weakref.WeakMethod(source, lambda _: self._published.pop(key, None))
+                weak_method(source, lambda: self._published.pop(key, None))
                 if inspect.ismethod(source)
                 else functools.partial(_itself, source)
             )

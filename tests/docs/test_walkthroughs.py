@@ -80,6 +80,9 @@ class Terminal:
             self._reader.join()
             assert self._process.stdout is not None
             self._process.stdout.close()
+            while (line := self._queue.get()) is not None:
+                assert not line.startswith("Exception ignored"), line
+            self._queue.put(None)
 
     def finish(self) -> int:
         """Wait until it ends by itself; the exit status."""

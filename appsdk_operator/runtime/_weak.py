@@ -1,0 +1,30 @@
+"""Bound methods whose objects are held weakly."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["weak_method"]
+
+
+def weak_method(
+    method: Callable[..., Any], when_gone: Callable[[], object] | None = None
+) -> Callable[[], Callable[..., Any] | None]:
+    """A function that returns ``method`` as long as its object lives, and then None.
+
+    ``when_gone`` is called once the object is gone. Unlike :class:`weakref.WeakMethod` it is quiet
+    where the interpreter ends and takes objects away in any order.
+    """
+    function: Any = method.__func__  # type: ignore[attr-defined]
+    owner = weakref.ref(
+        method.__self__,  # type: ignore[attr-defined]
+        None if when_gone is None else lambda _: when_gone(),
+    )
+
+    def find() -> Callable[..., Any] | None:
+        present = owner()
+        return None if present is None else function.__get__(present)
+
+    return find
