@@ -11,7 +11,7 @@ from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, 
 from appsdk_operator.resource import _codec, _deep
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import Object, ObjectKey, check_data, type_fields, view_error
-from appsdk_operator.resource._views import decode_hook, path_and_problem
+from appsdk_operator.resource._views import decode_hook, has_fields, path_and_problem
 
 __all__ = ["AnyObject", "MutableObject"]
 
@@ -78,7 +78,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
                 None. In ``metadata`` labels and the like can be given, besides name and namespace.
 
         Raises:
-            TypeError: ``kind`` is no Kind, or a field belongs into the metadata.
+            TypeError: ``kind`` is no Kind, a field belongs into the metadata, or ``spec`` or
+                ``status`` is neither of the kind's type nor a mapping.
             EncodeError: a field is no JSON, or an instance of the kind's type does not fit it.
         """
         data: dict[str, Any] = type_fields(check_kind(kind))
@@ -89,6 +90,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
                     f"{field}=… would be beside the metadata, not in it: give "
                     f"metadata={{'{_METADATA[field]}': …}}"
                 )
+            if field in ("spec", "status"):
+                _check_class(kind, field, value)
             plain = _codec.plain(value, f"$.{field}")
             if field in ("spec", "status"):
                 check_typed(kind, field, value)
@@ -148,6 +151,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         Raises:
             DecodeError: the spec does not fit the kind's type.
             EncodeError: when assigned, a typed value does not fit its own type.
+            TypeError: when assigned, it is neither of the kind's type nor a mapping.
         """
         spec: SpecT = self._view("spec", self.kind.spec)
         return spec
@@ -176,6 +180,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
             raise view_error(self.kind, self.key, field, view, error) from error
 
     def _assign(self, field: str, view: Any, value: Any) -> None:
+        _check_class(self.kind, field, value)
         current = self.data.get(field)
         if value is None:
             self.data.pop(field, None)
@@ -236,6 +241,25 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
     def __repr__(self) -> str:
         return f"<mutable {self.kind.kind} {self.key} rv={self.resource_version or '-'}>"
+
+
+def _check_class(kind: Kind, field: str, value: Any) -> None:
+    """Refuse what is neither of the kind's class, nor a mapping, nor None.
+
+    A type that is no class with fields (``list[Port]``, a union) is left to the server.
+
+    Raises:
+        TypeError: the text says what to give. It does not show the value.
+    """
+    view = kind.spec if field == "spec" else kind.status
+    if value is None or isinstance(value, Mapping) or not has_fields(view):
+        return
+    if not isinstance(value, view):
+        given = value.__qualname__ if isinstance(value, type) else f"{type(value).__qualname__}(…)"
+        raise TypeError(
+            f"{kind.kind}: {field}={given} is no {view.__qualname__}, with which this kind reads "
+            f"its {field}: give {view.__qualname__}(…) or a mapping"
+        )
 
 
 def check_typed(kind: Kind, field: str, value: Any) -> None:

@@ -6,20 +6,38 @@ hooks; they are recognised without pydantic, which is imported by those who use 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 import msgspec
 
-__all__ = ["check_view", "decode_hook", "encode_hook", "path_and_problem", "schema_hook"]
+__all__ = [
+    "check_view",
+    "decode_hook",
+    "encode_hook",
+    "has_fields",
+    "path_and_problem",
+    "schema_hook",
+]
 
 
 def is_model(view: Any) -> bool:
     """Whether it is a class of pydantic 2's models."""
     return hasattr(view, "__pydantic_validator__") and hasattr(view, "model_validate_json")
+
+
+def has_fields(view: Any) -> TypeGuard[type]:
+    """Whether it is an attrs class, dataclass, msgspec struct or pydantic model."""
+    return isinstance(view, type) and (
+        attrs.has(view)
+        or dataclasses.is_dataclass(view)
+        or issubclass(view, msgspec.Struct)
+        or is_model(view)
+    )
 
 
 def check_view(what: str, view: Any) -> None:

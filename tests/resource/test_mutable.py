@@ -379,3 +379,45 @@ def test_assigning_a_typed_spec_loses_no_unknown_field_and_no_change(data: st.Da
         assert written["main"]["hidden"] == 1
     assert known_part(obj.freeze().to_dict()["spec"]) == known_part(written)
     assert [k for k in written if k in raw] == list(raw), "the order of keys was lost"
+
+
+@attrs.frozen
+class OtherSpec:
+    color: str = "red"
+
+
+TYPED = Kind(group="example.com", version="v1", kind="Widget", spec=Spec, status=Port)
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [(OtherSpec(), r"OtherSpec\(…\)"), (5, r"int\(…\)"), ([1], r"list\(…\)"), (Spec, "Spec")],
+)
+@pytest.mark.parametrize(("field", "wanted"), [("spec", "Spec"), ("status", "Port")])
+def test_a_value_of_another_class_than_the_kinds_is_refused(field, wanted, value, given):
+    said = rf"^Widget: {field}={given} is no {wanted}, .* give {wanted}\(…\) or a mapping$"
+    with pytest.raises(TypeError, match=said):
+        MutableObject.new(TYPED, "w", **{field: value})
+    for before in ({}, {field: {}}):
+        draft = MutableObject.new(TYPED, "w", **before)
+        with pytest.raises(TypeError, match=said):
+            setattr(draft, field, value)
+        assert draft.data.get(field) == before.get(field)
+
+
+@attrs.frozen
+class WiderSpec(Spec):
+    color: str = "red"
+
+
+@pytest.mark.parametrize("value", [{"replicas": 2}, Spec(2), WiderSpec(2), None])
+def test_mappings_and_instances_of_the_kinds_class_are_taken(value):
+    draft = MutableObject.new(TYPED, "w", spec=value)
+    assert (draft["spec"] or {}).get("replicas", 2) == 2
+    draft.spec = value
+
+
+@pytest.mark.parametrize("view", [None, list[int], int | str])
+def test_a_kind_without_a_class_for_its_spec_takes_any_json(view):
+    kind = Kind(group="example.com", version="v1", kind="Widget", spec=view)
+    assert MutableObject.new(kind, "w", spec=5)["spec"] == 5
