@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from appsdk_operator.resource import _deep
 
-__all__ = ["FrozenDict", "FrozenList", "ReadOnlyError", "explain_frozen", "freeze", "thaw"]
+__all__ = [
+    "FrozenDict",
+    "FrozenList",
+    "ReadOnlyError",
+    "camel_case",
+    "explain_frozen",
+    "freeze",
+    "thaw",
+]
 
 
 class ReadOnlyError(TypeError):
@@ -26,15 +34,15 @@ def _no_attribute(value: dict[str, Any], name: str) -> str:
     text = f"{type(value).__name__!r} object has no attribute {name!r}"
     if name.startswith("__"):  # Python asks for these itself
         return text
-    key = name if name in value or _camel(name) not in value else _camel(name)
+    key = name if name in value or camel_case(name) not in value else camel_case(name)
     return (
-        f"{text}: without a type, spec, status and their parts are plain JSON: write "
-        f'obj.spec["{key}"], or say how to read them, Kind(…, spec=YourSpec), with a frozen attrs '
-        "class, dataclass, msgspec struct or pydantic model"
+        f'{text}: it is plain JSON, read with keys: write ["{key}"] instead of .{name}; spec and '
+        "status have attributes when their kind has types for them, Kind(…, spec=YourSpec), frozen "
+        "attrs classes, dataclasses, msgspec structs or pydantic models"
     )
 
 
-def _camel(name: str) -> str:
+def camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 

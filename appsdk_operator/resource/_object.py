@@ -12,7 +12,7 @@ import msgspec
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 from appsdk_operator.resource import _codec, _deep
-from appsdk_operator.resource._frozen import FrozenDict, freeze, refuse
+from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, refuse
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._views import decode_hook, path_and_problem
 
@@ -94,6 +94,26 @@ def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
             part, dec_hook=decode_hook
         ).decode
     return decode
+
+
+class _KeyOnly:
+    """A top-level field that is looked for as an attribute: the error names its key.
+
+    One for each such field, since a ``__getattr__`` would make every other attribute slower.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, obj: object, owner: type | None = None) -> Any:
+        if obj is None:
+            return self
+        raise AttributeError(
+            f"{type(obj).__name__!r} object has no attribute {self.name!r}: beside metadata, spec "
+            f'and status, fields are read with keys: write obj["{camel_case(self.name)}"]',
+            name=self.name,
+            obj=obj,
+        )
 
 
 @final
@@ -380,6 +400,14 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     def __repr__(self) -> str:
         # Not the content: it may be a Secret's, and reprs end up in logs.
         return f"<{self.kind.kind} {self.key} rv={self.resource_version} uid={self.uid}>"
+
+
+# Of ConfigMaps, Secrets, roles, bindings, webhook configurations and storage classes.
+for _name in (
+    *("data", "binary_data", "binaryData", "string_data", "stringData", "immutable", "type"),
+    *("rules", "role_ref", "roleRef", "subjects", "webhooks", "provisioner", "parameters"),
+):
+    setattr(Object, _name, _KeyOnly(_name))
 
 
 # A Struct would be written field by field otherwise.
