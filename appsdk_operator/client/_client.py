@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -175,7 +176,11 @@ def _check_query(query: object) -> None:
 
 def _check_config(config: object) -> None:
     if not isinstance(config, ClientConfig):
-        example = f"(server={config!r})" if isinstance(config, str) else ".load()"
+        example = ".load()"
+        if isinstance(config, str) and "://" in config:
+            example = f"(server={config!r})"
+        elif isinstance(config, (str, os.PathLike)):
+            example = f".load({os.fspath(config)!r})"
         raise TypeError(
             f"config={config!r} is no ClientConfig: give one, for example ClientConfig{example}"
         )

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 from appsdk_operator.manager._cut_short import is_cut_short
 from appsdk_operator.manager._signals import SLICE, check_main_thread, stop_on_signals
@@ -24,6 +24,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime._environment import Environment
 from appsdk_operator.runtime._threads import as_exception
+from appsdk_operator.watchers import KubernetesInformer
 
 __all__ = ["Operator", "OperatorController"]
 
@@ -51,6 +52,19 @@ class Operator:
     >>> stop.set()
     >>> Operator().run(stop)
     """
+
+    if not TYPE_CHECKING:  # which knows that all arguments are named
+
+        def __new__(cls, *positional: Any, **_: Any) -> Any:
+            if positional:
+                first = positional[0]
+                remedy = "add_controller(…) adds controllers"
+                if isinstance(first, str):
+                    remedy = f"a name is given as Operator(name={first!r})"
+                raise TypeError(
+                    f"Operator({_shown(first)}): all arguments of an Operator are named: {remedy}"
+                )
+            return object.__new__(cls)
 
     def __init__(
         self,
@@ -101,7 +115,7 @@ class Operator:
         """Run ``controller`` with the others.
 
         Raises:
-            TypeError: it has no ``run``.
+            TypeError: it has no ``run``, or is a KubernetesInformer.
             ValueError: it was added before.
             RuntimeError: the operator runs already, and would never start it; or the controller
                 does, without the operator's name.
@@ -279,7 +293,20 @@ class Operator:
                 return running
 
 
+if not TYPE_CHECKING:  # its signature is that of the arguments
+    Operator.__new__.__wrapped__ = Operator.__init__
+
+
+def _shown(argument: object) -> str:
+    return repr(argument) if isinstance(argument, str) else f"{type(argument).__name__}(…)"
+
+
 def _check_controller(controller: object) -> None:
+    if isinstance(controller, KubernetesInformer):
+        raise TypeError(
+            f"controller={controller!r} is an informer, no controller: give it to one, "
+            "InformerController.add_informer(informer, kind), and add that"
+        )
     if not isinstance(controller, OperatorController):
         raise TypeError(f"controller={controller!r} is not a controller: it needs run(stop)")
     if isinstance(controller, type):

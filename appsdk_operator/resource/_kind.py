@@ -74,6 +74,14 @@ def _check_view(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         check_view(attribute.name, value)
 
 
+def _check_scope(_: object, __: object, value: object) -> None:
+    if isinstance(value, Scope):
+        return
+    meant = [one for one in Scope if isinstance(value, str) and one.value.lower() == value.lower()]
+    remedy = " or ".join(f"Scope.{one.name}" for one in meant or Scope)
+    raise TypeError(f"scope={value!r} is no Scope: give {remedy}")
+
+
 def _quoted(what: str, part: str) -> str:
     if part in (".", ".."):
         raise ValueError(f"{what} {part!r} is no name of anything: it would lead to another path")
@@ -102,6 +110,8 @@ class Kind(Generic[SpecT_co, StatusT_co]):
     Raises:
         ValueError: a name that no API server would accept, or a ``spec`` or ``status`` class whose
             instances can be changed, or that nothing can be read into.
+        TypeError: ``spec`` or ``status`` is an instance instead of a class, ``scope`` is no Scope,
+            or a name no text.
 
     >>> Kind(group="example.com", version="v1", kind="Widget").plural
     'widgets'
@@ -116,9 +126,7 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         default=attrs.Factory(lambda self: f"{self.kind}s".lower(), takes_self=True),
         validator=[attrs.validators.instance_of(str), _check_plural],
     )
-    scope: Scope = attrs.field(
-        default=Scope.NAMESPACED, validator=attrs.validators.instance_of(Scope)
-    )
+    scope: Scope = attrs.field(default=Scope.NAMESPACED, validator=_check_scope)
     spec: type[SpecT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
     status: type[StatusT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
 

@@ -45,7 +45,11 @@ def check_view(what: str, view: Any) -> None:
 
     Raises:
         ValueError: that is so; the text says what to use.
+        TypeError: it is an instance of such a class. The text does not show it.
     """
+    if has_fields(type(view)):
+        own = type(view).__qualname__
+        raise TypeError(f"{what}={own}(…) is an instance: give its class, {what}={own}")
     name = getattr(view, "__qualname__", view)
     if hasattr(view, "__pydantic_validator__") and not is_model(view):
         raise ValueError(

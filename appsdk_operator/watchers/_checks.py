@@ -13,11 +13,24 @@ from appsdk_operator.watchers._informed import RunnableInformer
 __all__ = [
     "check_cache",
     "check_informer",
+    "check_order",
     "check_takes",
     "check_told",
     "check_watcher",
     "checked_kind",
 ]
+
+
+def check_order(method: str, what: str, given: object, kind: object) -> None:
+    """Refuse arguments that are swapped.
+
+    Raises:
+        TypeError: the kind is the first of them.
+    """
+    if isinstance(given, (str, Kind)) and not isinstance(kind, (str, Kind, type(None))):
+        raise TypeError(
+            f"{method}({given}, {what}): the two are swapped, write {method}({what}, {given})"
+        )
 
 
 def checked_kind(kind: str | Kind) -> str:

@@ -32,6 +32,7 @@ from appsdk_operator.runtime._waiters import Waiters
 from appsdk_operator.watchers._checks import (
     check_cache,
     check_informer,
+    check_order,
     check_takes,
     check_watcher,
     checked_kind,
@@ -195,6 +196,7 @@ class InformerController:
             ValueError: ``kind`` is empty, or the informer was added before.
             RuntimeError: the controller has ended.
         """
+        check_order("add_informer", "informer", informer, kind)
         kind = checked_kind(kind)
         check_informer(informer)
         self._check_open("informers")
@@ -230,6 +232,7 @@ class InformerController:
             ValueError: this kind of this cache was added before.
             RuntimeError: the cache has stopped, or the controller has ended.
         """
+        check_order("add_cache", "cache", cache, kind)
         check_cache(cache, kind)
         self._check_open("caches")
         self._ways.add_cache(cache, kind, resync)
@@ -255,6 +258,7 @@ class InformerController:
                 OpinionatedReconciler, or another one of these has the same finalizer.
             RuntimeError: the controller has ended.
         """
+        check_order("add_watcher", "watcher", watcher, kind)
         checked_kind(kind)
         check_watcher(watcher)
         self._add(WatcherEntry(watcher, kind), kind)
@@ -285,6 +289,7 @@ class InformerController:
             TypeError: it is not a reconciler.
             ValueError: as :meth:`add_watcher`.
         """
+        check_order("add_reconciler", "reconciler", reconciler, kind)
         checked_kind(kind)
         check_reconciler(reconciler)
         self._add(ReconcilerEntry(reconciler, kind, controller=self.name, clock=self._clock), kind)

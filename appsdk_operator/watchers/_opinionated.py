@@ -18,6 +18,7 @@ from appsdk_operator.watchers._watcher import (
     ResourceWatcher,
     SelectiveWatcher,
     UpdateCallback,
+    refuse_other_names,
 )
 
 __all__ = ["OpinionatedWatcher"]
@@ -51,6 +52,12 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
+
+        def __new__(cls, *_: Any, **given: Any) -> Any:
+            callbacks = ("add", "update", "delete", "sync")
+            others = given.keys() - {*callbacks, "kind", "client", "finalizer", "concerns"}
+            refuse_other_names("OpinionatedWatcher", others, callbacks)
+            return object.__new__(cls)
 
     def __init__(
         self,
@@ -221,3 +228,7 @@ def _call(callback: Callable[..., Any] | None, *objects: Object | None) -> None:
 
 def _fits(watcher: OpinionatedWatcher) -> SelectiveWatcher:
     return watcher
+
+
+if not TYPE_CHECKING:  # its signature is that of the arguments
+    OpinionatedWatcher.__new__.__wrapped__ = OpinionatedWatcher.__init__

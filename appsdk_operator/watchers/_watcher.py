@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, final, runtime_checkable
 
 import attrs
@@ -78,12 +78,31 @@ _OTHER_NAMES = {
         "add": ("add", "added", "create", "created"),
         "update": ("update", "updated", "change", "changed", "modify", "modified"),
         "delete": ("delete", "deleted", "remove", "removed"),
+        "sync": ("sync", "synced", "resync", "resume", "resumed"),
     }.items()
     for name in names
     for before in ("", "on")
     for after in ("", "func")
 }
 """What grafana-app-sdk, client-go and kopf call them."""
+
+
+def refuse_other_names(what: str, given: Iterable[str], callbacks: Sequence[str]) -> None:
+    """Refuse arguments of ``what`` that it does not have.
+
+    Args:
+        what: the class.
+        given: the arguments that are none of its own.
+        callbacks: those of its own that are functions.
+
+    Raises:
+        TypeError: there are some; the text says what the first is called here.
+    """
+    for name in sorted(given):
+        meant = _OTHER_NAMES.get(name.lower().replace("_", ""))
+        listed = f"there are {', '.join(callbacks[:-1])} and {callbacks[-1]}"
+        hint = f"it is {meant}=" if meant in callbacks else listed
+        raise TypeError(f"{what}({name}=…): no such function is called; {hint}")
 
 
 def _name_of(function: object) -> str:
@@ -125,10 +144,8 @@ class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
                     f"in SimpleWatcher(add={_name_of(positional[0])}); there are add, update and "
                     "delete"
                 )
-            for name in given.keys() - {"add", "update", "delete"}:
-                meant = _OTHER_NAMES.get(name.lower().replace("_", ""))
-                hint = f"it is {meant}=" if meant else "there are add, update and delete"
-                raise TypeError(f"SimpleWatcher({name}=…): no such function is called; {hint}")
+            callbacks = ("add", "update", "delete")
+            refuse_other_names("SimpleWatcher", given.keys() - set(callbacks), callbacks)
             if given and all(function is None for function in given.values()):
                 names = ", ".join(f"{name}=None" for name in given)
                 raise TypeError(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from appsdk_operator import client as c
@@ -385,10 +387,12 @@ def test_a_patch_is_guarded_when_the_server_checks_the_version():
     [
         ("http://127.0.0.1:1", r"ClientConfig\(server='http://127.0.0.1:1'\)"),
         (None, r"ClientConfig\.load\(\)"),
+        ("kubeconfig", r"ClientConfig\.load\('kubeconfig'\)"),
+        (Path("/etc/kubeconfig"), r"ClientConfig\.load\('/etc/kubeconfig'\)"),
     ],
 )
 def test_what_is_no_configuration_is_refused(config, text):
-    with pytest.raises(TypeError, match=f"is no ClientConfig: give one, for example {text}"):
+    with pytest.raises(TypeError, match=f"is no ClientConfig: give one, for example {text}$"):
         c.Client(config)
 
 

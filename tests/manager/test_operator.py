@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ from typing import Any
 import attrs
 import pytest
 
+from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.manager import Operator, OperatorController
+from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock, Metrics, RealClock, StopSignal
-from appsdk_operator.watchers import InformerController
+from appsdk_operator.watchers import InformerController, KubernetesInformer
 
 
 @attrs.define(eq=False)
@@ -367,3 +370,24 @@ def test_an_error_handler_is_not_asked_once_the_operator_stops(run: Callable[...
 def test_an_error_handler_that_is_no_function_is_refused() -> None:
     with pytest.raises(TypeError, match="give a function of the controller and its error"):
         Operator(on_error=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("shop", r"Operator\('shop'\): .* Operator\(name='shop'\)$"),
+        (Scripted("a"), r"Operator\(Scripted\(…\)\): .* add_controller\(…\) adds controllers$"),
+    ],
+)
+def test_an_argument_without_a_name_is_refused_with_its_name(given: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        Operator(given)  # type: ignore[call-arg]
+    assert next(iter(inspect.signature(Operator).parameters)) == "name"
+
+
+def test_an_informer_is_no_controller() -> None:
+    client = Client(ClientConfig(server="http://127.0.0.1:1"), metrics=Metrics())
+    informer = KubernetesInformer(kinds.core.v1.ConfigMap, client, metrics=Metrics())
+    with pytest.raises(TypeError, match=r"is an informer.* InformerController\.add_informer"):
+        Operator().add_controller(informer)
+    client.close()

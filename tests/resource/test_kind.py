@@ -281,3 +281,27 @@ def test_a_type_without_a_schema_is_named_with_its_field(spec, text):
     kind = Kind(group="example.com", version="v1", kind="Widget", spec=spec)
     with pytest.raises(ValueError, match=text):
         custom_resource_definition(kind)
+
+
+@pytest.mark.parametrize(
+    ("scope", "remedy"),
+    [
+        ("Cluster", r"Scope\.CLUSTER"),
+        ("namespaced", r"Scope\.NAMESPACED"),
+        (None, r"Scope\.NAMESPACED or Scope\.CLUSTER"),
+        ("all", r"Scope\.NAMESPACED or Scope\.CLUSTER"),
+    ],
+)
+def test_what_is_no_scope_is_refused_with_the_one_that_is_meant(scope: Any, remedy: str) -> None:
+    with pytest.raises(TypeError, match=rf"^scope={scope!r} is no Scope: give {remedy}$"):
+        Kind(group="", version="v1", kind="Node", scope=scope)
+
+
+@pytest.mark.parametrize("what", ["spec", "status"])
+def test_an_instance_is_no_type_of_spec_or_status(what: str) -> None:
+    wanted: dict[str, Any] = {what: FrozenAttrs(replicas=7)}
+    said = rf"^{what}=FrozenAttrs\(…\) is an instance: give its class, {what}=FrozenAttrs$"
+    with pytest.raises(TypeError, match=said):
+        Kind(group="", version="v1", kind="Node", **wanted)
+    with pytest.raises(TypeError, match=said):
+        WIDGET.typed(**wanted)

@@ -280,9 +280,20 @@ def added(obj):
         (lambda: SimpleWatcher(on_add=added), "it is add="),
         (lambda: SimpleWatcher(on_create=added), "it is add="),
         (lambda: SimpleWatcher(sync=added), "there are add, update and delete"),
+        (
+            lambda: OpinionatedWatcher(WIDGET, None, create=added),
+            r"OpinionatedWatcher\(create=…\): no such function is called; it is add=$",
+        ),
+        (lambda: OpinionatedWatcher(WIDGET, None, on_add=added), "it is add=$"),
+        (lambda: OpinionatedWatcher(kind=WIDGET, client=None, on_update=added), "it is update=$"),
+        (lambda: OpinionatedWatcher(WIDGET, None, resume=added), "it is sync=$"),
+        (
+            lambda: OpinionatedWatcher(WIDGET, None, other=added),
+            r"OpinionatedWatcher\(other=…\).* there are add, update, delete and sync$",
+        ),
     ],
 )
-def test_a_simple_watcher_says_what_its_functions_are_called(make, text):
+def test_a_watcher_says_what_its_functions_are_called(make, text):
     with pytest.raises(TypeError, match=text):
         make()
 

@@ -189,3 +189,10 @@ def test_two_watchers_of_the_same_functions_are_two(rig, widget):
     rig.controller.remove_watcher(second, widget().kind)
     rig.informer.add(widget())
     assert len(rig.work()) == 1
+
+
+@pytest.mark.parametrize("what", ["informer", "watcher", "reconciler", "cache"])
+def test_swapped_arguments_are_refused_with_the_right_order(rig, widget, what):
+    said = rf"^add_{what}\(widgets\.v1\.example\.com, {what}\): the two are swapped, write "
+    with pytest.raises(TypeError, match=said):
+        getattr(rig.controller, f"add_{what}")(widget().kind, SimpleWatcher())
