@@ -27,14 +27,16 @@ def warn_of_dropped_status(warned: set[Kind], verb: str, sent: Any, answer: Obje
     if _holds(answer.get("status"), sent):
         return
     warned.add(answer.kind)
+    is_new = verb == "create"
     _log.warning(
-        "%s of %s %s: the server left the status as it was, since for kinds with a status "
-        "subresource that is written apart: use client.status.%s; or, if the kind has none, its "
-        "schema does not know all that was sent",
+        "%s of %s %s: the server %s, since for kinds with a status subresource that is written "
+        "apart: use client.status.%s; or, if the kind has none, its schema does not know all that "
+        "was sent",
         verb,
         answer.kind.qualified_name,
         answer.key,
-        verb,
+        "left the status out" if is_new else "left the status as it was",
+        "update with the object that create returned" if is_new else verb,
         extra={"kind": str(answer.kind), "namespace": answer.namespace, "object": answer.name},
     )
 

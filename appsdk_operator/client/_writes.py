@@ -40,6 +40,9 @@ class Writes:
     ) -> Object[SpecT, StatusT]:
         """Make an object, and return what the server made of it.
 
+        Where the status is a subresource a status is dropped, with a warning in the log, once for
+        each kind: ``client.status.update`` writes it afterwards.
+
         Args:
             obj: the object; without a name it needs ``metadata.generateName``.
             dry_run: have the server do everything but store it.
@@ -53,7 +56,7 @@ class Writes:
             Invalid: the server does not take it as it is.
         """
         _calls.check_object(obj)
-        return self._object(
+        answer = self._object(
             obj.kind,
             "POST",
             "create",
@@ -62,6 +65,8 @@ class Writes:
             body=_calls.encode_object(obj, "create"),
             answer_name=obj.name,
         )
+        warn_of_dropped_status(self._status_warned, "create", obj.get("status"), answer)
+        return answer
 
     def update(
         self,

@@ -13,7 +13,7 @@ from appsdk_operator.testing import MemoryServer
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 BARE = Kind(group="example.com", version="v1", kind="Bare")
-TEXT = "the server left the status as it was"
+TEXT = "the server left the status "
 
 
 def crds():
@@ -86,4 +86,33 @@ def test_a_kind_without_the_subresource_takes_it(client, caplog):
     draft = made.mutable_copy()
     draft["status"] = {"phase": "Up"}
     assert client.update(draft).status == {"phase": "Up"}
+    assert warnings(caplog) == []
+
+
+def new(kind, name, **fields):
+    return MutableObject.new(kind, name, namespace="default", spec={}, **fields)
+
+
+@pytest.mark.parametrize("as_sent", [MutableObject.freeze, lambda draft: draft])
+def test_a_new_object_with_a_status_warns_once_for_its_kind(client, caplog, as_sent):
+    for name in ("a", "b"):
+        made = client.create(as_sent(new(WIDGET, name, status={"phase": "Up"})))
+        assert made.status is None
+    (warning,) = warnings(caplog)
+    assert warning.startswith(
+        "create of widgets.example.com default/a: the server left the status out, since "
+    )
+    assert "use client.status.update with the object that create returned; or" in warning
+
+
+@pytest.mark.parametrize("status", [None, {}, {"phase": None}])
+def test_a_new_object_without_a_status_does_not(client, caplog, status):
+    client.create(new(WIDGET, "a"))
+    client.create(new(WIDGET, "b", status=status))
+    assert warnings(caplog) == []
+
+
+def test_a_new_object_of_a_kind_without_the_subresource_keeps_its_status(client, caplog):
+    made = client.create(new(BARE, "b", status={"phase": "Up"}))
+    assert made.status == {"phase": "Up"}
     assert warnings(caplog) == []
