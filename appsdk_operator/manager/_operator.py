@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
@@ -24,7 +25,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime._environment import Environment
 from appsdk_operator.runtime._threads import as_exception
-from appsdk_operator.watchers import KubernetesInformer
 
 __all__ = ["Operator", "OperatorController"]
 
@@ -302,7 +302,9 @@ def _shown(argument: object) -> str:
 
 
 def _check_controller(controller: object) -> None:
-    if isinstance(controller, KubernetesInformer):
+    # Where nobody has loaded that room, it is none; an Operator alone needs no client.
+    watchers: Any = sys.modules.get("appsdk_operator.watchers")
+    if watchers is not None and isinstance(controller, watchers.KubernetesInformer):
         raise TypeError(
             f"controller={controller!r} is an informer, no controller: give it to one, "
             "InformerController.add_informer(informer, kind), and add that"
