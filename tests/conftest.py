@@ -46,12 +46,12 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector from going through thousands of tests, now and in each of them."""
+    """Keep the garbage collector from going through thousands of tests while they are found."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
+        # Not frozen: Hypothesis looks for who refers to what it is given.
         gc.enable()
 
 
