@@ -271,7 +271,7 @@ def test_the_stop_of_the_controller_reaches_the_reconciles_that_run() -> None:
         context = reconcile_context()
         assert context is not None
         entered.set()
-        assert context.stop.wait(PATIENCE)
+        assert context.stop.wait()
 
     rig.script.during = wait
     rig.controller.watch(rig.tap)
@@ -388,7 +388,7 @@ def test_at_the_deadline_the_stop_is_set_and_the_time_out_counted_each_time(
         if asks_before:
             assert not context.stop.is_set()
         rig.clock.advance(10.0)
-        assert context.stop.wait(PATIENCE)
+        assert context.stop.wait()
         assert context.remaining() == 0.0
 
     rig.script.during = overstay
@@ -510,7 +510,7 @@ def test_deadlines_of_reconciles_side_by_side_are_kept_apart() -> None:
         context = reconcile_context()
         assert context is not None
         entered[request].set()
-        context.stop.wait(PATIENCE)
+        context.stop.wait()
         gone[request].set()
 
     rig.script.during = wait

@@ -61,7 +61,7 @@ class BlockingSource(Tap):
 
     def start(self, queue: RequestQueue[Any], stop: StopSignal) -> None:
         super().start(queue, stop)
-        stop.wait(PATIENCE)
+        stop.wait()
 
 
 # Failures.
