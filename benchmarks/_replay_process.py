@@ -315,7 +315,7 @@ def main() -> None:
     spec = Spec(**json.loads(sys.argv[1]))
     context, authority = None, ""
     if spec.tls:
-        from appsdk_operator.testing._authority import Authority
+        from appsdk_operator.apiserver._authority import Authority
 
         signer = Authority(time.time())
         context, authority = signer.context("127.0.0.1"), signer.certificate.decode()

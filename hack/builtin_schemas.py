@@ -27,7 +27,7 @@ from go_types import DATA, told_by, write
 
 from appsdk_operator.testing import ControlPlane
 
-TARGET = DATA / "_builtin_schemas.json.gz"
+TARGET = DATA / "_schema/builtin_schemas.json.gz"
 GVK = "x-kubernetes-group-version-kind"
 
 Fetch = Callable[[str], Any]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-DATA = HERE.parent / "appsdk_operator/testing/_server"
+DATA = HERE.parent / "appsdk_operator/apiserver"
 MODULES = ("client-go", "apiextensions-apiserver", "kube-aggregator", "api", "apimachinery")
 
 

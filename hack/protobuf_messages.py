@@ -15,7 +15,7 @@ import sys
 
 from go_types import DATA, told_by, write
 
-TARGET = DATA / "_protobuf_messages.json.gz"
+TARGET = DATA / "_builtin/protobuf_messages.json.gz"
 
 
 def main(release: str) -> None:

@@ -16,34 +16,34 @@ Caveats:
     * After an etcd restore the server's versions go back; the list that follows is taken as true.
 """
 
-from appsdk_operator.cache._cache import Cache as Cache
-from appsdk_operator.cache._cache_options import CacheOptions as CacheOptions
-from appsdk_operator.cache._cache_options import NamespaceOptions as NamespaceOptions
-from appsdk_operator.cache._cache_registration import CacheRegistration as CacheRegistration
-from appsdk_operator.cache._cached_client import CachedClient as CachedClient
-from appsdk_operator.cache._delivery import Delivery as Delivery
-from appsdk_operator.cache._delivery import Handle as Handle
-from appsdk_operator.cache._event_source import DeliveryKey as DeliveryKey
-from appsdk_operator.cache._event_source import EventSource as EventSource
-from appsdk_operator.cache._event_source import Overflow as Overflow
+from appsdk_operator.cache._cache.cache import Cache as Cache
+from appsdk_operator.cache._cache.not_cached import NotCachedError as NotCachedError
+from appsdk_operator.cache._cache.not_cached import NotFollowedError as NotFollowedError
+from appsdk_operator.cache._cache.not_cached import NotSyncedError as NotSyncedError
+from appsdk_operator.cache._cache.options import CacheOptions as CacheOptions
+from appsdk_operator.cache._cache.options import NamespaceOptions as NamespaceOptions
+from appsdk_operator.cache._cache.registration import CacheRegistration as CacheRegistration
+from appsdk_operator.cache._client.cached_client import CachedClient as CachedClient
+from appsdk_operator.cache._delivery.delivery import Delivery as Delivery
+from appsdk_operator.cache._delivery.delivery import Handle as Handle
+from appsdk_operator.cache._delivery.event_source import DeliveryKey as DeliveryKey
+from appsdk_operator.cache._delivery.event_source import EventSource as EventSource
+from appsdk_operator.cache._delivery.event_source import Overflow as Overflow
 from appsdk_operator.cache._events import BatchHandler as BatchHandler
 from appsdk_operator.cache._events import Event as Event
 from appsdk_operator.cache._events import EventHandler as EventHandler
 from appsdk_operator.cache._events import ResourceAction as ResourceAction
-from appsdk_operator.cache._foreign import ForeignStream as ForeignStream
-from appsdk_operator.cache._health import Health as Health
-from appsdk_operator.cache._informer import Informer as Informer
-from appsdk_operator.cache._not_cached import NotCachedError as NotCachedError
-from appsdk_operator.cache._not_cached import NotFollowedError as NotFollowedError
-from appsdk_operator.cache._not_cached import NotSyncedError as NotSyncedError
-from appsdk_operator.cache._reflector import EventStream as EventStream
-from appsdk_operator.cache._reflector import ListWatchClient as ListWatchClient
-from appsdk_operator.cache._registration import Registration as Registration
-from appsdk_operator.cache._store import IndexFunction as IndexFunction
-from appsdk_operator.cache._store import Lister as Lister
-from appsdk_operator.cache._store import Store as Store
-from appsdk_operator.cache._transforms import Transform as Transform
-from appsdk_operator.cache._transforms import drop_managed_fields as drop_managed_fields
+from appsdk_operator.cache._informer.foreign import ForeignStream as ForeignStream
+from appsdk_operator.cache._informer.health import Health as Health
+from appsdk_operator.cache._informer.informer import Informer as Informer
+from appsdk_operator.cache._informer.reflector import EventStream as EventStream
+from appsdk_operator.cache._informer.reflector import ListWatchClient as ListWatchClient
+from appsdk_operator.cache._informer.registration import Registration as Registration
+from appsdk_operator.cache._informer.store import IndexFunction as IndexFunction
+from appsdk_operator.cache._informer.store import Lister as Lister
+from appsdk_operator.cache._informer.store import Store as Store
+from appsdk_operator.cache._informer.transforms import Transform as Transform
+from appsdk_operator.cache._informer.transforms import drop_managed_fields as drop_managed_fields
 
 __all__ = [
     "BatchHandler",

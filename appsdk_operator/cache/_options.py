@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from appsdk_operator.cache._event_source import Overflow
+from appsdk_operator.cache._delivery.event_source import Overflow
 from appsdk_operator.resource import Kind
 from appsdk_operator.resource._kind import check_kind
 from appsdk_operator.resource._names import check_namespace_name
 from appsdk_operator.runtime import system_clock
-from appsdk_operator.runtime._checks import (
+from appsdk_operator.runtime._validation import (
     check_client,
     check_count,
     check_function,

@@ -37,15 +37,28 @@ Errors:
     :class:`ConfigError` means that the configuration or the credentials cannot be used.
 """
 
-from appsdk_operator.client._client import Client as Client
-from appsdk_operator.client._config import ClientConfig as ClientConfig
-from appsdk_operator.client._config import Impersonation as Impersonation
-from appsdk_operator.client._credentials import Credentials as Credentials
-from appsdk_operator.client._discovery import APIResource as APIResource
-from appsdk_operator.client._discovery import Discovery as Discovery
-from appsdk_operator.client._discovery import NoSuchKind as NoSuchKind
-from appsdk_operator.client._discovery import ServerVersion as ServerVersion
-from appsdk_operator.client._dry_run import DryRunClient as DryRunClient
+from appsdk_operator.client._api.client import Client as Client
+from appsdk_operator.client._api.discovery import APIResource as APIResource
+from appsdk_operator.client._api.discovery import Discovery as Discovery
+from appsdk_operator.client._api.discovery import NoSuchKind as NoSuchKind
+from appsdk_operator.client._api.discovery import ServerVersion as ServerVersion
+from appsdk_operator.client._api.object_store import ObjectStore as ObjectStore
+from appsdk_operator.client._api.object_store import SpecStore as SpecStore
+from appsdk_operator.client._api.object_store import StoreClient as StoreClient
+from appsdk_operator.client._api.options import FieldValidation as FieldValidation
+from appsdk_operator.client._api.options import Propagation as Propagation
+from appsdk_operator.client._api.patches import JsonPatch as JsonPatch
+from appsdk_operator.client._api.patches import MergePatch as MergePatch
+from appsdk_operator.client._api.patches import Patch as Patch
+from appsdk_operator.client._api.patches import StrategicMergePatch as StrategicMergePatch
+from appsdk_operator.client._api.protocols import ClientLike as ClientLike
+from appsdk_operator.client._api.protocols import Reader as Reader
+from appsdk_operator.client._api.protocols import SubresourceLike as SubresourceLike
+from appsdk_operator.client._api.protocols import Writer as Writer
+from appsdk_operator.client._api.subresource import SubresourceClient as SubresourceClient
+from appsdk_operator.client._auth.config import ClientConfig as ClientConfig
+from appsdk_operator.client._auth.config import Impersonation as Impersonation
+from appsdk_operator.client._auth.credentials import Credentials as Credentials
 from appsdk_operator.client._errors import AlreadyExists as AlreadyExists
 from appsdk_operator.client._errors import ApiError as ApiError
 from appsdk_operator.client._errors import BadRequest as BadRequest
@@ -69,27 +82,10 @@ from appsdk_operator.client._errors import TooManyRequests as TooManyRequests
 from appsdk_operator.client._errors import Unauthorized as Unauthorized
 from appsdk_operator.client._errors import UnsupportedMediaType as UnsupportedMediaType
 from appsdk_operator.client._errors import error_from_status as error_from_status
-from appsdk_operator.client._field_owner import FieldOwnerClient as FieldOwnerClient
-from appsdk_operator.client._interceptor import Hooks as Hooks
-from appsdk_operator.client._interceptor import InterceptedClient as InterceptedClient
 from appsdk_operator.client._models import from_model as from_model
 from appsdk_operator.client._models import to_model as to_model
-from appsdk_operator.client._namespaced import NamespacedClient as NamespacedClient
-from appsdk_operator.client._object_store import ObjectStore as ObjectStore
-from appsdk_operator.client._object_store import SpecStore as SpecStore
-from appsdk_operator.client._object_store import StoreClient as StoreClient
-from appsdk_operator.client._options import FieldValidation as FieldValidation
-from appsdk_operator.client._options import Propagation as Propagation
-from appsdk_operator.client._patches import JsonPatch as JsonPatch
-from appsdk_operator.client._patches import MergePatch as MergePatch
-from appsdk_operator.client._patches import Patch as Patch
-from appsdk_operator.client._patches import StrategicMergePatch as StrategicMergePatch
-from appsdk_operator.client._protocols import ClientLike as ClientLike
-from appsdk_operator.client._protocols import Reader as Reader
-from appsdk_operator.client._protocols import SubresourceLike as SubresourceLike
-from appsdk_operator.client._protocols import Writer as Writer
 from appsdk_operator.client._request import Request as Request
-from appsdk_operator.client._subresource import SubresourceClient as SubresourceClient
+from appsdk_operator.client._transport.watch import WatchStream as WatchStream
 from appsdk_operator.client._transport_errors import BadResponse as BadResponse
 from appsdk_operator.client._transport_errors import ConfigError as ConfigError
 from appsdk_operator.client._transport_errors import ConnectFailed as ConnectFailed
@@ -102,9 +98,13 @@ from appsdk_operator.client._transport_errors import TLSFailed as TLSFailed
 from appsdk_operator.client._transport_errors import TransportError as TransportError
 from appsdk_operator.client._transport_errors import WatchSilent as WatchSilent
 from appsdk_operator.client._transport_errors import WrongAnswer as WrongAnswer
-from appsdk_operator.client._watch import WatchStream as WatchStream
-from appsdk_operator.client._wrapper import ClientWrapper as ClientWrapper
-from appsdk_operator.client._wrapper import SubresourceWrapper as SubresourceWrapper
+from appsdk_operator.client._wrappers.dry_run import DryRunClient as DryRunClient
+from appsdk_operator.client._wrappers.field_owner import FieldOwnerClient as FieldOwnerClient
+from appsdk_operator.client._wrappers.interceptor import Hooks as Hooks
+from appsdk_operator.client._wrappers.interceptor import InterceptedClient as InterceptedClient
+from appsdk_operator.client._wrappers.namespaced import NamespacedClient as NamespacedClient
+from appsdk_operator.client._wrappers.wrapper import ClientWrapper as ClientWrapper
+from appsdk_operator.client._wrappers.wrapper import SubresourceWrapper as SubresourceWrapper
 
 __all__ = [
     "APIResource",

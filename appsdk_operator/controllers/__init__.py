@@ -60,39 +60,9 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._builder import ControllerBuilder as ControllerBuilder
     from appsdk_operator.controllers._builder import ControllerHost as ControllerHost
     from appsdk_operator.controllers._builder import controller_for as controller_for
-    from appsdk_operator.controllers._channel_source import ChannelClosed as ChannelClosed
-    from appsdk_operator.controllers._channel_source import ChannelSource as ChannelSource
-    from appsdk_operator.controllers._conditions import Condition as Condition
-    from appsdk_operator.controllers._conditions import ConditionStatus as ConditionStatus
-    from appsdk_operator.controllers._conditions import get_condition as get_condition
-    from appsdk_operator.controllers._conditions import is_condition_false as is_condition_false
-    from appsdk_operator.controllers._conditions import is_condition_true as is_condition_true
-    from appsdk_operator.controllers._conditions import patch_conditions as patch_conditions
-    from appsdk_operator.controllers._conditions import remove_condition as remove_condition
-    from appsdk_operator.controllers._conditions import set_condition as set_condition
-    from appsdk_operator.controllers._context import ReconcileContext as ReconcileContext
-    from appsdk_operator.controllers._context import reconcile_context as reconcile_context
-    from appsdk_operator.controllers._controller import Controller as Controller
-    from appsdk_operator.controllers._create_or_update import OperationResult as OperationResult
-    from appsdk_operator.controllers._create_or_update import Written as Written
-    from appsdk_operator.controllers._create_or_update import apply as apply
-    from appsdk_operator.controllers._create_or_update import create_or_patch as create_or_patch
-    from appsdk_operator.controllers._create_or_update import create_or_update as create_or_update
-    from appsdk_operator.controllers._finalizers import FinalizerError as FinalizerError
-    from appsdk_operator.controllers._finalizers import add_finalizer as add_finalizer
-    from appsdk_operator.controllers._finalizers import has_finalizer as has_finalizer
-    from appsdk_operator.controllers._finalizers import put_finalizer as put_finalizer
-    from appsdk_operator.controllers._finalizers import remove_finalizer as remove_finalizer
-    from appsdk_operator.controllers._finalizers import take_finalizer_off as take_finalizer_off
-    from appsdk_operator.controllers._finalizing import FinalizeErrors as FinalizeErrors
-    from appsdk_operator.controllers._finalizing import FinalizeResult as FinalizeResult
-    from appsdk_operator.controllers._finalizing import FinalizerRegistry as FinalizerRegistry
-    from appsdk_operator.controllers._finalizing import Finalizing as Finalizing
-    from appsdk_operator.controllers._finalizing import FinalizingOutcome as FinalizingOutcome
-    from appsdk_operator.controllers._finalizing import finalizing as finalizing
-    from appsdk_operator.controllers._function_sources import FunctionSource as FunctionSource
-    from appsdk_operator.controllers._function_sources import PollingSource as PollingSource
-    from appsdk_operator.controllers._function_sources import TimerSource as TimerSource
+    from appsdk_operator.controllers._engine.context import ReconcileContext as ReconcileContext
+    from appsdk_operator.controllers._engine.context import reconcile_context as reconcile_context
+    from appsdk_operator.controllers._engine.controller import Controller as Controller
     from appsdk_operator.controllers._handlers import HandlerFunction as HandlerFunction
     from appsdk_operator.controllers._handlers import HandlerFunctions as HandlerFunctions
     from appsdk_operator.controllers._handlers import for_object as for_object
@@ -101,29 +71,80 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._handlers import (
         with_low_priority_when_unchanged as with_low_priority_when_unchanged,
     )
-    from appsdk_operator.controllers._kind_source import InformerSource as InformerSource
-    from appsdk_operator.controllers._kind_source import KindSource as KindSource
+    from appsdk_operator.controllers._helpers.conditions import Condition as Condition
+    from appsdk_operator.controllers._helpers.conditions import ConditionStatus as ConditionStatus
+    from appsdk_operator.controllers._helpers.conditions import get_condition as get_condition
+    from appsdk_operator.controllers._helpers.conditions import (
+        is_condition_false as is_condition_false,
+    )
+    from appsdk_operator.controllers._helpers.conditions import (
+        is_condition_true as is_condition_true,
+    )
+    from appsdk_operator.controllers._helpers.conditions import patch_conditions as patch_conditions
+    from appsdk_operator.controllers._helpers.conditions import remove_condition as remove_condition
+    from appsdk_operator.controllers._helpers.conditions import set_condition as set_condition
+    from appsdk_operator.controllers._helpers.create_or_update import (
+        OperationResult as OperationResult,
+    )
+    from appsdk_operator.controllers._helpers.create_or_update import Written as Written
+    from appsdk_operator.controllers._helpers.create_or_update import apply as apply
+    from appsdk_operator.controllers._helpers.create_or_update import (
+        create_or_patch as create_or_patch,
+    )
+    from appsdk_operator.controllers._helpers.create_or_update import (
+        create_or_update as create_or_update,
+    )
+    from appsdk_operator.controllers._helpers.finalizer_helper import (
+        FinalizeErrors as FinalizeErrors,
+    )
+    from appsdk_operator.controllers._helpers.finalizer_helper import (
+        FinalizeResult as FinalizeResult,
+    )
+    from appsdk_operator.controllers._helpers.finalizer_helper import (
+        FinalizerRegistry as FinalizerRegistry,
+    )
+    from appsdk_operator.controllers._helpers.finalizer_helper import Finalizing as Finalizing
+    from appsdk_operator.controllers._helpers.finalizer_helper import (
+        FinalizingOutcome as FinalizingOutcome,
+    )
+    from appsdk_operator.controllers._helpers.finalizer_helper import finalizing as finalizing
+    from appsdk_operator.controllers._helpers.finalizers import FinalizerError as FinalizerError
+    from appsdk_operator.controllers._helpers.finalizers import add_finalizer as add_finalizer
+    from appsdk_operator.controllers._helpers.finalizers import has_finalizer as has_finalizer
+    from appsdk_operator.controllers._helpers.finalizers import put_finalizer as put_finalizer
+    from appsdk_operator.controllers._helpers.finalizers import remove_finalizer as remove_finalizer
+    from appsdk_operator.controllers._helpers.finalizers import (
+        take_finalizer_off as take_finalizer_off,
+    )
+    from appsdk_operator.controllers._helpers.owners import AlreadyOwnedError as AlreadyOwnedError
+    from appsdk_operator.controllers._helpers.owners import OwnerError as OwnerError
+    from appsdk_operator.controllers._helpers.owners import controller_of as controller_of
+    from appsdk_operator.controllers._helpers.owners import (
+        has_controller_reference as has_controller_reference,
+    )
+    from appsdk_operator.controllers._helpers.owners import (
+        has_owner_reference as has_owner_reference,
+    )
+    from appsdk_operator.controllers._helpers.owners import (
+        remove_controller_reference as remove_controller_reference,
+    )
+    from appsdk_operator.controllers._helpers.owners import (
+        remove_owner_reference as remove_owner_reference,
+    )
+    from appsdk_operator.controllers._helpers.owners import (
+        set_controller_reference as set_controller_reference,
+    )
+    from appsdk_operator.controllers._helpers.owners import (
+        set_owner_reference as set_owner_reference,
+    )
+    from appsdk_operator.controllers._helpers.wait_for import WaitStopped as WaitStopped
+    from appsdk_operator.controllers._helpers.wait_for import wait_for as wait_for
     from appsdk_operator.controllers._object_reconciler import (
         ObjectReconcileFunction as ObjectReconcileFunction,
     )
     from appsdk_operator.controllers._object_reconciler import ObjectReconciler as ObjectReconciler
     from appsdk_operator.controllers._object_reconciler import as_reconciler as as_reconciler
     from appsdk_operator.controllers._options import ControllerOptions as ControllerOptions
-    from appsdk_operator.controllers._owners import AlreadyOwnedError as AlreadyOwnedError
-    from appsdk_operator.controllers._owners import OwnerError as OwnerError
-    from appsdk_operator.controllers._owners import controller_of as controller_of
-    from appsdk_operator.controllers._owners import (
-        has_controller_reference as has_controller_reference,
-    )
-    from appsdk_operator.controllers._owners import has_owner_reference as has_owner_reference
-    from appsdk_operator.controllers._owners import (
-        remove_controller_reference as remove_controller_reference,
-    )
-    from appsdk_operator.controllers._owners import remove_owner_reference as remove_owner_reference
-    from appsdk_operator.controllers._owners import (
-        set_controller_reference as set_controller_reference,
-    )
-    from appsdk_operator.controllers._owners import set_owner_reference as set_owner_reference
     from appsdk_operator.controllers._predicates import Predicate as Predicate
     from appsdk_operator.controllers._predicates import all_of as all_of
     from appsdk_operator.controllers._predicates import annotation_changed as annotation_changed
@@ -153,22 +174,27 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._reconcile import Result as Result
     from appsdk_operator.controllers._reconcile import RetryAfter as RetryAfter
     from appsdk_operator.controllers._reconcile import TerminalError as TerminalError
-    from appsdk_operator.controllers._wait_for import WaitStopped as WaitStopped
-    from appsdk_operator.controllers._wait_for import wait_for as wait_for
+    from appsdk_operator.controllers._sources.channel import ChannelClosed as ChannelClosed
+    from appsdk_operator.controllers._sources.channel import ChannelSource as ChannelSource
+    from appsdk_operator.controllers._sources.function import FunctionSource as FunctionSource
+    from appsdk_operator.controllers._sources.function import PollingSource as PollingSource
+    from appsdk_operator.controllers._sources.function import TimerSource as TimerSource
+    from appsdk_operator.controllers._sources.kind import InformerSource as InformerSource
+    from appsdk_operator.controllers._sources.kind import KindSource as KindSource
 
 _MODULES = {
-    "until": ("until",),
-    "_builder": (
+    "controllers.until": ("until",),
+    "controllers._builder": (
         "BuilderError",
         "ControllerBuilder",
         "ControllerHost",
         "controller_for",
     ),
-    "_channel_source": (
+    "controllers._sources.channel": (
         "ChannelClosed",
         "ChannelSource",
     ),
-    "_conditions": (
+    "controllers._helpers.conditions": (
         "Condition",
         "ConditionStatus",
         "get_condition",
@@ -178,19 +204,19 @@ _MODULES = {
         "remove_condition",
         "set_condition",
     ),
-    "_context": (
+    "controllers._engine.context": (
         "ReconcileContext",
         "reconcile_context",
     ),
-    "_controller": ("Controller",),
-    "_create_or_update": (
+    "controllers._engine.controller": ("Controller",),
+    "controllers._helpers.create_or_update": (
         "OperationResult",
         "Written",
         "apply",
         "create_or_patch",
         "create_or_update",
     ),
-    "_finalizers": (
+    "controllers._helpers.finalizers": (
         "FinalizerError",
         "add_finalizer",
         "has_finalizer",
@@ -198,7 +224,7 @@ _MODULES = {
         "remove_finalizer",
         "take_finalizer_off",
     ),
-    "_finalizing": (
+    "controllers._helpers.finalizer_helper": (
         "FinalizeErrors",
         "FinalizeResult",
         "FinalizerRegistry",
@@ -206,12 +232,12 @@ _MODULES = {
         "FinalizingOutcome",
         "finalizing",
     ),
-    "_function_sources": (
+    "controllers._sources.function": (
         "FunctionSource",
         "PollingSource",
         "TimerSource",
     ),
-    "_handlers": (
+    "controllers._handlers": (
         "HandlerFunction",
         "HandlerFunctions",
         "for_object",
@@ -219,17 +245,17 @@ _MODULES = {
         "map_objects",
         "with_low_priority_when_unchanged",
     ),
-    "_kind_source": (
+    "controllers._sources.kind": (
         "InformerSource",
         "KindSource",
     ),
-    "_object_reconciler": (
+    "controllers._object_reconciler": (
         "ObjectReconcileFunction",
         "ObjectReconciler",
         "as_reconciler",
     ),
-    "_options": ("ControllerOptions",),
-    "_owners": (
+    "controllers._options": ("ControllerOptions",),
+    "controllers._helpers.owners": (
         "AlreadyOwnedError",
         "OwnerError",
         "controller_of",
@@ -240,7 +266,7 @@ _MODULES = {
         "set_controller_reference",
         "set_owner_reference",
     ),
-    "_predicates": (
+    "controllers._predicates": (
         "Predicate",
         "all_of",
         "annotation_changed",
@@ -255,7 +281,7 @@ _MODULES = {
         "resource_version_changed",
         "status_changed",
     ),
-    "_protocols": (
+    "controllers._protocols": (
         "LOW_PRIORITY",
         "EventFilter",
         "Handler",
@@ -264,7 +290,7 @@ _MODULES = {
         "Source",
         "SyncingSource",
     ),
-    "_reconcile": (
+    "controllers._reconcile": (
         "Outcome",
         "ReconcileFunction",
         "Reconciler",
@@ -273,12 +299,12 @@ _MODULES = {
         "RetryAfter",
         "TerminalError",
     ),
-    "_wait_for": (
+    "controllers._helpers.wait_for": (
         "WaitStopped",
         "wait_for",
     ),
 }
-_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "LOW_PRIORITY",

@@ -10,7 +10,7 @@ import attrs
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import Cache
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
-from appsdk_operator.controllers._controller import Controller
+from appsdk_operator.controllers._engine.controller import Controller
 from appsdk_operator.controllers._handlers import (
     check_handler,
     for_object,
@@ -18,11 +18,11 @@ from appsdk_operator.controllers._handlers import (
     making,
     map_objects,
 )
-from appsdk_operator.controllers._kind_source import KindSource
 from appsdk_operator.controllers._options import ControllerOptions
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, Source
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler, Request
+from appsdk_operator.controllers._sources.kind import KindSource
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, Metrics
 

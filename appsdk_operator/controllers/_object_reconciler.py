@@ -10,7 +10,7 @@ from appsdk_operator.client import NotFound, Reader
 from appsdk_operator.controllers._reconcile import Outcome, ReconcileFunction, Request
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.runtime._checks import check_client
+from appsdk_operator.runtime._validation import check_client
 
 __all__ = ["ObjectReconcileFunction", "ObjectReconciler", "as_reconciler"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_che
 import attrs
 
 from appsdk_operator.resource import ObjectKey
-from appsdk_operator.runtime._checks import check_count
+from appsdk_operator.runtime._validation import check_count
 
 __all__ = [
     "Outcome",
@@ -144,7 +144,7 @@ ReconcileFunction: TypeAlias = Callable[[R_contra], Outcome | Awaitable[Outcome]
 
 def wrong_outcome(who: str, returned: object) -> TypeError:
     """The error for what a reconciler returned that is neither a Result nor None."""
-    from appsdk_operator.controllers._finalizing import FinalizingOutcome
+    from appsdk_operator.controllers._helpers.finalizer_helper import FinalizingOutcome
 
     if isinstance(returned, FinalizingOutcome):
         remedy = "return its value, outcome.value, which is what apply or cleanup returned"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 import attrs
 
 from appsdk_operator._generics import subscript
-from appsdk_operator.controllers._conditions import get_condition
 from appsdk_operator.controllers._field_paths import FieldPath, is_same_json
+from appsdk_operator.controllers._helpers.conditions import get_condition
 from appsdk_operator.resource import Object
 
 __all__ = [

@@ -22,82 +22,88 @@ from typing import TYPE_CHECKING
 from appsdk_operator._lazy import loader
 
 if TYPE_CHECKING:
-    from appsdk_operator.manager._auth_filter import AuthFilter as AuthFilter
-    from appsdk_operator.manager._certificates import CertificatePair as CertificatePair
-    from appsdk_operator.manager._certificates import TLSOptions as TLSOptions
-    from appsdk_operator.manager._cluster import CacheSetup as CacheSetup
-    from appsdk_operator.manager._cluster import ClientSetup as ClientSetup
-    from appsdk_operator.manager._cluster import Cluster as Cluster
-    from appsdk_operator.manager._elector import Elector as Elector
-    from appsdk_operator.manager._event_objects import ObjectReference as ObjectReference
-    from appsdk_operator.manager._event_recorder import EventBroadcaster as EventBroadcaster
-    from appsdk_operator.manager._event_recorder import EventClient as EventClient
-    from appsdk_operator.manager._event_recorder import EventRecorder as EventRecorder
-    from appsdk_operator.manager._event_series import EventOptions as EventOptions
-    from appsdk_operator.manager._fence import Fence as Fence
-    from appsdk_operator.manager._fence import FencedClient as FencedClient
-    from appsdk_operator.manager._health_checks import HealthCheck as HealthCheck
-    from appsdk_operator.manager._health_checks import HealthChecks as HealthChecks
-    from appsdk_operator.manager._health_server import HealthServer as HealthServer
-    from appsdk_operator.manager._health_server import HealthServerOptions as HealthServerOptions
-    from appsdk_operator.manager._http_connection import HTTPLimits as HTTPLimits
-    from appsdk_operator.manager._http_messages import HTTPHandler as HTTPHandler
-    from appsdk_operator.manager._http_messages import HTTPRequest as HTTPRequest
-    from appsdk_operator.manager._http_messages import HTTPResponse as HTTPResponse
-    from appsdk_operator.manager._http_server import HTTPServer as HTTPServer
-    from appsdk_operator.manager._lease_client import LeaseClient as LeaseClient
-    from appsdk_operator.manager._lease_options import LeaderElection as LeaderElection
-    from appsdk_operator.manager._lease_options import LeadershipLost as LeadershipLost
-    from appsdk_operator.manager._lease_options import elector_config as elector_config
-    from appsdk_operator.manager._lifecycle import Elected as Elected
-    from appsdk_operator.manager._lifecycle import ElectorLike as ElectorLike
-    from appsdk_operator.manager._manager import Manager as Manager
-    from appsdk_operator.manager._manager_options import ManagerOptions as ManagerOptions
-    from appsdk_operator.manager._metrics_server import HTTPFilter as HTTPFilter
-    from appsdk_operator.manager._metrics_server import MetricsServer as MetricsServer
-    from appsdk_operator.manager._metrics_server import MetricsServerOptions as MetricsServerOptions
-    from appsdk_operator.manager._operator import Operator as Operator
-    from appsdk_operator.manager._operator import OperatorController as OperatorController
-    from appsdk_operator.manager._profile_server import ProfileServer as ProfileServer
-    from appsdk_operator.manager._profile_server import ProfileServerOptions as ProfileServerOptions
-    from appsdk_operator.manager._runnable import LeaderElectionRunnable as LeaderElectionRunnable
-    from appsdk_operator.manager._runnable import ReadyRunnable as ReadyRunnable
-    from appsdk_operator.manager._runnable import Runnable as Runnable
-    from appsdk_operator.manager._runnable import RunnableGroup as RunnableGroup
-    from appsdk_operator.manager._runnable import WarmUpRunnable as WarmUpRunnable
-    from appsdk_operator.manager._shards import SHARDS_LABEL as SHARDS_LABEL
-    from appsdk_operator.manager._shards import Shards as Shards
+    from appsdk_operator.manager._core.cluster import CacheSetup as CacheSetup
+    from appsdk_operator.manager._core.cluster import ClientSetup as ClientSetup
+    from appsdk_operator.manager._core.cluster import Cluster as Cluster
+    from appsdk_operator.manager._core.lifecycle import Elected as Elected
+    from appsdk_operator.manager._core.lifecycle import ElectorLike as ElectorLike
+    from appsdk_operator.manager._core.manager import Manager as Manager
+    from appsdk_operator.manager._core.operator import Operator as Operator
+    from appsdk_operator.manager._core.operator import OperatorController as OperatorController
+    from appsdk_operator.manager._core.options import ManagerOptions as ManagerOptions
+    from appsdk_operator.manager._core.runnable import (
+        LeaderElectionRunnable as LeaderElectionRunnable,
+    )
+    from appsdk_operator.manager._core.runnable import ReadyRunnable as ReadyRunnable
+    from appsdk_operator.manager._core.runnable import Runnable as Runnable
+    from appsdk_operator.manager._core.runnable import RunnableGroup as RunnableGroup
+    from appsdk_operator.manager._core.runnable import WarmUpRunnable as WarmUpRunnable
+    from appsdk_operator.manager._election.client import LeaseClient as LeaseClient
+    from appsdk_operator.manager._election.elector import Elector as Elector
+    from appsdk_operator.manager._election.fence import Fence as Fence
+    from appsdk_operator.manager._election.fence import FencedClient as FencedClient
+    from appsdk_operator.manager._election.options import LeaderElection as LeaderElection
+    from appsdk_operator.manager._election.options import LeadershipLost as LeadershipLost
+    from appsdk_operator.manager._election.options import elector_config as elector_config
+    from appsdk_operator.manager._events.objects import ObjectReference as ObjectReference
+    from appsdk_operator.manager._events.recorder import EventBroadcaster as EventBroadcaster
+    from appsdk_operator.manager._events.recorder import EventClient as EventClient
+    from appsdk_operator.manager._events.recorder import EventRecorder as EventRecorder
+    from appsdk_operator.manager._events.series import EventOptions as EventOptions
+    from appsdk_operator.manager._servers.auth_filter import AuthFilter as AuthFilter
+    from appsdk_operator.manager._servers.checks import HealthCheck as HealthCheck
+    from appsdk_operator.manager._servers.checks import HealthChecks as HealthChecks
+    from appsdk_operator.manager._servers.health import HealthServer as HealthServer
+    from appsdk_operator.manager._servers.health import HealthServerOptions as HealthServerOptions
+    from appsdk_operator.manager._servers.metrics import HTTPFilter as HTTPFilter
+    from appsdk_operator.manager._servers.metrics import MetricsServer as MetricsServer
+    from appsdk_operator.manager._servers.metrics import (
+        MetricsServerOptions as MetricsServerOptions,
+    )
+    from appsdk_operator.manager._servers.profile import ProfileServer as ProfileServer
+    from appsdk_operator.manager._servers.profile import (
+        ProfileServerOptions as ProfileServerOptions,
+    )
+    from appsdk_operator.manager._shards.shards import SHARDS_LABEL as SHARDS_LABEL
+    from appsdk_operator.manager._shards.shards import Shards as Shards
+    from appsdk_operator.serving._certificates import CertificatePair as CertificatePair
+    from appsdk_operator.serving._certificates import TLSOptions as TLSOptions
+    from appsdk_operator.serving._connection import HTTPLimits as HTTPLimits
+    from appsdk_operator.serving._messages import HTTPHandler as HTTPHandler
+    from appsdk_operator.serving._messages import HTTPRequest as HTTPRequest
+    from appsdk_operator.serving._messages import HTTPResponse as HTTPResponse
+    from appsdk_operator.serving._server import HTTPServer as HTTPServer
 
 _MODULES = {
-    "_auth_filter": ("AuthFilter",),
-    "_certificates": ("CertificatePair", "TLSOptions"),
-    "_cluster": ("CacheSetup", "ClientSetup", "Cluster"),
-    "_elector": ("Elector",),
-    "_event_objects": ("ObjectReference",),
-    "_event_recorder": ("EventBroadcaster", "EventClient", "EventRecorder"),
-    "_event_series": ("EventOptions",),
-    "_fence": ("Fence", "FencedClient"),
-    "_health_checks": ("HealthCheck", "HealthChecks"),
-    "_health_server": ("HealthServer", "HealthServerOptions"),
-    "_http_connection": ("HTTPLimits",),
-    "_http_messages": ("HTTPHandler", "HTTPRequest", "HTTPResponse"),
-    "_http_server": ("HTTPServer",),
-    "_lease_client": ("LeaseClient",),
-    "_lease_options": ("LeaderElection", "LeadershipLost", "elector_config"),
-    "_lifecycle": ("Elected", "ElectorLike"),
-    "_manager": ("Manager",),
-    "_manager_options": ("ManagerOptions",),
-    "_metrics_server": ("HTTPFilter", "MetricsServer", "MetricsServerOptions"),
-    "_operator": ("Operator", "OperatorController"),
-    "_profile_server": ("ProfileServer", "ProfileServerOptions"),
-    "_runnable": (
+    "manager._servers.auth_filter": ("AuthFilter",),
+    "serving._certificates": ("CertificatePair", "TLSOptions"),
+    "manager._core.cluster": ("CacheSetup", "ClientSetup", "Cluster"),
+    "manager._election.elector": ("Elector",),
+    "manager._events.objects": ("ObjectReference",),
+    "manager._events.recorder": ("EventBroadcaster", "EventClient", "EventRecorder"),
+    "manager._events.series": ("EventOptions",),
+    "manager._election.fence": ("Fence", "FencedClient"),
+    "manager._servers.checks": ("HealthCheck", "HealthChecks"),
+    "manager._servers.health": ("HealthServer", "HealthServerOptions"),
+    "serving._connection": ("HTTPLimits",),
+    "serving._messages": ("HTTPHandler", "HTTPRequest", "HTTPResponse"),
+    "serving._server": ("HTTPServer",),
+    "manager._election.client": ("LeaseClient",),
+    "manager._election.options": ("LeaderElection", "LeadershipLost", "elector_config"),
+    "manager._core.lifecycle": ("Elected", "ElectorLike"),
+    "manager._core.manager": ("Manager",),
+    "manager._core.options": ("ManagerOptions",),
+    "manager._servers.metrics": ("HTTPFilter", "MetricsServer", "MetricsServerOptions"),
+    "manager._core.operator": ("Operator", "OperatorController"),
+    "manager._servers.profile": ("ProfileServer", "ProfileServerOptions"),
+    "manager._core.runnable": (
         "LeaderElectionRunnable",
         "ReadyRunnable",
         "Runnable",
         "RunnableGroup",
         "WarmUpRunnable",
     ),
-    "_shards": ("SHARDS_LABEL", "Shards"),
+    "manager._shards.shards": ("SHARDS_LABEL", "Shards"),
 }
 
 __all__ = [
@@ -151,7 +157,7 @@ __all__ = [
 if not TYPE_CHECKING:  # which would take any name for one of the package's
     __getattr__ = loader(
         __name__,
-        {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names},
+        {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names},
     )
 
 

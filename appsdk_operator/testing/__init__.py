@@ -26,61 +26,65 @@ from typing import TYPE_CHECKING, Any
 from appsdk_operator._lazy import loader
 
 if TYPE_CHECKING:
-    from appsdk_operator.testing._checks import check_converged as check_converged
-    from appsdk_operator.testing._checks import check_exclusion as check_exclusion
-    from appsdk_operator.testing._checks import check_object_order as check_object_order
-    from appsdk_operator.testing._checks import check_watcher_order as check_watcher_order
-    from appsdk_operator.testing._control_plane import ControlPlane as ControlPlane
-    from appsdk_operator.testing._control_plane import ControlPlaneError as ControlPlaneError
+    from appsdk_operator.apiserver import APIServer as APIServer
+    from appsdk_operator.apiserver import LoggedRequest as LoggedRequest
+    from appsdk_operator.apiserver._fault_rules import FaultRule as FaultRule
+    from appsdk_operator.apiserver._fault_rules import FaultSchedule as FaultSchedule
+    from appsdk_operator.testing._control_plane.control_plane import ControlPlane as ControlPlane
+    from appsdk_operator.testing._control_plane.control_plane import (
+        ControlPlaneError as ControlPlaneError,
+    )
     from appsdk_operator.testing._crds import install_crds as install_crds
-    from appsdk_operator.testing._fault_rules import FaultRule as FaultRule
-    from appsdk_operator.testing._fault_rules import FaultSchedule as FaultSchedule
-    from appsdk_operator.testing._histories import Step as Step
-    from appsdk_operator.testing._machine import check_operator as check_operator
-    from appsdk_operator.testing._memory_server import MemoryServer as MemoryServer
-    from appsdk_operator.testing._memory_server import MemoryView as MemoryView
-    from appsdk_operator.testing._model_server import Fault as Fault
-    from appsdk_operator.testing._model_server import ModelServer as ModelServer
-    from appsdk_operator.testing._promises import Promise as Promise
-    from appsdk_operator.testing._proxy import FaultProxy as FaultProxy
-    from appsdk_operator.testing._replica import Replica as Replica
+    from appsdk_operator.testing._memory.server import MemoryServer as MemoryServer
+    from appsdk_operator.testing._memory.server import MemoryView as MemoryView
+    from appsdk_operator.testing._proxy.proxy import FaultProxy as FaultProxy
     from appsdk_operator.testing._running import running as running
-    from appsdk_operator.testing._server import APIServer as APIServer
-    from appsdk_operator.testing._server import LoggedRequest as LoggedRequest
-    from appsdk_operator.testing._simulation import Call as Call
-    from appsdk_operator.testing._simulation import Process as Process
-    from appsdk_operator.testing._simulation import Simulation as Simulation
-    from appsdk_operator.testing._story import BrokenPromise as BrokenPromise
-    from appsdk_operator.testing._story import Entry as Entry
-    from appsdk_operator.testing._story import Journal as Journal
+    from appsdk_operator.testing._simulation.checks import check_converged as check_converged
+    from appsdk_operator.testing._simulation.checks import check_exclusion as check_exclusion
+    from appsdk_operator.testing._simulation.checks import check_object_order as check_object_order
+    from appsdk_operator.testing._simulation.checks import (
+        check_watcher_order as check_watcher_order,
+    )
+    from appsdk_operator.testing._simulation.histories import Step as Step
+    from appsdk_operator.testing._simulation.model_server import Fault as Fault
+    from appsdk_operator.testing._simulation.model_server import ModelServer as ModelServer
+    from appsdk_operator.testing._simulation.simulation import Call as Call
+    from appsdk_operator.testing._simulation.simulation import Process as Process
+    from appsdk_operator.testing._simulation.simulation import Simulation as Simulation
+    from appsdk_operator.testing._simulation.story import BrokenPromise as BrokenPromise
+    from appsdk_operator.testing._simulation.story import Entry as Entry
+    from appsdk_operator.testing._simulation.story import Journal as Journal
     from appsdk_operator.testing._webhooks import install_webhooks as install_webhooks
-    from appsdk_operator.testing._world import World as World
+    from appsdk_operator.testing._world.machine import check_operator as check_operator
+    from appsdk_operator.testing._world.promises import Promise as Promise
+    from appsdk_operator.testing._world.replica import Replica as Replica
+    from appsdk_operator.testing._world.world import World as World
 
 _MODULES = {
-    "_checks": (
+    "testing._simulation.checks": (
         "check_converged",
         "check_exclusion",
         "check_object_order",
         "check_watcher_order",
     ),
-    "_control_plane": ("ControlPlane", "ControlPlaneError"),
-    "_crds": ("install_crds",),
-    "_fault_rules": ("FaultRule", "FaultSchedule"),
-    "_histories": ("Step",),
-    "_machine": ("check_operator",),
-    "_memory_server": ("MemoryServer", "MemoryView"),
-    "_model_server": ("Fault", "ModelServer"),
-    "_promises": ("Promise",),
-    "_proxy": ("FaultProxy",),
-    "_replica": ("Replica",),
-    "_running": ("running",),
-    "_server": ("APIServer", "LoggedRequest"),
-    "_simulation": ("Call", "Process", "Simulation"),
-    "_story": ("BrokenPromise", "Entry", "Journal"),
-    "_webhooks": ("install_webhooks",),
-    "_world": ("World",),
+    "testing._control_plane.control_plane": ("ControlPlane", "ControlPlaneError"),
+    "testing._crds": ("install_crds",),
+    "apiserver._fault_rules": ("FaultRule", "FaultSchedule"),
+    "testing._simulation.histories": ("Step",),
+    "testing._world.machine": ("check_operator",),
+    "testing._memory.server": ("MemoryServer", "MemoryView"),
+    "testing._simulation.model_server": ("Fault", "ModelServer"),
+    "testing._world.promises": ("Promise",),
+    "testing._proxy.proxy": ("FaultProxy",),
+    "testing._world.replica": ("Replica",),
+    "testing._running": ("running",),
+    "apiserver": ("APIServer", "LoggedRequest"),
+    "testing._simulation.simulation": ("Call", "Process", "Simulation"),
+    "testing._simulation.story": ("BrokenPromise", "Entry", "Journal"),
+    "testing._webhooks": ("install_webhooks",),
+    "testing._world.world": ("World",),
 }
-_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
 _EXTRA = ("aiohttp", "cryptography")
 
 __all__ = [*_HOMES]  # noqa: PLE0604 - strings, all of them

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.resource import Kind, custom_resource_definition
-from appsdk_operator.testing._server import _builtin_schemas
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -145,7 +145,7 @@ def statuses(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStr
 
 def part_of(kind: Kind) -> str:
     """The field that says what is asked for: ``spec``, or empty where that is the whole object."""
-    schema = _builtin_schemas.schema(kind.group, kind.version, kind.kind)
+    schema = builtin_schemas.schema(kind.group, kind.version, kind.kind)
     if schema is None or "spec" in schema.get("properties", {}):
         return "spec"
     return ""
@@ -159,7 +159,7 @@ def _schema_of(kind: Kind, crds: Iterable[Mapping[str, Any]]) -> Mapping[str, An
                 if version["name"] == kind.version:
                     found: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
                     return found
-    builtin = _builtin_schemas.schema(kind.group, kind.version, kind.kind)
+    builtin = builtin_schemas.schema(kind.group, kind.version, kind.kind)
     if builtin is not None:
         return builtin
     made: Any = custom_resource_definition(kind).to_dict()

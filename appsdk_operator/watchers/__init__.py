@@ -25,14 +25,13 @@ Caveats:
 """
 
 from appsdk_operator.cache import ResourceAction as ResourceAction
-from appsdk_operator.controllers._finalizers import FinalizerError as FinalizerError
-from appsdk_operator.controllers._guarded import PatchClient as PatchClient
-from appsdk_operator.watchers._calls import WatcherCall as WatcherCall
+from appsdk_operator.controllers._helpers.finalizers import FinalizerError as FinalizerError
+from appsdk_operator.controllers._helpers.guarded import PatchClient as PatchClient
 from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
 from appsdk_operator.watchers._finalizers import FinalizerSupplier as FinalizerSupplier
 from appsdk_operator.watchers._finalizers import default_finalizer as default_finalizer
 from appsdk_operator.watchers._finalizers import in_progress_finalizer as in_progress_finalizer
-from appsdk_operator.watchers._informed import RunnableInformer as RunnableInformer
+from appsdk_operator.watchers._informer_binding import RunnableInformer as RunnableInformer
 from appsdk_operator.watchers._informer_controller import InformerController as InformerController
 from appsdk_operator.watchers._kubernetes_informer import KubernetesInformer as KubernetesInformer
 from appsdk_operator.watchers._list_map import ListMap as ListMap
@@ -40,6 +39,7 @@ from appsdk_operator.watchers._opinionated import OpinionatedWatcher as Opiniona
 from appsdk_operator.watchers._opinionated_reconciler import (
     OpinionatedReconciler as OpinionatedReconciler,
 )
+from appsdk_operator.watchers._pending_calls import WatcherCall as WatcherCall
 from appsdk_operator.watchers._reconciler import KeyReconciler as KeyReconciler
 from appsdk_operator.watchers._reconciler import ReconcileRequest as ReconcileRequest
 from appsdk_operator.watchers._reconciler import ResourceReconciler as ResourceReconciler

@@ -7,8 +7,8 @@ from types import FunctionType
 
 from appsdk_operator.controllers._reconcile import check_unheard
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime._checks import check_takes
-from appsdk_operator.watchers._informed import RunnableInformer
+from appsdk_operator.runtime._validation import check_takes
+from appsdk_operator.watchers._informer_binding import RunnableInformer
 
 __all__ = [
     "check_cache",

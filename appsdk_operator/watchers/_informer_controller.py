@@ -29,6 +29,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime._environment import Environment
 from appsdk_operator.runtime._waiters import Waiters
+from appsdk_operator.watchers._bindings import Ways
 from appsdk_operator.watchers._checks import (
     check_cache,
     check_informer,
@@ -39,18 +40,17 @@ from appsdk_operator.watchers._checks import (
 )
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatcher import Dispatcher
-from appsdk_operator.watchers._entries import Entry, ReconcilerEntry, WatcherEntry
 from appsdk_operator.watchers._failures import ErrorHandler, Failures
-from appsdk_operator.watchers._informed import OwnInformer, RunnableInformer
+from appsdk_operator.watchers._informer_binding import OwnInformer, RunnableInformer
 from appsdk_operator.watchers._operator_names import (
     FinalizerUse,
     OperatorName,
     running_uses,
 )
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
+from appsdk_operator.watchers._registered import Entry, ReconcilerEntry, WatcherEntry
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
-from appsdk_operator.watchers._ways import Ways
 
 __all__ = ["InformerController"]
 

@@ -8,8 +8,8 @@ from typing import Any, TypedDict, Unpack, final
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import IndexFunction, Informer, ListWatchClient, Transform
+from appsdk_operator.cache._informer.registration import ErrorHandler
 from appsdk_operator.cache._options import check_client
-from appsdk_operator.cache._registration import ErrorHandler
 from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
 from appsdk_operator.runtime import Clock, Metrics
 

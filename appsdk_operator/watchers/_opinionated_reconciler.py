@@ -9,10 +9,10 @@ from msgspec import structs
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome
-from appsdk_operator.controllers._guarded import PatchClient
+from appsdk_operator.controllers._helpers.guarded import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers._custody import Custody
+from appsdk_operator.watchers._finalizer_lifecycle import Custody
 from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._reconciler import (
     ReconcileRequest,

@@ -16,7 +16,7 @@ from typing import Final
 
 from appsdk_operator import Client, LeaderElection, Metrics, MutableObject, StopSignal, kinds
 from appsdk_operator.manager import Elector
-from appsdk_operator.manager._lease_options import elector_config
+from appsdk_operator.manager._election.options import elector_config
 from appsdk_operator.runtime import system_clock
 from benchmarks._embedded import Server, serving
 from benchmarks._job import Job, Unit

@@ -13,7 +13,7 @@ from appsdk_operator.cache import (
     NotCachedError,
     NotFollowedError,
 )
-from appsdk_operator.cache._overlay import Entry, Overlay
+from appsdk_operator.cache._client.overlay import Entry, Overlay
 from appsdk_operator.client import (
     Client,
     ClientConfig,

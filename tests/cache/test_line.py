@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Delivery, Event, Overflow, ResourceAction
-from appsdk_operator.cache._line import EventLine, Run
+from appsdk_operator.cache._delivery.batches import EventLine, Run
 from appsdk_operator.runtime import ManualClock, Metrics
 from tests.cache.conftest import NoJitter, thing
 

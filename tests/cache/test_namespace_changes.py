@@ -30,8 +30,8 @@ from appsdk_operator.cache import (
     NotCachedError,
     NotFollowedError,
     ResourceAction,
-    _delivery,
 )
+from appsdk_operator.cache._delivery import delivery
 from appsdk_operator.resource import FieldSelector, ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import THING, BatchRecorder, Recorder, bookmark, error_line, line, page
@@ -179,7 +179,7 @@ class NamespaceChanges(RuleBasedStateMachine):
         self.add_handler()
         self.slow = Recorder()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_delivery, "ThreadGroup", NoThreads)
+            patch.setattr(delivery, "ThreadGroup", NoThreads)
             self.slow_place = self.cache.add_event_handler(THING, self.slow, max_pending=3)
 
     @property

@@ -8,7 +8,7 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.cache import Cache, CacheOptions, NamespaceOptions, drop_managed_fields
-from appsdk_operator.cache._transforms import only_metadata, only_metadata_then
+from appsdk_operator.cache._informer.transforms import only_metadata, only_metadata_then
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.resource import MetadataOnlyError, MutableObject, kinds
 from appsdk_operator.runtime import Metrics, StopSignal

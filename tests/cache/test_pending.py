@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Event, ResourceAction, Store
-from appsdk_operator.cache._pending import PendingEvents, merged
+from appsdk_operator.cache._delivery.coalescing import PendingEvents, merged
 from tests.cache.conftest import THING, check_history, event, line, thing, told
 
 CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction

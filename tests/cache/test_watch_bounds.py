@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.cache._watch_state import List, Wait, Watch, WatchState
+from appsdk_operator.cache._informer.watch_state import List, Wait, Watch, WatchState
 from appsdk_operator.resource import DecodeError
 from tests.cache.conftest import bookmark, error_line, event, line, page, thing
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.cache._watch_state import (
+from appsdk_operator.cache._informer.watch_state import (
     Backoff,
     Begin,
     Changes,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from appsdk_operator import client as c
 from appsdk_operator.client import Client, ClientConfig
-from appsdk_operator.client._connection import Connection
+from appsdk_operator.client._transport.connection import Connection
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import Metrics
 from tests.client.conftest import WIDGET, answer, chunk, failure, widget

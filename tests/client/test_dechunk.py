@@ -6,8 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appsdk_operator.client import _dechunk
-from appsdk_operator.client._dechunk import ChunkedBody, ChunkedLines, PlainLines, StreamFormatError
+from appsdk_operator.client._transport import dechunk
+from appsdk_operator.client._transport.dechunk import (
+    ChunkedBody,
+    ChunkedLines,
+    PlainLines,
+    StreamFormatError,
+)
 
 LINES = st.lists(st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"\n", b"_")))
 
@@ -102,7 +107,7 @@ def test_a_body_larger_than_its_limit_is_noticed_with_the_size_of_the_chunk():
 def test_a_chunk_and_a_line_have_a_largest_size(monkeypatch):
     with pytest.raises(StreamFormatError, match="bytes is not taken"):
         ChunkedLines().feed(b"fffffffff\r\n")
-    monkeypatch.setattr(_dechunk, "MAX_LINE", 10)
+    monkeypatch.setattr(dechunk, "MAX_LINE", 10)
     with pytest.raises(StreamFormatError, match="longer than 10"):
         PlainLines().feed(b"x" * 11)
 

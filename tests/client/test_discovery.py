@@ -12,7 +12,7 @@ from appsdk_operator.client import (
     ServiceUnavailable,
     Unauthorized,
 )
-from appsdk_operator.client._discovery import Discovery
+from appsdk_operator.client._api.discovery import Discovery
 from appsdk_operator.resource import DecodeError, Scope, encode_json
 
 

@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.client._connection import Connection
+from appsdk_operator.client._transport.connection import Connection
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, event, failure, widget
 
 INTERIM = [b"HTTP/1.1 %d Wait\r\nLink: </x>\r\n\r\n" % n for n in (100, 102, 103, 199)]
@@ -347,7 +347,7 @@ def test_a_handshake_that_drips_is_given_up(connect):
 
 @pytest.mark.parametrize("data", [b"HTTP/1.1 200 OK\r\nA: b", INTERIM[0] * 10])
 def test_a_proxy_that_drips_is_given_up(connect, data, monkeypatch):
-    monkeypatch.setattr("appsdk_operator.client._proxy.bypasses", lambda *_: False)
+    monkeypatch.setattr("appsdk_operator.client._transport.proxy.bypasses", lambda *_: False)
     port, close = raw_server(data)
     client = connect(
         "https://api.test",

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.client import ClientConfig, ConfigError, RequestStopped, _kubeconfig
-from appsdk_operator.client._credentials import credentials_of
-from appsdk_operator.client._exec import ExecCredentials
+from appsdk_operator.client import ClientConfig, ConfigError, RequestStopped
+from appsdk_operator.client._auth import kubeconfig
+from appsdk_operator.client._auth.credentials import credentials_of
+from appsdk_operator.client._auth.exec import ExecCredentials
 from appsdk_operator.resource import dump_yaml
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.client.conftest import WIDGET, answer, failure, widget
@@ -74,7 +75,7 @@ def pod(monkeypatch, tmp_path):
     folder.mkdir()
     (folder / "token").write_text("pod-token")
     (folder / "ca.crt").write_text("ca")
-    monkeypatch.setattr(_kubeconfig, "_SERVICE_ACCOUNT", str(folder))
+    monkeypatch.setattr(kubeconfig, "_SERVICE_ACCOUNT", str(folder))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     return folder

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from appsdk_operator.client._proxy import bypasses, proxy_for
+from appsdk_operator.client._transport.proxy import bypasses, proxy_for
 
 
 @pytest.mark.parametrize(

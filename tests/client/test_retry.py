@@ -7,7 +7,7 @@ import pytest
 from appsdk_operator import client as c
 from appsdk_operator.client import error_from_status
 from appsdk_operator.client._request import Request
-from appsdk_operator.client._retry import RetryRules
+from appsdk_operator.client._transport.retry import RetryRules
 
 GET = Request(method="GET", path="/", repeatable=True)
 POST = Request(method="POST", path="/")

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.client import _tls
+from appsdk_operator.client._transport import tls
 from appsdk_operator.client._transport_errors import tls_failure
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, event, make_pair, widget
 
@@ -140,7 +140,7 @@ def test_a_certificate_as_data_needs_no_folder_where_files_can_be_in_memory(
     (tmp_path / "file").touch()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     if memory == "hidden":
-        monkeypatch.setattr(_tls, "_SHOWN_FILES", tmp_path / "nowhere")
+        monkeypatch.setattr(tls, "_SHOWN_FILES", tmp_path / "nowhere")
     elif memory == "forbidden":
         monkeypatch.setattr(
             os, "memfd_create", lambda _name: os.open(tmp_path / "nowhere", os.O_RDONLY)
@@ -312,7 +312,9 @@ def test_handshake_errors_have_a_remedy_for_each_side():
 
 @pytest.fixture
 def through(monkeypatch):
-    monkeypatch.setattr("appsdk_operator.client._proxy.bypasses", lambda host, no_proxy: False)
+    monkeypatch.setattr(
+        "appsdk_operator.client._transport.proxy.bypasses", lambda host, no_proxy: False
+    )
 
 
 @pytest.mark.usefixtures("through")

@@ -9,9 +9,9 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, Impersonation
-from appsdk_operator.client._connection import Connection
 from appsdk_operator.client._request import Request
-from appsdk_operator.client._transport import _Guard
+from appsdk_operator.client._transport.connection import Connection
+from appsdk_operator.client._transport.transport import _Guard
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, failure, page, widget

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from appsdk_operator.client import Client
-from appsdk_operator.manager._elector import Elector
-from appsdk_operator.manager._lease_client import LEASE
-from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost, elector_config
+from appsdk_operator.manager._election.client import LEASE
+from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost, elector_config
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import FaultProxy
 from tests.conformance.conftest import TIMEOUT, World, eventually

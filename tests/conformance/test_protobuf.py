@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import urllib3
 
+from appsdk_operator.apiserver._builtin import protobuf as _protobuf
 from appsdk_operator.client import ClientConfig
-from appsdk_operator.testing._server import _protobuf
 from tests.conformance.conftest import Server
 from tests.testing.protobuf_objects import IDS, OBJECTS, bare
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.controllers import LOW_PRIORITY
-from appsdk_operator.controllers._function_sources import (
+from appsdk_operator.controllers._protocols import JoinableSource, SyncingSource
+from appsdk_operator.controllers._sources.function import (
     FunctionSource,
     PollingSource,
     TimerSource,
 )
-from appsdk_operator.controllers._protocols import JoinableSource, SyncingSource
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import PATIENCE, NoJitter
 from tests.controllers.event_tools import RecordingQueue

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from appsdk_operator.client import MergePatch
-from appsdk_operator.controllers._hot_loops import HotLoops
+from appsdk_operator.controllers._engine.hot_loops import HotLoops
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import get_logger
 from appsdk_operator.testing import Simulation, World

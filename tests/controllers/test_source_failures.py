@@ -8,10 +8,10 @@ import threading
 import attrs
 
 from appsdk_operator.cache import Event
-from appsdk_operator.controllers import _channel_source
-from appsdk_operator.controllers._channel_source import ChannelSource
-from appsdk_operator.controllers._function_sources import FunctionSource
 from appsdk_operator.controllers._handlers import HandlerFunctions, map_objects
+from appsdk_operator.controllers._sources import channel
+from appsdk_operator.controllers._sources.channel import ChannelSource
+from appsdk_operator.controllers._sources.function import FunctionSource
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import PATIENCE, THING, NoJitter, eventually, thing
 from tests.controllers.event_tools import (
@@ -102,7 +102,7 @@ def test_one_event_that_always_fails_takes_no_room_of_a_channel_from_others():
 
 
 def test_a_channel_whose_handler_fails_makes_who_pushes_wait(monkeypatch):
-    monkeypatch.setattr(_channel_source, "_MOST_FAILING", 3)
+    monkeypatch.setattr(channel, "_MOST_FAILING", 3)
     broken = [True]
 
     def generic(event, queue):

@@ -6,16 +6,17 @@ import re
 from pathlib import Path
 
 from appsdk_operator import runtime
-from appsdk_operator.cache import _cache_metrics, _cached_client, _delivery, _informer_metrics
-from appsdk_operator.client import _metrics as client_metrics
-from appsdk_operator.controllers import (
-    _event_feed,
-    _event_pipeline,
-    _reconcile_metrics,
-    _source_thread,
-)
-from appsdk_operator.manager import _certificates, _elector, _event_recorder
+from appsdk_operator.cache._cache import metrics
+from appsdk_operator.cache._client import cached_client
+from appsdk_operator.cache._delivery import delivery
+from appsdk_operator.cache._informer import metrics as _informer_metrics
+from appsdk_operator.client._transport import metrics as client_metrics
+from appsdk_operator.controllers._engine import metrics as _reconcile_metrics
+from appsdk_operator.controllers._sources import event_feed, event_pipeline, thread
+from appsdk_operator.manager._election import elector
+from appsdk_operator.manager._events import recorder
 from appsdk_operator.runtime import Family, _workqueue
+from appsdk_operator.serving import _certificates
 from appsdk_operator.watchers import _controller_metrics
 
 PAGE = Path(__file__).parents[2] / "docs/observability.md"
@@ -35,19 +36,19 @@ def on_the_page() -> set[Row]:
 def in_the_code() -> set[Row]:
     modules = (
         _certificates,
-        _elector,
-        _event_recorder,
+        elector,
+        recorder,
         _workqueue,
-        _delivery,
+        delivery,
         _informer_metrics,
-        _cache_metrics,
-        _cached_client,
+        metrics,
+        cached_client,
         client_metrics,
         _controller_metrics,
         _reconcile_metrics,
-        _event_feed,
-        _event_pipeline,
-        _source_thread,
+        event_feed,
+        event_pipeline,
+        thread,
     )
     return {
         (value.name, value.type, value.labels)
@@ -69,18 +70,18 @@ def test_no_module_publishes_families_that_this_test_does_not_know() -> None:
         if re.search(r"= Family\(", path.read_text(encoding="utf-8"))
     }
     assert makers == {
-        "cache/_delivery.py",
-        "cache/_informer_metrics.py",
-        "cache/_cache_metrics.py",
-        "cache/_cached_client.py",
-        "client/_metrics.py",
-        "manager/_certificates.py",
-        "manager/_elector.py",
-        "manager/_event_recorder.py",
-        "controllers/_event_feed.py",
-        "controllers/_event_pipeline.py",
-        "controllers/_reconcile_metrics.py",
-        "controllers/_source_thread.py",
+        "cache/_delivery/delivery.py",
+        "cache/_informer/metrics.py",
+        "cache/_cache/metrics.py",
+        "cache/_client/cached_client.py",
+        "client/_transport/metrics.py",
+        "serving/_certificates.py",
+        "manager/_election/elector.py",
+        "manager/_events/recorder.py",
+        "controllers/_sources/event_feed.py",
+        "controllers/_sources/event_pipeline.py",
+        "controllers/_engine/metrics.py",
+        "controllers/_sources/thread.py",
         "runtime/_workqueue.py",
         "watchers/_controller_metrics.py",
     }

@@ -24,6 +24,6 @@ def test_the_tests_that_the_reader_saves_pass(
     assert saved
     for block in saved:
         (pytester.path / block.saved_as).write_text(block.text, encoding="utf-8")
-    options = ("-p", "no:cacheprovider", "-p", "appsdk_operator.testing._plugin")
+    options = ("-p", "no:cacheprovider", "-p", "appsdk_operator.testing._pytest.plugin")
     # In this process its imports would be undone after the run, under the feet of other tests.
     pytester.runpytest_subprocess(*options).assert_outcomes(passed=len(saved))

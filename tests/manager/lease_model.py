@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.manager._lease_state import LeaseRecord, Seen, Write
+from appsdk_operator.manager._election.lease_state import LeaseRecord, Seen, Write
 
 LATENCY = 0.05
 

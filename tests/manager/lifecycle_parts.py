@@ -10,7 +10,7 @@ import attrs
 
 from appsdk_operator.cache import Health
 from appsdk_operator.manager import LeadershipLost, RunnableGroup
-from appsdk_operator.manager._lifecycle import Lifecycle
+from appsdk_operator.manager._core.lifecycle import Lifecycle
 from appsdk_operator.runtime import StopSignal
 
 TIMEOUT = 10.0

@@ -18,11 +18,11 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.manager._elector import Elector
-from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost
-from appsdk_operator.manager._lease_state import Phase, Read, Seen, Wait, Write
-from appsdk_operator.manager._sharded_work import Tenure
-from appsdk_operator.manager._shards import Shards
+from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.manager._election.lease_state import Phase, Read, Seen, Wait, Write
+from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
+from appsdk_operator.manager._shards.shards import Shards
+from appsdk_operator.manager._shards.work import Tenure
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal
 from tests.manager.shards_parts import (

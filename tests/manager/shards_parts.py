@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 
 from appsdk_operator.client import ClientError
-from appsdk_operator.manager._elector import Elector
-from appsdk_operator.manager._lease_state import Seen
-from appsdk_operator.manager._sharded_work import Tenure
+from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.manager._election.lease_state import Seen
+from appsdk_operator.manager._shards.work import Tenure
 from appsdk_operator.runtime import StopSignal
 from tests.manager.lease_model import LATENCY, Process, Server
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from appsdk_operator.manager import EventOptions
-from appsdk_operator.manager._event_series import Draft, EventSeries, Verdict
+from appsdk_operator.manager._events.series import Draft, EventSeries, Verdict
 
 RECORDED, FLOODED, FULL = Verdict.RECORDED, Verdict.FLOODED, Verdict.FULL
 

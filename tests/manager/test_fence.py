@@ -15,9 +15,9 @@ from appsdk_operator.client import (
     MergePatch,
     NamespacedClient,
 )
-from appsdk_operator.client._interceptor import Hooks
-from appsdk_operator.manager._fence import FencedClient
-from appsdk_operator.manager._lease_options import LeadershipLost
+from appsdk_operator.client._wrappers.interceptor import Hooks
+from appsdk_operator.manager._election.fence import FencedClient
+from appsdk_operator.manager._election.options import LeadershipLost
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer

@@ -12,8 +12,8 @@ import pytest
 
 from appsdk_operator.cache import Health
 from appsdk_operator.client import RequestStopped
-from appsdk_operator.manager._groups import Group
-from appsdk_operator.manager._runnable import (
+from appsdk_operator.manager._core.groups import Group
+from appsdk_operator.manager._core.runnable import (
     Placement,
     RunnableFunction,
     RunnableGroup,

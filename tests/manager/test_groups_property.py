@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from appsdk_operator.cache import Health
 from appsdk_operator.manager import LeadershipLost, RunnableGroup
-from appsdk_operator.manager._groups import STOP_ENGAGED
-from appsdk_operator.manager._lifecycle import Lifecycle
+from appsdk_operator.manager._core.groups import STOP_ENGAGED
+from appsdk_operator.manager._core.lifecycle import Lifecycle
 from appsdk_operator.runtime import RealClock, StopSignal
 
 TIMEOUT = 5.0

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
-from appsdk_operator.manager._addresses import parse_address
-from appsdk_operator.manager._http_messages import Headers, HTTPProblem, parse_head
 from appsdk_operator.runtime import ManualClock, StopSignal
+from appsdk_operator.serving._addresses import parse_address
+from appsdk_operator.serving._messages import Headers, HTTPProblem, parse_head
 
 HALF = b"GET /slow HTTP/1.1\r\nHost: a\r\n"
 BOTH_LENGTHS = (

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
-from appsdk_operator.manager._http_connection import Connection
-from appsdk_operator.manager._http_messages import HTTPProblem, parse_head
 from appsdk_operator.runtime import ManualClock, StopSignal
+from appsdk_operator.serving._connection import Connection
+from appsdk_operator.serving._messages import HTTPProblem, parse_head
 from tests.manager.test_auth_filter import TOKEN, Reviewer, metrics_server
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

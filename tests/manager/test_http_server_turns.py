@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
-from appsdk_operator.manager._metrics_server import _Pages
+from appsdk_operator.manager._servers.metrics import _Pages
 from appsdk_operator.runtime import ManualClock
 
 LARGE = bytes(8 << 20)

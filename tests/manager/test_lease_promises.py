@@ -18,8 +18,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given, settings
 
-from appsdk_operator.manager._lease_options import LeaderElection
-from appsdk_operator.manager._lease_state import LeaseState, Read, Seen, Wait, Write
+from appsdk_operator.manager._election.lease_state import LeaseState, Read, Seen, Wait, Write
+from appsdk_operator.manager._election.options import LeaderElection
 from tests.manager.lease_model import LATENCY, TIMES, Process, Server
 
 FAULTS_END = 90.0

@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.manager._lease_options import LeaderElection
-from appsdk_operator.manager._lease_state import (
+from appsdk_operator.manager._election.lease_state import (
     LeaseRecord,
     LeaseState,
     Phase,
@@ -17,6 +16,7 @@ from appsdk_operator.manager._lease_state import (
     Wait,
     Write,
 )
+from appsdk_operator.manager._election.options import LeaderElection
 
 WALL = 1_700_000_000.0
 STAMP = "2023-11-14T22:13:20.000000Z"

@@ -12,7 +12,7 @@ import pytest
 
 from appsdk_operator.client import RequestStopped
 from appsdk_operator.manager import LeadershipLost, RunnableGroup
-from appsdk_operator.manager._operator import Operator
+from appsdk_operator.manager._core.operator import Operator
 from appsdk_operator.runtime import ManualClock, StopSignal, ThreadGroup
 from tests.manager.lifecycle_parts import (
     ORDER,
@@ -196,8 +196,8 @@ class TestStart:
 
     def test_a_group_whose_base_has_stopped_starts_nothing(self) -> None:
         # Groups learn of the base's stop before the run does.
-        from appsdk_operator.manager._groups import Group
-        from appsdk_operator.manager._runnable import placements
+        from appsdk_operator.manager._core.groups import Group
+        from appsdk_operator.manager._core.runnable import placements
 
         base, halt, journal = StopSignal(), StopSignal(), Journal()
         group = Group(RunnableGroup.OTHERS, on_failure=lambda *_: None, base_stop=base)

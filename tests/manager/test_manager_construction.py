@@ -12,7 +12,7 @@ import pytest
 
 from appsdk_operator.cache import Cache, CacheOptions
 from appsdk_operator.client import Client, ClientConfig, InterceptedClient
-from appsdk_operator.client._interceptor import Hooks
+from appsdk_operator.client._wrappers.interceptor import Hooks
 from appsdk_operator.controllers._options import ControllerOptions
 from appsdk_operator.manager import (
     CacheSetup,
@@ -28,7 +28,7 @@ from appsdk_operator.manager import (
     RunnableGroup,
     TLSOptions,
 )
-from appsdk_operator.manager._manager_options import ManagerOptionsDict
+from appsdk_operator.manager._core.options import ManagerOptionsDict
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 

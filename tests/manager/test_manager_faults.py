@@ -276,7 +276,7 @@ class TestReadiness:
 
 SIGNALS = """
 import logging, signal, sys, threading
-from appsdk_operator.manager._signals import stop_on_signals
+from appsdk_operator.manager._core.signals import stop_on_signals
 from appsdk_operator.runtime import StopSignal
 
 lock = threading.Lock()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.cache import Cache, Informer
-from appsdk_operator.manager._runnable import (
+from appsdk_operator.manager._core.runnable import (
     RunnableFunction,
     RunnableGroup,
     as_runnable,

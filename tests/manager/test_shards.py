@@ -12,10 +12,10 @@ import pytest
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import Client, ClientConfig, MergePatch, NotFound
 from appsdk_operator.controllers import Result
-from appsdk_operator.manager._elector import Elector
-from appsdk_operator.manager._lease_client import LEASE
-from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost
-from appsdk_operator.manager._shards import SHARDS_LABEL, Shards
+from appsdk_operator.manager._election.client import LEASE
+from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
+from appsdk_operator.manager._shards.shards import SHARDS_LABEL, Shards
 from appsdk_operator.resource import MutableObject, Object, ObjectKey, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer, FaultProxy
@@ -313,7 +313,7 @@ def test_writes_for_a_shard_whose_lease_has_run_out_are_refused(
 def test_a_replica_that_died_is_forgotten(
     replica: Callable[..., Replica], server: APIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("appsdk_operator.manager._shards._FORGET_AFTER", 2.0)
+    monkeypatch.setattr("appsdk_operator.manager._shards.shards._FORGET_AFTER", 2.0)
     with Client(ClientConfig(server=server.url), metrics=Metrics()) as client:
         draft = MutableObject.new(
             LEASE,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.manager._lease_options import LeaderElection
-from appsdk_operator.manager._lease_state import LeaseRecord, Seen
-from appsdk_operator.manager._sharded_work import Tenure
-from appsdk_operator.manager._shards import Shards
+from appsdk_operator.manager._election.lease_state import LeaseRecord, Seen
+from appsdk_operator.manager._election.options import LeaderElection
+from appsdk_operator.manager._shards.shards import Shards
+from appsdk_operator.manager._shards.work import Tenure
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer

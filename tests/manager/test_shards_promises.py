@@ -20,11 +20,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given, settings
 
-from appsdk_operator.manager import _shards
-from appsdk_operator.manager._lease_options import LeaderElection
-from appsdk_operator.manager._sharded_work import Tenure
-from appsdk_operator.manager._shards import Shards
-from appsdk_operator.manager._shards_state import Board, Decision
+from appsdk_operator.manager._election.options import LeaderElection
+from appsdk_operator.manager._shards import shards as _shards
+from appsdk_operator.manager._shards.shards import Shards
+from appsdk_operator.manager._shards.state import Board, Decision
+from appsdk_operator.manager._shards.work import Tenure
 from tests.manager.lease_model import LATENCY, TIMES
 from tests.manager.shards_model import ShardsWorld, in_time, world
 from tests.manager.shards_parts import CALM, LONGEST

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from appsdk_operator.manager._lease_state import LeaseRecord, Seen
-from appsdk_operator.manager._shards_state import Board, Decision, decide, shard_of
+from appsdk_operator.manager._election.lease_state import LeaseRecord, Seen
+from appsdk_operator.manager._shards.state import Board, Decision, decide, shard_of
 from appsdk_operator.resource import ObjectKey
 
 OLD = "1999-01-01T00:00:00.000000Z"

@@ -20,11 +20,18 @@ from appsdk_operator.client import (
     Timeout,
     TooManyRequests,
 )
-from appsdk_operator.client._before_write import look_before_write
-from appsdk_operator.manager._fence import FencedClient
-from appsdk_operator.manager._lease_options import LeaderElection, LeadershipLost
-from appsdk_operator.manager._lease_state import LeaseRecord, LeaseState, Phase, Read, Seen, Wait
-from appsdk_operator.manager._writes import SentWrites, TrackedWrite
+from appsdk_operator.client._transport.write_guard import look_before_write
+from appsdk_operator.manager._election.fence import FencedClient
+from appsdk_operator.manager._election.lease_state import (
+    LeaseRecord,
+    LeaseState,
+    Phase,
+    Read,
+    Seen,
+    Wait,
+)
+from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
+from appsdk_operator.manager._election.sent_writes import SentWrites, TrackedWrite
 from appsdk_operator.resource import DecodeError, MutableObject, kinds
 from appsdk_operator.runtime import ManualClock
 from tests.manager.lease_fakes import FakeLeases, Running, eventually

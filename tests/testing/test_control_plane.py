@@ -24,7 +24,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import RealClock, StopSignal
-from appsdk_operator.testing._control_plane import ControlPlane, ControlPlaneError
+from appsdk_operator.testing._control_plane.control_plane import ControlPlane, ControlPlaneError
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 VARIABLES = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER")
@@ -353,7 +353,7 @@ def test_no_process_and_no_file_outlives_a_test_process_that_is_killed(tmp_path:
         pytest.skip("KUBEBUILDER_ASSETS is not set")
     program = (
         "import signal, threading\n"
-        "from appsdk_operator.testing._control_plane import ControlPlane\n"
+        "from appsdk_operator.testing._control_plane.control_plane import ControlPlane\n"
         "plane = ControlPlane()\n"
         # Servers must not end with the thread that started them.
         "thread = threading.Thread(target=plane.start)\n"

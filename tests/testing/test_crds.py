@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from appsdk_operator.apiserver._authority import Authority
 from appsdk_operator.client import Client
 from appsdk_operator.resource import Kind, MutableObject, custom_resource_definition, kinds
 from appsdk_operator.runtime import RealClock
 from appsdk_operator.testing import APIServer, ControlPlane, install_crds, install_webhooks
-from appsdk_operator.testing._authority import Authority
 
 HAS_PROGRAMS = any(
     os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")

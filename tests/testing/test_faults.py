@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.apiserver._fault_rules import FaultState, RequestFacts
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.testing import FaultRule, FaultSchedule
-from appsdk_operator.testing._fault_rules import FaultState, RequestFacts
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 RULES = [

@@ -15,12 +15,12 @@ import yaml
 from _pytest.pytester import SysModulesSnapshot
 
 from appsdk_operator import Kind, custom_resource_definition
-from appsdk_operator.testing._kubeconfig import kubeconfig as kubeconfig_of
-from appsdk_operator.testing._kubeconfig import write_kubeconfig
+from appsdk_operator.apiserver._kubeconfig import kubeconfig as kubeconfig_of
+from appsdk_operator.apiserver._kubeconfig import write_kubeconfig
 
 pytest_plugins = ["pytester"]
 
-MODULE = "appsdk_operator.testing._plugin"
+MODULE = "appsdk_operator.testing._pytest.plugin"
 ENTRY = "appsdk_operator"
 HAS_PROGRAMS = any(
     os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
@@ -191,8 +191,8 @@ def test_a_test_fails_if_what_ran_beside_it_failed(run: Run) -> None:
             kube_run(broken)
 
         def test_leaves_a_thread(kube_run, monkeypatch):
-            from appsdk_operator.testing import _plugin_state
-            monkeypatch.setattr(_plugin_state, "_THREAD_PATIENCE", 0.1)
+            from appsdk_operator.testing._pytest import state
+            monkeypatch.setattr(state, "_THREAD_PATIENCE", 0.1)
             global release
             release = threading.Event()
             kube_run(lambda stop: threading.Thread(target=release.wait, name="mine").start())
@@ -565,9 +565,9 @@ def test_another_plugin_may_have_options_of_the_same_names(
 def test_where_pytest_is_too_old_only_those_who_use_it_hear_of_it(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from appsdk_operator.testing import _plugin
+    from appsdk_operator.testing._pytest import plugin
 
-    monkeypatch.setattr(_plugin, "_IS_TOO_OLD", True)
+    monkeypatch.setattr(plugin, "_IS_TOO_OLD", True)
     result = run("def test_it(kube_client): pass\ndef test_other(): pass")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*the kube_ fixtures of appsdk_operator need pytest 8.2*install*"])

@@ -11,8 +11,8 @@ import attrs
 import pytest
 import urllib3
 
-from appsdk_operator.testing._control_plane import ControlPlane
-from appsdk_operator.testing._server import APIServer
+from appsdk_operator.apiserver import APIServer
+from appsdk_operator.testing._control_plane.control_plane import ControlPlane
 
 WIDGET_SCHEMA = {
     "type": "object",

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.testing._server import _apply_merge as merging
-from appsdk_operator.testing._server import _apply_owners as owning
-from appsdk_operator.testing._server import _apply_sets as sets
-from appsdk_operator.testing._server import _apply_values as values
-from appsdk_operator.testing._server._apply_owners import Manager, Owners, Typed
-from appsdk_operator.testing._server._apply_shapes import Schemas
+from appsdk_operator.apiserver._managed_fields import merge as merging
+from appsdk_operator.apiserver._managed_fields import owners as owning
+from appsdk_operator.apiserver._managed_fields import sets, values
+from appsdk_operator.apiserver._managed_fields.owners import Manager, Owners, Typed
+from appsdk_operator.apiserver._managed_fields.shapes import Schemas
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}

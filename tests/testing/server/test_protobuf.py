@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.testing._server import _protobuf
+from appsdk_operator.apiserver._builtin import protobuf
 from tests.testing.protobuf_objects import IDS, OBJECTS, bare
 
 
 @pytest.mark.parametrize("obj", [obj for _, obj in OBJECTS], ids=IDS)
 def test_what_is_written_is_read_again(obj: dict[str, Any]) -> None:
-    written = _protobuf.encode(obj)
+    written = protobuf.encode(obj)
     assert written is not None
-    assert bare(_protobuf.decode(written)) == bare(obj)
+    assert bare(protobuf.decode(written)) == bare(obj)
 
 
 def test_custom_resources_have_no_such_form() -> None:
-    assert _protobuf.encode({"apiVersion": "example.com/v1", "kind": "Widget"}) is None
-    other = _protobuf.encode({"apiVersion": "v1", "kind": "Pod"})
+    assert protobuf.encode({"apiVersion": "example.com/v1", "kind": "Widget"}) is None
+    other = protobuf.encode({"apiVersion": "v1", "kind": "Pod"})
     assert other is not None
-    assert _protobuf.decode(other.replace(b"Pod", b"Pot")) is None
+    assert protobuf.decode(other.replace(b"Pod", b"Pot")) is None
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_custom_resources_have_no_such_form() -> None:
 )
 def test_what_has_no_place_in_a_message_is_an_error(obj: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"cannot be written|invalid literal|Invalid isoformat"):
-        _protobuf.encode({"apiVersion": "apps/v1", "kind": "Deployment", **obj})
+        protobuf.encode({"apiVersion": "apps/v1", "kind": "Deployment", **obj})
 
 
 def test_every_way_of_cutting_a_message_is_an_error_or_another_message() -> None:
-    written = _protobuf.encode(OBJECTS[0][1])
+    written = protobuf.encode(OBJECTS[0][1])
     assert written is not None
     for end in range(len(written)):
         try:
-            _protobuf.decode(written[:end])
+            protobuf.decode(written[:end])
         except ValueError:
             continue

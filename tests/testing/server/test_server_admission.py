@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from appsdk_operator.testing._server import APIServer
+from appsdk_operator.apiserver import APIServer
 from tests.testing.server.conftest import Api
 from tests.testing.server.webhook_tools import (
     HOOKS,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.testing._server import APIServer
+from appsdk_operator.apiserver import APIServer
 
 KUBECTL = shutil.which("kubectl")
 APPLY = "application/apply-patch+yaml"

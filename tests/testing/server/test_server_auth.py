@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.apiserver import APIServer
 from appsdk_operator.client import Client
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ManualClock, Metrics
-from appsdk_operator.testing._server import APIServer
 
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = "/apis/authentication.k8s.io/v1/tokenreviews"

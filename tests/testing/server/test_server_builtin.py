@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.testing._server import _builtin_types
-from appsdk_operator.testing._server._merge_keys import merge_keys
-from appsdk_operator.testing._server._quantity import QuantityError, canonical
-from appsdk_operator.testing._server._times import microsecond, second
+from appsdk_operator.apiserver._builtin import types
+from appsdk_operator.apiserver._managed_fields.merge_keys import merge_keys
+from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
+from appsdk_operator.apiserver._values.times import microsecond, second
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -57,22 +57,22 @@ def test_times_are_told_in_utc() -> None:
 
 
 def test_every_built_in_kind_can_be_read_and_stays_what_it_became() -> None:
-    data = _builtin_types._builtin_schemas.data()
+    data = types.builtin_schemas.data()
     for group, version, kind in data.kinds:
-        if not _builtin_types.reads(group, version, kind):
+        if not types.reads(group, version, kind):
             continue
-        first, unknown = _builtin_types.read(group, version, kind, {"metadata": {"name": "a"}})
-        again, _ = _builtin_types.read(group, version, kind, first)
+        first, unknown = types.read(group, version, kind, {"metadata": {"name": "a"}})
+        again, _ = types.read(group, version, kind, first)
         assert unknown in ([], ["metadata", "metadata.name"], ["metadata.name"], ["metadata"])
         assert again == first, kind
 
 
 def test_what_is_read_is_not_changed() -> None:
     pod = {"spec": {"containers": [{"name": "c", "image": "x", "ports": None}]}}
-    made, _ = _builtin_types.read("", "v1", "Pod", pod)
+    made, _ = types.read("", "v1", "Pod", pod)
     assert pod == {"spec": {"containers": [{"name": "c", "image": "x", "ports": None}]}}
     made["spec"]["containers"][0]["resources"]["limits"] = {}
-    other, _ = _builtin_types.read("", "v1", "Pod", pod)
+    other, _ = types.read("", "v1", "Pod", pod)
     assert other["spec"]["containers"][0]["resources"] == {}
 
 

@@ -9,19 +9,20 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from appsdk_operator.testing._server import _cel, _cel_cost, _cel_schema
-from appsdk_operator.testing._server._cel import DYN, CelError, CompileError
-from appsdk_operator.testing._server._cel_types import TIMESTAMP
-from appsdk_operator.testing._server._go_text import go_float
+from appsdk_operator.apiserver._cel import cost as _cel_cost
+from appsdk_operator.apiserver._cel import expressions, schema
+from appsdk_operator.apiserver._cel.expressions import DYN, CelError, CompileError
+from appsdk_operator.apiserver._cel.types import TIMESTAMP
+from appsdk_operator.apiserver._values.go_text import go_float
 
 
 def value_of(expression: str, **variables: Any) -> Any:
-    program = _cel.compile(expression, dict.fromkeys(variables, DYN))
+    program = expressions.compile(expression, dict.fromkeys(variables, DYN))
     return program.evaluate(variables)
 
 
 def test_an_expression_is_compiled_once_and_evaluated_often() -> None:
-    program = _cel.compile("object.size > 3 && object.name.startsWith('a')", {"object": DYN})
+    program = expressions.compile("object.size > 3 && object.name.startsWith('a')", {"object": DYN})
     assert program.evaluate({"object": {"size": 5, "name": "abc"}}) is True
     assert program.evaluate({"object": {"size": 5, "name": "xyz"}}) is False
     assert program.uses("object")
@@ -109,13 +110,13 @@ def test_expressions_that_make_no_sense_are_refused_with_their_place(
     expression: str, words: str
 ) -> None:
     with pytest.raises(CompileError) as refused:
-        _cel.compile(expression, {})
+        expressions.compile(expression, {})
     assert words in str(refused.value)
     assert str(refused.value).startswith("ERROR: <input>:")
 
 
 def test_a_loop_that_costs_too_much_is_ended() -> None:
-    program = _cel.compile("l.all(x, l.all(y, l.all(z, x + y + z >= 0)))", {"l": DYN})
+    program = expressions.compile("l.all(x, l.all(y, l.all(z, x + y + z >= 0)))", {"l": DYN})
     assert program.evaluate({"l": list(range(10))}) is True
     with pytest.raises(CelError, match="actual cost limit exceeded"):
         program.evaluate({"l": list(range(120))})
@@ -124,9 +125,9 @@ def test_a_loop_that_costs_too_much_is_ended() -> None:
 def test_costs_grow_with_what_the_schema_allows() -> None:
     def cost(**limits: int) -> int:
         items = {"type": "string", "maxLength": 100}
-        known = _cel_schema.declared({"type": "array", "items": items, **limits}, root=False)
+        known = schema.declared({"type": "array", "items": items, **limits}, root=False)
         assert known is not None
-        program = _cel.compile("self.all(x, x.contains('a'))", {"self": known.type})
+        program = expressions.compile("self.all(x, x.contains('a'))", {"self": known.type})
         return _cel_cost.estimated(program.root, known)
 
     assert cost(maxItems=1) < cost(maxItems=100) < cost()
@@ -145,7 +146,7 @@ def test_costs_grow_with_what_the_schema_allows() -> None:
     ],
 )
 def test_names_that_expressions_cannot_spell_are_escaped(name: str, shown: str) -> None:
-    assert _cel_schema.escaped(name) == shown
+    assert schema.escaped(name) == shown
 
 
 @hypothesis.settings(max_examples=50)
@@ -168,7 +169,7 @@ def test_integers_are_those_of_64_bits(left: int, right: int) -> None:
 @hypothesis.given(strategies.text(alphabet="ab(.)'\"[]{}+-*?:&|!x1, \\n", max_size=12))
 def test_whatever_is_read_is_read_or_refused(expression: str) -> None:
     try:
-        program = _cel.compile(expression, {"x": DYN, "a": DYN})
+        program = expressions.compile(expression, {"x": DYN, "a": DYN})
         program.evaluate({"x": {"a": [1]}, "a": 1})
     except (CompileError, CelError):
         pass
@@ -180,6 +181,6 @@ def test_numbers_are_printed_as_go_does_and_lose_nothing(value: float) -> None:
 
 
 def test_values_that_are_not_what_their_types_say_have_no_overload() -> None:
-    program = _cel.compile("self < timestamp('2026-01-01T00:00:00Z')", {"self": TIMESTAMP})
+    program = expressions.compile("self < timestamp('2026-01-01T00:00:00Z')", {"self": TIMESTAMP})
     with pytest.raises(CelError, match="no such overload"):
         program.evaluate({"self": []})

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.apiserver import APIServer
 from appsdk_operator.resource import Kind
-from appsdk_operator.testing._server import APIServer
 from tests.testing.server.conftest import Api
 from tests.testing.server.webhook_tools import WebhookServer
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.apiserver import APIServer, StatusError
 from appsdk_operator.resource import Kind
-from appsdk_operator.testing._server import APIServer, StatusError
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = f"{DEFINITIONS}/widgets.example.com"

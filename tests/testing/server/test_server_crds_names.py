@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.testing._server import APIServer
+from appsdk_operator.apiserver import APIServer
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/g.example.com/v1/namespaces/default/things"

@@ -13,10 +13,10 @@ import pytest
 import urllib3
 import yaml
 
+from appsdk_operator.apiserver import APIServer, _command
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock
 from appsdk_operator.testing import FaultRule
-from appsdk_operator.testing._server import APIServer, _command
 
 
 def raw(server: Any, data: bytes) -> tuple[int, bytes]:

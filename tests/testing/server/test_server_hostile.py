@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.testing._server import APIServer
+from appsdk_operator.apiserver import APIServer
 
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 CORE = "/api/v1/namespaces/default"

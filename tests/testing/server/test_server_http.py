@@ -12,7 +12,7 @@ import urllib3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.testing._server import APIServer
+from appsdk_operator.apiserver import APIServer
 
 JSON_TYPE = "application/json"
 

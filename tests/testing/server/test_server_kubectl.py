@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from appsdk_operator.testing._server import APIServer
+from appsdk_operator.apiserver import APIServer
 from tests.testing.server.kubectl_tools import run_kubectl
 
 KUBECTL = shutil.which("kubectl")

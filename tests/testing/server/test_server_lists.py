@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from appsdk_operator.testing._server import APIServer
+from appsdk_operator.apiserver import APIServer
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from appsdk_operator.testing._server import _cel
-from appsdk_operator.testing._server._cel import DYN
-from appsdk_operator.testing._server._go_pattern import (
+from appsdk_operator.apiserver._cel import expressions
+from appsdk_operator.apiserver._cel.expressions import DYN
+from appsdk_operator.apiserver._values.go_pattern import (
     GoPattern,
     GoPatternError,
     go_pattern,
@@ -75,7 +75,7 @@ def test_no_pattern_takes_more_than_linear_time(pattern: str) -> None:
     text = "a" * 100_000 + "!"
     assert not go_pattern(pattern).found_in(text)
     for function in ("matches", "find", "findAll"):
-        program = _cel.compile(f"self.{function}({pattern!r})", {"self": DYN})
+        program = expressions.compile(f"self.{function}({pattern!r})", {"self": DYN})
         assert not program.evaluate({"self": text})
 
 

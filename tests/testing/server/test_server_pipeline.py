@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.apiserver._core import Core
+from appsdk_operator.apiserver._registry.write_requests import Attempt, Origin
+from appsdk_operator.apiserver._registry.writes import DeleteOptions, Outcome, Target, WriteOptions
+from appsdk_operator.apiserver._values.run_sync import at_once
+from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.runtime import system_clock
-from appsdk_operator.testing._server._at_once import at_once
-from appsdk_operator.testing._server._attempts import Attempt, Origin
-from appsdk_operator.testing._server._core import Core
-from appsdk_operator.testing._server._status import StatusError
-from appsdk_operator.testing._server._writes import DeleteOptions, Outcome, Target, WriteOptions
 
 OWN = WriteOptions()
 ASKED = WriteOptions(origin=Origin())

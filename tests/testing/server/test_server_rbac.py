@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.apiserver import APIServer
 from appsdk_operator.cache import Informer
 from appsdk_operator.client import Client, Forbidden
 from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer, running
-from appsdk_operator.testing._server import APIServer
 
 GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.apiserver import APIServer
 from appsdk_operator.resource import kinds
-from appsdk_operator.testing._server import APIServer
 
 END = "k8s.io/initial-events-end"
 STREAMING = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from appsdk_operator.apiserver._authority import Authority
 from appsdk_operator.runtime import system_clock
-from appsdk_operator.testing._authority import Authority
 
 Answer = Callable[[dict[str, Any]], Any]
 """From the request of a review to its response; an ``(int, text)`` is an HTTP status and body, and

@@ -21,7 +21,7 @@ from appsdk_operator.controllers import (
     patch_conditions,
     put_finalizer,
 )
-from appsdk_operator.controllers._create_or_update import Written
+from appsdk_operator.controllers._helpers.create_or_update import Written
 from appsdk_operator.watchers import ResourceReconciler
 
 Gadget = op.Object[OtherSpec]

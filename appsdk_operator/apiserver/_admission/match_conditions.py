@@ -1,0 +1,144 @@
+"""Match conditions: expressions that say which writes a webhook is asked about.
+
+They see ``object``, ``oldObject``, ``request`` and ``namespaceObject``; there is no ``authorizer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.apiserver._cel import expressions
+from appsdk_operator.apiserver._cel.types import (
+    BOOL,
+    DYN,
+    STRING,
+    Declared,
+    Type,
+    list_of,
+    map_of,
+    object_type,
+)
+from appsdk_operator.apiserver._values.names import key_problems
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = ["ConditionError", "MatchConditions", "match_condition_errors"]
+
+_MAX: Final = 64
+
+
+def _record(type_name: str, /, **fields: Type) -> Type:
+    declared = Declared(DYN)
+    declared.fields = {key: Declared(type_) for key, type_ in fields.items()}
+    declared.keys = {key: key for key in fields}
+    declared.type = object_type(type_name, declared)
+    return declared.type
+
+
+_KIND: Final = _record("kubernetes.GroupVersionKind", group=STRING, version=STRING, kind=STRING)
+_RESOURCE: Final = _record(
+    "kubernetes.GroupVersionResource", group=STRING, version=STRING, resource=STRING
+)
+_USER: Final = _record(
+    "kubernetes.UserInfo",
+    username=STRING,
+    uid=STRING,
+    groups=list_of(STRING),
+    extra=map_of(STRING, list_of(STRING)),
+)
+_VARIABLES: Final[dict[str, Type]] = {
+    "object": DYN,
+    "oldObject": DYN,
+    "namespaceObject": DYN,
+    "request": _record(
+        "kubernetes.AdmissionRequest",
+        kind=_KIND,
+        resource=_RESOURCE,
+        subResource=STRING,
+        requestKind=_KIND,
+        requestResource=_RESOURCE,
+        requestSubResource=STRING,
+        name=STRING,
+        namespace=STRING,
+        operation=STRING,
+        userInfo=_USER,
+        dryRun=BOOL,
+        options=DYN,
+    ),
+}
+
+
+class ConditionError(Exception):
+    """A condition has no value, and none is false; the text says why."""
+
+
+@final
+@attrs.frozen
+class MatchConditions:
+    """All conditions of one webhook."""
+
+    programs: tuple[expressions.Program, ...]
+
+    @classmethod
+    def read(cls, conditions: Iterable[Mapping[str, Any]]) -> MatchConditions:
+        """The conditions of a valid configuration."""
+        programs = (expressions.compile(item["expression"], _VARIABLES) for item in conditions)
+        return cls(tuple(programs))
+
+    def hold(self, request: Mapping[str, Any], namespace: Mapping[str, Any] | None) -> bool:
+        """Whether all of them hold for the request of a review, and its namespace.
+
+        Raises:
+            ConditionError: some have no value, and none is false.
+        """
+        told = {k: v for k, v in request.items() if k not in ("uid", "object", "oldObject")}
+        variables = {
+            "object": request["object"],
+            "oldObject": request["oldObject"],
+            "namespaceObject": namespace,
+            "request": told,
+        }
+        errors: list[str] = []
+        for program in self.programs:
+            try:
+                if not program.evaluate(variables):
+                    return False
+            except expressions.CelError as error:
+                errors.append(f"expression '{program.expression}' resulted in error: {error}")
+        if errors:
+            listed = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+            raise ConditionError(listed)
+        return True
+
+
+def match_condition_errors(conditions: list[Any], at: str) -> Iterator[FieldError]:
+    """What is wrong with the conditions of a webhook."""
+    if len(conditions) > _MAX:
+        message = f"Too many: {len(conditions)}: must have at most {_MAX} items"
+        yield FieldError("FieldValueTooMany", at, message)
+    names: set[str] = set()
+    for index, condition in enumerate(conditions):
+        field = f"{at}[{index}]"
+        expression = (condition.get("expression") or "").strip()
+        if not expression:
+            yield FieldError.required(f"{field}.expression")
+        elif problem := _problem(expression):
+            yield FieldError.invalid(f"{field}.expression", condition["expression"], problem)
+        name = condition.get("name") or ""
+        if not name:
+            yield FieldError.required(f"{field}.name")
+        for problem in key_problems(name) if name else ():
+            yield FieldError.invalid(f"{field}.name", name, problem)
+        if name and name in names:
+            yield FieldError.duplicate(f"{field}.name", name)
+        names.add(name)
+
+
+def _problem(expression: str) -> str:
+    try:
+        program = expressions.compile(expression, _VARIABLES)
+    except expressions.CompileError as error:
+        return f"compilation failed: {error}"
+    return "" if program.type == BOOL else f"must evaluate to bool but got {program.type}"

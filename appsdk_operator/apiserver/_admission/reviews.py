@@ -1,0 +1,255 @@
+"""Admission reviews: the question as the real server asks it, and the check of the answer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from appsdk_operator.apiserver._registry.write_requests import Attempt, DeleteOptions
+from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._values.status import RefusedError, StatusError
+from appsdk_operator.apiserver._webhooks.calls import CallError
+
+__all__ = ["REVIEW_VERSIONS", "Subject", "Verdict", "denial", "question", "verdict"]
+
+REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+_GROUP: Final = "admission.k8s.io"
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """What a write is about, as webhooks see it."""
+
+    operation: str
+    served: ServedVersion
+    group: str
+    version: str
+    kind: str
+    subresource: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Subject:
+        """What ``attempt`` is about."""
+        target = attempt.target
+        obj = attempt.obj or attempt.old
+        group, _, version = obj.get("apiVersion", "").rpartition("/")
+        name = target.name or (obj.get("metadata") or {}).get("name") or ""
+        namespace = target.namespace
+        if target.served.resource.qualified_name == "namespaces":
+            # So the selectors of namespaces go for themselves, too.
+            namespace = name
+        if isinstance(attempt.options, DeleteOptions) and attempt.options.one_of_many:
+            name = ""
+        return cls(
+            operation=attempt.operation,
+            served=target.served,
+            group=group,
+            version=version,
+            kind=obj.get("kind", ""),
+            subresource=attempt.subresource,
+            namespace=namespace,
+            name=name,
+        )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the subresource has a kind of its own, the same for all versions."""
+        resource = self.served.resource
+        return (self.group, self.kind) != (resource.group, resource.kind)
+
+    def gvk(self, served: ServedVersion) -> dict[str, str]:
+        """The kind in another version of the resource."""
+        version = self.version if self.is_shared else served.version
+        group = self.group if self.is_shared else served.resource.group
+        return {"group": group, "version": version, "kind": self.kind}
+
+
+def _gvr(served: ServedVersion) -> dict[str, str]:
+    resource = served.resource
+    return {
+        "group": resource.group,
+        "version": served.version,
+        "resource": resource.plural,
+    }
+
+
+def question(
+    subject: Subject,
+    asked: ServedVersion,
+    attempt: Attempt,
+    objects: tuple[dict[str, Any] | None, dict[str, Any] | None],
+    version: str,
+) -> dict[str, Any]:
+    """The review to send.
+
+    Args:
+        subject: what the write is about.
+        asked: the version of the resource that the webhook wants to see.
+        attempt: the write.
+        objects: the new and the old object in that version.
+        version: that of the review.
+    """
+    origin = attempt.options.origin
+    request: dict[str, Any] = {
+        "uid": str(uuid.uuid4()),
+        "kind": subject.gvk(asked),
+        "resource": _gvr(asked),
+    }
+    if subject.subresource:
+        request["subResource"] = subject.subresource
+    request["requestKind"] = subject.gvk(subject.served)
+    request["requestResource"] = _gvr(subject.served)
+    if subject.subresource:
+        request["requestSubResource"] = subject.subresource
+    if subject.name:
+        request["name"] = subject.name
+    if subject.namespace:
+        request["namespace"] = subject.namespace
+    request |= {
+        "operation": subject.operation,
+        "userInfo": origin.user.info() if origin is not None else {},
+        "object": objects[0],
+        "oldObject": objects[1],
+        "dryRun": attempt.options.dry_run,
+        "options": {
+            "kind": f"{subject.operation.capitalize()}Options",
+            "apiVersion": "meta.k8s.io/v1",
+            **(origin.options if origin is not None else {}),
+        },
+    }
+    return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
+
+
+@attrs.frozen
+class Verdict:
+    """A webhook's answer."""
+
+    allowed: bool
+    status: Mapping[str, Any] | None
+    patch: list[Any]
+    warnings: list[str]
+
+
+def verdict(answer: Mapping[str, Any], review: Mapping[str, Any], *, mutating: bool) -> Verdict:
+    """What a webhook's answer to ``review`` says.
+
+    Raises:
+        CallError: it breaks the rules of such answers.
+    """
+    response = answer.get("response")
+    kind, version = answer.get("kind") or "", answer.get("apiVersion") or ""
+    wanted = review["apiVersion"]
+    if kind and version and (kind, version) != ("AdmissionReview", wanted):
+        raise CallError(_another_kind(kind, version, wanted))
+    if response is None:
+        raise _unfit("webhook response was absent")
+    if not isinstance(response, dict) or not isinstance(response.get("allowed", False), bool):
+        raise CallError(
+            "failed to call webhook: json: cannot unmarshal string into Go struct field "
+            "AdmissionResponse.response.allowed of type bool"
+        )
+    patch = _patch_of(response)
+    if wanted == f"{_GROUP}/v1":
+        uid, given = review["request"]["uid"], response.get("uid") or ""
+        if given != uid:
+            raise _unfit(f'expected response.uid="{uid}", got "{given}"')
+        if (kind, version) != ("AdmissionReview", wanted):
+            group, _, short = version.rpartition("/")
+            raise _unfit(
+                f"expected webhook response of {wanted}, Kind=AdmissionReview, got "
+                f"{group}/{short}, Kind={kind}"
+            )
+        _check_patch(response, mutating=mutating)
+    operations: Any = []
+    if patch and mutating:
+        operations = _operations(patch, response.get("patchType") or "JSONPatch")
+    status = response.get("status")
+    warnings = response.get("warnings")
+    return Verdict(
+        allowed=response.get("allowed", False),
+        status=status if isinstance(status, dict) else None,
+        patch=operations,
+        warnings=[str(text) for text in warnings] if isinstance(warnings, list) else [],
+    )
+
+
+def _check_patch(response: Mapping[str, Any], *, mutating: bool) -> None:
+    patch, kind = response.get("patch"), response.get("patchType")
+    if mutating:
+        if patch and kind is None:
+            raise _unfit("webhook returned response.patch but not response.patchType")
+        if kind is not None and not patch:
+            raise _unfit("webhook returned response.patchType but not response.patch")
+        return
+    if patch:
+        raise _unfit("validating webhook may not return response.patch")
+    if kind is not None:
+        raise _unfit("validating webhook may not return response.patchType")
+
+
+def _patch_of(response: Mapping[str, Any]) -> bytes:
+    try:
+        return base64.b64decode(response.get("patch") or "", validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        text = str(response["patch"])
+        alphabet = set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+        at = next((i for i, c in enumerate(text.encode()) if c not in alphabet), len(text))
+        raise CallError(f"failed to call webhook: illegal base64 data at input byte {at}") from None
+
+
+def _operations(patch: bytes, kind: str) -> list[Any]:
+    found: Any
+    try:
+        found = msgspec.json.decode(patch)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CallError(f"received undecodable patch in webhook response: {error}") from None
+    if not isinstance(found, list):
+        what = "object" if isinstance(found, dict) else "value"
+        raise CallError(
+            f"received undecodable patch in webhook response: json: cannot unmarshal {what} into "
+            "Go value of type jsonpatch.Patch"
+        )
+    if found and kind != "JSONPatch":
+        raise CallError(f'unsupported patch type "{kind}"')
+    return found
+
+
+def _another_kind(kind: str, version: str, wanted: str) -> str:
+    if kind == "AdmissionReview" and version.startswith(f"{_GROUP}/"):
+        given, expected = version.rpartition("/")[2], wanted.rpartition("/")[2]
+        why = f"converting ({given}.AdmissionReview) to ({expected}.AdmissionReview): unknown "
+        return f"failed to call webhook: {why}conversion"
+    return (
+        f'failed to call webhook: no kind "{kind}" is registered for version "{version}" in scheme '
+        '"pkg/runtime/scheme.go:111"'
+    )
+
+
+def _unfit(why: str) -> CallError:
+    return CallError(f"received invalid webhook response: {why}")
+
+
+def denial(name: str, status: Mapping[str, Any] | None) -> StatusError:
+    """The error for what the webhook ``name`` does not allow; ``status`` is what it says to it."""
+    said = status or {}
+    code, text, reason = said.get("code"), said.get("message"), said.get("reason")
+    if not isinstance(code, int) or code < 400:
+        code = 400
+    words = f'admission webhook "{name}" denied the request'
+    words += f": {text or reason}" if text or reason else " without explanation"
+    details = said.get("details")
+    return RefusedError(
+        code,
+        words,
+        reason=str(reason or ""),
+        details=details if isinstance(details, dict) else None,
+        metadata=said["metadata"] if isinstance(said.get("metadata"), dict) else None,
+    )

@@ -1,0 +1,238 @@
+"""The configurations of admission webhooks: their defaults, and what is not valid in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._admission.match_conditions import match_condition_errors
+from appsdk_operator.apiserver._schema import metadata
+from appsdk_operator.apiserver._storage.resources import Rules
+from appsdk_operator.apiserver._values.names import (
+    label_problems,
+    subdomain_problems,
+    value_problems,
+)
+from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+from appsdk_operator.apiserver._webhooks.client_configs import client_config_errors
+
+__all__ = ["RULES"]
+
+_OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SCOPES: Final = ("*", "Cluster", "Namespaced")
+_REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+
+
+# -- defaults --------------------------------------------------------------------------------
+
+
+def _fill_in(obj: dict[str, Any], *, mutating: bool) -> None:
+    for webhook in _objects(obj.get("webhooks")):
+        defaults: dict[str, Any] = {
+            "clientConfig": {},
+            "failurePolicy": "Fail",
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "timeoutSeconds": 10,
+        }
+        if mutating:
+            defaults["reinvocationPolicy"] = "Never"
+        for name, value in defaults.items():
+            if webhook.get(name) is None:
+                webhook[name] = value
+        for rule in _objects(webhook.get("rules")):
+            rule.setdefault("scope", "*")
+        config = webhook["clientConfig"]
+        service = config.get("service") if isinstance(config, dict) else None
+        if isinstance(service, dict):
+            service.setdefault("port", 443)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    yield from (item for item in value or () if isinstance(item, dict))
+
+
+# -- validation ------------------------------------------------------------------------------
+
+
+def _validate(obj: dict[str, Any], *, mutating: bool) -> Iterator[FieldError]:
+    names: set[str] = set()
+    for index, webhook in enumerate(_objects(obj.get("webhooks"))):
+        at = f"webhooks[{index}]"
+        yield from _validate_webhook(webhook, at, mutating=mutating)
+        yield from _validate_review_versions(webhook.get("admissionReviewVersions") or [], at)
+        name = webhook.get("name") or ""
+        if name and name in names:
+            yield FieldError.duplicate(f"{at}.name", name)
+        names.add(name)
+
+
+def _validate_webhook(webhook: dict[str, Any], at: str, *, mutating: bool) -> Iterator[FieldError]:
+    yield from _validate_name(webhook.get("name") or "", f"{at}.name")
+    for index, rule in enumerate(_objects(webhook.get("rules"))):
+        yield from _validate_rule(rule, f"{at}.rules[{index}]")
+    yield from _one_of(webhook, at, "failurePolicy", ("Fail", "Ignore"))
+    yield from _one_of(webhook, at, "matchPolicy", ("Equivalent", "Exact"))
+    if webhook.get("sideEffects") is None:
+        detail = "must specify one of None, NoneOnDryRun"
+        yield FieldError.required(f"{at}.sideEffects", detail)
+    else:
+        yield from _one_of(webhook, at, "sideEffects", ("None", "NoneOnDryRun"))
+    seconds = webhook.get("timeoutSeconds")
+    if isinstance(seconds, int) and not 1 <= seconds <= 30:
+        detail = "the timeout value must be between 1 and 30 seconds"
+        yield FieldError.invalid(f"{at}.timeoutSeconds", seconds, detail)
+    for name in ("namespaceSelector", "objectSelector"):
+        yield from _validate_selector(webhook.get(name) or {}, f"{at}.{name}")
+    if mutating:
+        yield from _one_of(webhook, at, "reinvocationPolicy", ("IfNeeded", "Never"))
+    yield from client_config_errors(webhook.get("clientConfig") or {}, f"{at}.clientConfig")
+    conditions = webhook.get("matchConditions") or []
+    yield from match_condition_errors(conditions, f"{at}.matchConditions")
+
+
+def _one_of(
+    obj: Mapping[str, Any], at: str, name: str, supported: tuple[str, ...]
+) -> Iterator[FieldError]:
+    value = obj.get(name)
+    if value is not None and value not in supported:
+        yield FieldError.not_supported(f"{at}.{name}", value, supported)
+
+
+def _validate_name(name: str, field: str) -> Iterator[FieldError]:
+    if not name:
+        yield FieldError.required(field)
+    elif problems := subdomain_problems(name):
+        yield FieldError.invalid(field, name, ",".join(problems))
+    elif name.count(".") < 2:
+        detail = "should be a domain with at least three segments separated by dots"
+        yield FieldError.invalid(field, name, detail)
+
+
+def _validate_rule(rule: dict[str, Any], at: str) -> Iterator[FieldError]:
+    operations = rule.get("operations") or []
+    yield from _listed(
+        rule, at, "operations", "if '*' is present, must not specify other operations"
+    )
+    for index, operation in enumerate(operations):
+        if operation not in _OPERATIONS:
+            yield FieldError.not_supported(f"{at}.operations[{index}]", operation, _OPERATIONS)
+    yield from _listed(
+        rule, at, "apiGroups", "if '*' is present, must not specify other API groups"
+    )
+    detail = "if '*' is present, must not specify other API versions"
+    yield from _listed(rule, at, "apiVersions", detail, named=True)
+    yield from _validate_resources(rule.get("resources") or [], f"{at}.resources")
+    yield from _one_of(rule, at, "scope", _SCOPES)
+
+
+def _listed(
+    rule: Mapping[str, Any], at: str, name: str, alone: str, *, named: bool = False
+) -> Iterator[FieldError]:
+    values = rule.get(name) or []
+    if not values:
+        yield FieldError.required(f"{at}.{name}")
+    if len(values) > 1 and "*" in values:
+        yield FieldError.invalid(f"{at}.{name}", _as_json(values), alone)
+    if named:
+        yield from _named(values, f"{at}.{name}")
+
+
+def _named(values: Iterable[str], at: str) -> Iterator[FieldError]:
+    for index, value in enumerate(values):
+        if not value:
+            yield FieldError.required(f"{at}[{index}]")
+
+
+def _validate_resources(resources: list[str], at: str) -> Iterator[FieldError]:
+    if not resources:
+        yield FieldError.required(at)
+    whole, parts = set[str](), set[str]()
+    for index, name in enumerate(resources):
+        field = f"{at}[{index}]"
+        if not name:
+            yield FieldError.required(field)
+            continue
+        resource, slash, part = name.partition("/")
+        if not slash:
+            continue
+        if resource in whole or part in parts:
+            wider = f"{resource}/*" if resource in whole else f"*/{part}"
+            detail = f"if '{wider}' is present, must not specify {name}"
+            yield FieldError.invalid(field, name, detail)
+        if part == "*":
+            whole.add(resource)
+        if resource == "*":
+            parts.add(part)
+    if len(resources) > 1 and "*/*" in resources:
+        detail = "if '*/*' is present, must not specify other resources"
+        yield FieldError.invalid(at, _as_json(resources), detail)
+    if "*" in resources and any(name != "*" and "/" not in name for name in resources):
+        detail = "if '*' is present, must not specify other resources without subresources"
+        yield FieldError.invalid(at, _as_json(resources), detail)
+
+
+def _validate_selector(selector: dict[str, Any], at: str) -> Iterator[FieldError]:
+    labels = selector.get("matchLabels") or {}
+    for key in sorted(labels):
+        yield from metadata.validate_key(f"{at}.matchLabels", key)
+        for problem in value_problems(labels[key]):
+            yield FieldError.invalid(f"{at}.matchLabels", labels[key], problem)
+    for index, expression in enumerate(_objects(selector.get("matchExpressions"))):
+        yield from _validate_expression(expression, f"{at}.matchExpressions[{index}]")
+
+
+def _validate_expression(expression: dict[str, Any], at: str) -> Iterator[FieldError]:
+    operator, values = expression.get("operator") or "", expression.get("values") or []
+    if operator in ("In", "NotIn") and not values:
+        detail = "must be specified when `operator` is 'In' or 'NotIn'"
+        yield FieldError.required(f"{at}.values", detail)
+    elif operator in ("Exists", "DoesNotExist") and values:
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        yield FieldError.forbidden(f"{at}.values", detail)
+    elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+        yield FieldError.invalid(f"{at}.operator", operator, "not a valid selector operator")
+    yield from metadata.validate_key(f"{at}.key", expression.get("key") or "")
+    for index, value in enumerate(values):
+        for problem in value_problems(value):
+            yield FieldError.invalid(f"{at}.values[{index}]", value, problem)
+
+
+def _validate_review_versions(versions: list[str], at: str) -> Iterator[FieldError]:
+    at = f"{at}.admissionReviewVersions"
+    known = ", ".join(_REVIEW_VERSIONS)
+    if not versions:
+        yield FieldError.required(at, f"must specify one of {known}")
+        return
+    seen: set[str] = set()
+    for index, version in enumerate(versions):
+        if version in seen:
+            yield FieldError.invalid(f"{at}[{index}]", version, "duplicate version")
+        for problem in label_problems(version):
+            yield FieldError.invalid(f"{at}[{index}]", version, problem)
+        seen.add(version)
+    if seen.isdisjoint(_REVIEW_VERSIONS):
+        detail = f"must include at least one of {known}"
+        yield FieldError.invalid(at, _as_json(versions), detail)
+
+
+def _as_json(values: Iterable[str]) -> Verbatim:
+    return Verbatim("[" + ",".join(f'"{value}"' for value in values) + "]")
+
+
+def _rules(*, mutating: bool) -> Rules:
+    return Rules(
+        generation=True,
+        unconditional_update=False,
+        prepare_create=lambda obj: _fill_in(obj, mutating=mutating),
+        prepare_update=lambda new, _old: _fill_in(new, mutating=mutating),
+        validate=lambda new, _old: list(_validate(new, mutating=mutating)),
+    )
+
+
+RULES: Final = {
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _rules(mutating=True),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _rules(mutating=False),
+}
+"""How writes to configurations behave, by the names of their resources."""

@@ -1,0 +1,83 @@
+"""JSON patches of webhooks, with the leniency and the words of the library of the real server."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.resource._patches import PatchError, apply_json_patch
+
+__all__ = ["apply_webhook_patch"]
+
+_KINDS: Final = ("add", "remove", "replace", "move", "copy", "test")
+
+
+def apply_webhook_patch(document: dict[str, Any], operations: list[Any]) -> Any:
+    """``document`` with the operations applied, which may leave parts of it shared with it.
+
+    Raises:
+        PatchError: one does not apply; in the words of the real server.
+    """
+    result: Any = document
+    for operation in operations:
+        result = _apply(result, operation if isinstance(operation, dict) else {})
+    return result
+
+
+def _apply(document: Any, operation: dict[str, Any]) -> Any:
+    kind, path = operation.get("op"), str(operation.get("path", ""))
+    if kind not in _KINDS:
+        raise PatchError(f"Unexpected kind: {kind}")
+    if kind == "replace" and _key_is_missing(document, path):
+        operation = {**operation, "op": "add"}
+    elif kind == "copy" and _key_is_missing(document, str(operation.get("from", ""))):
+        operation = {"op": "add", "path": path, "value": None}
+    elif kind == "test" and operation.get("value") is None and _key_is_missing(document, path):
+        return document
+    try:
+        return apply_json_patch(document, [operation])
+    except PatchError as error:
+        raise PatchError(_explained(document, operation, error)) from None
+
+
+def _explained(document: Any, operation: dict[str, Any], error: PatchError) -> str:
+    kind, path = operation["op"], str(operation.get("path", ""))
+    if kind == "test":
+        return f"testing value {path} failed: test failed"
+    if kind in ("move", "copy"):
+        path = str(operation.get("from", ""))
+    key = path.rpartition("/")[2]
+    if not path or _container(document, path) is None:
+        return f'{kind} operation does not apply: doc is missing path: "{path}": missing value'
+    if kind in ("remove", "move") and _key_is_missing(document, path):
+        shown = path if kind == "remove" else key
+        return (
+            f"error in {kind} for path: '{shown}': Unable to remove nonexistent key: {key}: "
+            "missing value"
+        )
+    return str(error)
+
+
+def _key_is_missing(document: Any, path: str) -> bool:
+    """Whether only the last step of ``path`` leads nowhere."""
+    container, key = _container(document, path), _steps(path)[-1:]
+    return isinstance(container, dict) and bool(key) and key[0] not in container
+
+
+def _container(document: Any, path: str) -> Any:
+    """What the last step of ``path`` is in; None when there is no such thing."""
+    for step in _steps(path)[:-1]:
+        if isinstance(document, dict):
+            document = document.get(step)
+        elif isinstance(document, list):
+            index = whole(step)
+            if index is None or not 0 <= index < len(document):
+                return None
+            document = document[index]
+        else:
+            return None
+    return document if isinstance(document, (dict, list)) else None
+
+
+def _steps(path: str) -> list[str]:
+    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]

@@ -1,0 +1,1 @@
+"""Authentication, authorization, RBAC and reviews."""

@@ -1,0 +1,173 @@
+"""Acting as somebody else: the ``Impersonate-…`` headers, and who may use them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, final
+from urllib.parse import unquote
+
+import attrs
+from multidict import CIMultiDictProxy
+
+from appsdk_operator.apiserver._auth.authorization import (
+    Attributes,
+    Authorizer,
+    Decision,
+    check,
+    denied,
+)
+from appsdk_operator.apiserver._values.status import StatusError, bad_request
+from appsdk_operator.apiserver._values.users import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    MASTERS,
+    UNAUTHENTICATED,
+    User,
+    account_groups,
+    account_of,
+)
+
+__all__ = ["Impersonation", "wanted"]
+
+_USER: Final = "Impersonate-User"
+_UID: Final = "Impersonate-Uid"
+_GROUP: Final = "Impersonate-Group"
+_EXTRA: Final = "impersonate-extra-"
+_NODE: Final = "system:node:"
+_AUTHENTICATION: Final = "authentication.k8s.io"
+_EXTRA_KEY: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/\S+")
+
+
+def wanted(headers: CIMultiDictProxy[str]) -> User | None:
+    """Whom a request wants to be; None when it wants to be who it is.
+
+    Raises:
+        StatusError: 400, it says of nobody in particular what groups that one is in.
+    """
+    extra: dict[str, tuple[str, ...]] = {}
+    seen = False
+    for name, value in headers.items():
+        lowered = name.lower()
+        if not lowered.startswith("impersonate-"):
+            continue
+        seen = True
+        if lowered.startswith(_EXTRA):
+            key = unquote(lowered.removeprefix(_EXTRA))
+            extra[key] = (*extra.get(key, ()), value)
+    if not seen:
+        return None
+    user = User(
+        headers.get(_USER, ""), headers.get(_UID, ""), tuple(headers.getall(_GROUP, ())), extra
+    )
+    if user.username:
+        return user
+    if user.uid or user.groups or user.extra:
+        raise bad_request(
+            f'requested &user.DefaultInfo{{Name:"", UID:{json.dumps(user.uid)}, '
+            f"Groups:{_go_list(user.groups)}, Extra:{_go_map(user)}}} without impersonating a "
+            "user name"
+        )
+    return None
+
+
+@final
+class Impersonation:
+    """Decides who may be whom.
+
+    Whoever may ``impersonate`` a user may do everything as that user. The narrower ways of
+    Kubernetes 1.35 and later, ``impersonate:<mode>`` with ``impersonate-on:<mode>:<verb>``, come
+    first, but for that of a pod that acts as its own node.
+    """
+
+    def __init__(self) -> None:
+        """Nobody has been anybody else yet."""
+        # The real server, too, tries first what worked last, and tells the first failure.
+        self._last: dict[str, str] = {}
+
+    def user(self, other: User, asked: Attributes, authorizer: Authorizer) -> User:
+        """The user that a request of ``asked.user`` acts as from now on.
+
+        Raises:
+            StatusError: 403, that is not allowed.
+        """
+        mine = asked.user.username
+        modes = _modes(other)
+        last = self._last.get(mine)
+        if last in modes:
+            modes.remove(last)
+            modes.insert(0, last)
+        first: StatusError | None = None
+        for mode in modes:
+            try:
+                user = _checked(mode, other, asked, authorizer)
+            except StatusError as error:
+                first = first or error
+            else:
+                self._last[mine] = mode
+                return user
+        assert first is not None
+        raise first
+
+
+def _modes(other: User) -> list[str]:
+    only_name = not (other.uid or other.groups or other.extra)
+    if other.username.startswith(_NODE):
+        return ["arbitrary-node", ""] if only_name else [""]
+    if account_of(other.username) is not None:
+        return ["serviceaccount", ""] if only_name else [""]
+    return ["user-info", ""]
+
+
+def _checked(mode: str, other: User, asked: Attributes, authorizer: Authorizer) -> User:
+    def require(wish: Attributes, why: str = "") -> None:
+        decision = Decision(False, why) if why else check(authorizer, wish)
+        if not decision.allowed:
+            raise denied(wish, decision)
+
+    mine = asked.user
+    verb = f"impersonate:{mode}" if mode else "impersonate"
+    group = _AUTHENTICATION if mode else ""
+    if mode:
+        require(attrs.evolve(asked, verb=f"impersonate-on:{mode}:{asked.verb}"))
+    groups = other.groups
+    name = Attributes(user=mine, verb=verb, group=group, resource="users", name=other.username)
+    account = account_of(other.username)
+    if mode == "arbitrary-node":
+        name = attrs.evolve(name, resource="nodes", name=other.username.removeprefix(_NODE))
+        groups = ("system:nodes",)
+    elif account is not None:
+        namespace, own = account
+        name = attrs.evolve(name, resource="serviceaccounts", namespace=namespace, name=own)
+        groups = groups or account_groups(namespace)
+    require(name)
+    if other.uid:
+        require(
+            Attributes(user=mine, verb=verb, group=_AUTHENTICATION, resource="uids", name=other.uid)
+        )
+    for each in other.groups:
+        why = f"impersonating the {each} group is not allowed" if each == MASTERS and mode else ""
+        require(Attributes(user=mine, verb=verb, group=group, resource="groups", name=each), why)
+    for key, values in other.extra.items():
+        wish = Attributes(user=mine, verb=verb, group=_AUTHENTICATION, resource="userextras")
+        if mode and not _EXTRA_KEY.fullmatch(key):
+            require(wish, f"impersonating an invalid key in extra is not allowed: {key}")
+        for value in values:
+            require(attrs.evolve(wish, subresource=key, name=value))
+    user = attrs.evolve(other, groups=groups)
+    if user.username == ANONYMOUS.username:
+        return user.in_group(UNAUTHENTICATED)
+    return user if UNAUTHENTICATED in groups else user.in_group(AUTHENTICATED)
+
+
+def _go_list(names: tuple[str, ...]) -> str:
+    if not names:
+        return "[]string(nil)"
+    return f"[]string{{{', '.join(json.dumps(name, ensure_ascii=False) for name in names)}}}"
+
+
+def _go_map(user: User) -> str:
+    if not user.extra:
+        return "map[string][]string(nil)"
+    listed = (f"{json.dumps(key)}:{_go_list(user.extra[key])}" for key in sorted(user.extra))
+    return f"map[string][]string{{{', '.join(listed)}}}"

@@ -1,0 +1,234 @@
+"""RBAC: roles and bindings in the storage decide, as they are at the moment of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar, final
+
+import attrs
+
+from appsdk_operator.apiserver._auth.authorization import Attributes, Decision
+from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP
+from appsdk_operator.apiserver._auth.rbac_rules import Rule
+from appsdk_operator.apiserver._storage.storage import Collection, Record, Storage
+from appsdk_operator.apiserver._values.users import User, account_of
+from appsdk_operator.resource._selectors import LabelSelector, SelectorError
+
+__all__ = ["Rbac", "Role", "RoleNotFoundError"]
+
+_T = TypeVar("_T")
+
+_Subject = tuple[str, str]
+
+
+class RoleNotFoundError(Exception):
+    """A binding leads to a role that is not there."""
+
+
+@attrs.frozen
+class Role:
+    """A role of either kind."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    labels: dict[str, str]
+    gathers: tuple[LabelSelector, ...] | None
+    """Selects the roles whose rules it has; None for a role with rules of its own."""
+
+
+@attrs.frozen
+class _Binding:
+    """A binding of either kind."""
+
+    name: str
+    namespace: str
+    role_kind: str
+    role_name: str
+    subjects: dict[_Subject, str]
+    """How messages call them, by kind and name."""
+
+    def source(self, subject: str) -> str:
+        kind = "RoleBinding" if self.namespace else "ClusterRoleBinding"
+        own = f"{self.name}/{self.namespace}" if self.namespace else self.name
+        return f'{kind} "{own}" of {self.role_kind} "{self.role_name}" to {subject}'
+
+
+@final
+class _Parsed(Generic[_T]):
+    """The objects of a collection, each read once for each of its revisions."""
+
+    def __init__(self, collection: Collection, read: Callable[[dict[str, Any]], _T]) -> None:
+        self._collection = collection
+        self._read = read
+        self._seen = -1
+        self._found: dict[str, tuple[Record, _T]] = {}
+        self.items: dict[str, _T] = {}
+
+    def refresh(self) -> bool:
+        """Read what has changed; whether something has."""
+        collection = self._collection
+        last = collection.events[-1].revision if collection.events else collection.floor
+        if last == self._seen:
+            return False
+        before, self._found = self._found, {}
+        for key in collection.keys:
+            record = collection.records[key]
+            known = before.get(key)
+            if known is None or known[0] is not record:
+                known = (record, self._read(record.decode()))
+            self._found[key] = known
+        self.items = {key: item for key, (_, item) in self._found.items()}
+        self._seen = last
+        return True
+
+
+@final
+class Rbac:
+    """Decides by roles and bindings."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Roles and bindings are those in ``storage``."""
+
+        def parsed(plural: str, read: Callable[[dict[str, Any]], _T]) -> _Parsed[_T]:
+            return _Parsed(storage.collection(f"{plural}.{RBAC_GROUP}"), read)
+
+        self._roles = parsed("roles", _role)
+        self._cluster_roles = parsed("clusterroles", _role)
+        self._bindings = parsed("rolebindings", _binding)
+        self._cluster_bindings = parsed("clusterrolebindings", _binding)
+        # Bindings by namespace ("" for those of the cluster) and subject, in the order of names.
+        self._index: dict[str, dict[_Subject, list[_Binding]]] = {}
+
+    def decide(self, asked: Attributes) -> Decision:
+        """Whether some rule of some role that is bound to the user allows it."""
+        errors: list[str] = []
+        for source, rule in self._rules(asked.user, asked.namespace, errors):
+            if rule.allows(asked):
+                return Decision(True, f"RBAC: allowed by {source}")
+        if not errors:
+            return Decision(False)
+        told = errors[0] if len(errors) == 1 else f"[{', '.join(dict.fromkeys(errors))}]"
+        return Decision(False, f"RBAC: {told}")
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """Every rule that a user has in a namespace, and what went wrong on the way."""
+        errors: list[str] = []
+        return [rule for _, rule in self._rules(user, namespace, errors)], errors
+
+    def _rules(self, user: User, namespace: str, errors: list[str]) -> Iterator[tuple[str, Rule]]:
+        self._refresh()
+        subjects: list[_Subject] = [("User", user.username)]
+        subjects += [("Group", group) for group in user.groups]
+        account = account_of(user.username)
+        if account is not None:
+            subjects.append(("ServiceAccount", "/".join(account)))
+        for place in dict.fromkeys(("", namespace)):
+            index = self._index.get(place)
+            if index is None:
+                continue
+            # A binding counts once, for the first of its subjects that the user is.
+            found = {
+                binding.name: binding for subject in subjects for binding in index.get(subject, ())
+            }
+            for name in sorted(found):
+                binding = found[name]
+                told = next(text for key, text in binding.subjects.items() if key in subjects)
+                try:
+                    rules = self.role_rules(binding.role_kind, binding.role_name, place)
+                except RoleNotFoundError as error:
+                    errors.append(str(error))
+                    continue
+                for rule in rules:
+                    yield binding.source(told), rule
+
+    def role_rules(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
+        """The rules of a role that a binding in ``namespace`` names.
+
+        Raises:
+            RoleNotFoundError: there is no such role.
+        """
+        self._refresh()
+        if kind == "Role":
+            role = self._roles.items.get(f"{namespace}/{name}")
+        elif kind == "ClusterRole":
+            role = self._cluster_roles.items.get(name)
+        else:
+            raise RoleNotFoundError(f'unsupported role reference kind: "{kind}"')
+        if role is None:
+            raise RoleNotFoundError(f'{kind.lower()}.{RBAC_GROUP} "{name}" not found')
+        return role.rules if role.gathers is None else self.gathered(role)
+
+    def gathered(self, role: Role) -> tuple[Rule, ...]:
+        """The rules of all cluster roles that an aggregating one selects, each once."""
+        found: dict[Rule, None] = {}
+        self._gather(role, found, {role.name})
+        return tuple(found)
+
+    def _gather(self, role: Role, found: dict[Rule, None], seen: set[str]) -> None:
+        for selector in role.gathers or ():
+            for name, other in self._cluster_roles.items.items():
+                if name in seen or not selector.matches(other.labels):
+                    continue
+                seen.add(name)
+                if other.gathers is None:
+                    found.update(dict.fromkeys(other.rules))
+                else:
+                    self._gather(other, found, seen)
+
+    def aggregating(self) -> list[Role]:
+        """The cluster roles that gather the rules of others."""
+        self._refresh()
+        return [role for role in self._cluster_roles.items.values() if role.gathers is not None]
+
+    def _refresh(self) -> None:
+        self._roles.refresh()
+        self._cluster_roles.refresh()
+        changed = [self._bindings.refresh(), self._cluster_bindings.refresh()]
+        if not any(changed):
+            return
+        self._index = {}
+        for bindings in (self._cluster_bindings, self._bindings):
+            for binding in bindings.items.values():
+                place = self._index.setdefault(binding.namespace, {})
+                for subject in binding.subjects:
+                    place.setdefault(subject, []).append(binding)
+
+
+def _role(obj: dict[str, Any]) -> Role:
+    metadata = obj["metadata"]
+    rules = tuple(Rule.of(rule) for rule in obj.get("rules") or () if isinstance(rule, dict))
+    return Role(metadata["name"], rules, metadata.get("labels") or {}, _gathers(obj))
+
+
+def _gathers(obj: dict[str, Any]) -> tuple[LabelSelector, ...] | None:
+    found = (obj.get("aggregationRule") or {}).get("clusterRoleSelectors")
+    if not found:
+        return None
+    selectors: list[LabelSelector] = []
+    for selector in found:
+        try:
+            selectors.append(LabelSelector.from_object(selector))
+        except SelectorError:
+            continue
+    return tuple(selectors)
+
+
+def _binding(obj: dict[str, Any]) -> _Binding:
+    metadata, reference = obj["metadata"], obj.get("roleRef") or {}
+    namespace = metadata.get("namespace") or ""
+    subjects: dict[_Subject, str] = {}
+    for subject in obj.get("subjects") or ():
+        kind, name = str(subject.get("kind")), str(subject.get("name"))
+        told = f'{kind} "{name}"'
+        if kind == "ServiceAccount":
+            place = subject.get("namespace") or namespace
+            told = f'{kind} "{name}/{place}"'
+            name = f"{place}/{name}"
+        subjects.setdefault((kind, name), told)
+    return _Binding(
+        metadata["name"],
+        namespace,
+        str(reference.get("kind")),
+        str(reference.get("name")),
+        subjects,
+    )

@@ -1,0 +1,1 @@
+"""The built-in kinds: types, defaults, strategies, protobuf."""

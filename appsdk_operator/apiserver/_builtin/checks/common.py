@@ -1,0 +1,263 @@
+"""The checks that the built-in kinds have in common, with the words of the real server."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.names import (
+    NameStyle,
+    key_problems,
+    name_problems,
+    value_problems,
+)
+from appsdk_operator.apiserver._values.quantity import QuantityError, amount
+from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+
+__all__ = [
+    "address",
+    "amount_of",
+    "config_key",
+    "internal",
+    "key",
+    "label",
+    "labels",
+    "matches",
+    "network",
+    "not_found",
+    "not_negative",
+    "one_of",
+    "port_name",
+    "port_number",
+    "port_or_name",
+    "selector",
+    "selects_badly",
+    "share",
+    "subdomain",
+    "unchanged",
+]
+
+Errors = Iterator[FieldError]
+_Object = Mapping[str, Any]
+
+_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+
+
+def internal(**fields: Any) -> Verbatim:
+    """A struct as the server's own types show it: all fields, with capital names."""
+    return Verbatim(json.dumps(fields, separators=(",", ":"), ensure_ascii=False))
+
+
+def amount_of(text: Any) -> Any:
+    """How much a quantity is, 0 when it is none."""
+    try:
+        return amount(str(text))
+    except QuantityError:
+        return 0
+
+
+def not_found(path: str, value: str) -> FieldError:
+    """A reference to what is not there."""
+    return FieldError("FieldValueNotFound", path, f"Not found: {json.dumps(value)}")
+
+
+def label(value: str, path: str) -> Errors:
+    """An RFC 1123 label."""
+    problems = name_problems(value, NameStyle.LABEL)
+    return (FieldError.invalid(path, value, problem) for problem in problems)
+
+
+def subdomain(value: str, path: str) -> Errors:
+    """An RFC 1123 subdomain."""
+    problems = name_problems(value, NameStyle.SUBDOMAIN)
+    return (FieldError.invalid(path, value, problem) for problem in problems)
+
+
+def key(value: str, path: str) -> Errors:
+    """A name as the keys of labels have it."""
+    return (FieldError.invalid(path, value, problem) for problem in key_problems(value))
+
+
+def labels(values: _Object | None, path: str) -> Errors:
+    """Labels of an object or a selector."""
+    for name, value in (values or {}).items():
+        yield from key(name, path)
+        for problem in value_problems(value):
+            yield FieldError.invalid(path, value, problem)
+
+
+def not_negative(value: int | None, path: str) -> Errors:
+    """A number from 0 on; None is fine."""
+    if value is not None and value < 0:
+        yield FieldError.invalid(path, value, "must be greater than or equal to 0")
+
+
+def one_of(value: Any, allowed: Iterable[str], path: str) -> Errors:
+    """One of some words; nothing is fine."""
+    if value and value not in (choices := list(allowed)):
+        yield FieldError.not_supported(path, value, choices)
+
+
+def port_number(value: int, path: str) -> Errors:
+    """The number of a port."""
+    if not 1 <= value <= 65535:
+        yield FieldError.invalid(path, value, "must be between 1 and 65535, inclusive")
+
+
+def port_name(value: str, path: str) -> Errors:
+    """The name of a port, as IANA has them."""
+    if len(value) > 15:
+        yield FieldError.invalid(path, value, "must be no more than 15 characters")
+    if not re.fullmatch("[-a-z0-9]*", value):
+        yield FieldError.invalid(
+            path, value, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+        )
+    if not re.search("[a-z]", value):
+        yield FieldError.invalid(path, value, "must contain at least one letter (a-z)")
+    if "--" in value:
+        yield FieldError.invalid(path, value, "must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        yield FieldError.invalid(path, value, "must not begin or end with a hyphen")
+
+
+def port_or_name(value: Any, path: str) -> Errors:
+    """The number or the name of a port."""
+    if isinstance(value, str):
+        yield from port_name(value, path)
+    else:
+        yield from port_number(value or 0, path)
+
+
+def address(value: str, path: str, *, reachable: bool = False) -> Errors:
+    """An IP address; ``reachable`` ones are not this machine's alone."""
+    try:
+        found = ipaddress.ip_address(value)
+    except ValueError:
+        yield FieldError.invalid(
+            path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        )
+        return
+    if not reachable:
+        return
+    if found.is_unspecified:
+        yield FieldError.invalid(path, value, f"may not be unspecified ({value})")
+    if any(found in loopback for loopback in _LOOPBACK if loopback.version == found.version):
+        yield FieldError.invalid(
+            path, value, "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+        )
+    if found.is_link_local:
+        yield FieldError.invalid(
+            path, value, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        )
+
+
+def network(value: str, path: str) -> Errors:
+    """A range of addresses."""
+    try:
+        if "/" not in value:
+            raise ValueError(value)
+        ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        yield FieldError.invalid(
+            path, value, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+        )
+
+
+def config_key(value: str, path: str) -> Errors:
+    """A key of a config map or a secret."""
+    if len(value) > 253:
+        yield FieldError.invalid(path, value, "must be no more than 253 characters")
+    if not _CONFIG_KEY.fullmatch(value):
+        yield FieldError.invalid(
+            path,
+            value,
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+            "'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is "
+            "'[-._a-zA-Z0-9]+')",
+        )
+    if value in (".", ".."):
+        yield FieldError.invalid(path, value, f"must not be '{value}'")
+    elif value.startswith(".."):
+        yield FieldError.invalid(path, value, "must not start with '..'")
+
+
+def share(value: Any, path: str, *, up_to_all: bool = False) -> Errors:
+    """A number from 0 on, or a percentage; ``up_to_all`` ones are at most 100 %."""
+    if isinstance(value, int):
+        yield from not_negative(value, path)
+    elif isinstance(value, str) and not _PERCENT.fullmatch(value):
+        yield FieldError.invalid(
+            path,
+            value,
+            "a valid percent string must be a numeric string followed by an ending '%' (e.g. "
+            "'1%',  or '93%', regex used for validation is '[0-9]+%')",
+        )
+    elif isinstance(value, str) and up_to_all and (whole(value[:-1]) or 0) > 100:
+        yield FieldError.invalid(path, value, "must not be greater than 100%")
+
+
+def unchanged(new: Any, old: Any, path: str) -> Errors:
+    """What never changes."""
+    if new != old:
+        yield FieldError.invalid(path, new, "field is immutable")
+
+
+# -- selectors -------------------------------------------------------------------------------
+
+
+def selector(value: _Object | None, path: str) -> Errors:
+    """A label selector."""
+    value = value or {}
+    yield from labels(value.get("matchLabels"), f"{path}.matchLabels")
+    for index, requirement in enumerate(value.get("matchExpressions") or ()):
+        at = f"{path}.matchExpressions[{index}]"
+        operator, values = requirement.get("operator"), requirement.get("values") or ()
+        if operator in ("In", "NotIn"):
+            if not values:
+                yield FieldError.required(
+                    f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"
+                )
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                yield FieldError.forbidden(
+                    f"{at}.values",
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                )
+        else:
+            detail = "not a valid selector operator"
+            yield FieldError.invalid(f"{at}.operator", operator or "", detail)
+        yield from key(requirement.get("key", ""), f"{at}.key")
+        for number, text in enumerate(values):
+            for problem in value_problems(text):
+                yield FieldError.invalid(f"{at}.values[{number}]", text, problem)
+
+
+def selects_badly(value: _Object | None) -> bool:
+    """Whether nothing can be selected with it, because it is not valid."""
+    return value is not None and any(True for _ in selector(value, ""))
+
+
+def matches(value: _Object | None, found: _Object | None) -> bool:
+    """Whether a valid selector selects labels; one that is missing selects nothing."""
+    if value is None:
+        return False
+    found = found or {}
+    if any(found.get(name) != text for name, text in (value.get("matchLabels") or {}).items()):
+        return False
+    for requirement in value.get("matchExpressions") or ():
+        name, values = requirement.get("key"), requirement.get("values") or ()
+        fits = {
+            "In": name in found and found[name] in values,
+            "NotIn": name not in found or found[name] not in values,
+            "Exists": name in found,
+            "DoesNotExist": name not in found,
+        }
+        if not fits.get(requirement.get("operator", ""), False):
+            return False
+    return True

@@ -1,0 +1,401 @@
+"""What is checked of the small kinds: configuration, nodes, events, leases, limits and budgets."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.resources import STANDARD, quantity, resource_name
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = [
+    "config_map",
+    "disruption_budget",
+    "event",
+    "lease",
+    "limit_range",
+    "namespace",
+    "node",
+    "priority_class",
+    "quota",
+    "secret",
+]
+
+Errors = Iterator[FieldError]
+_Object = Mapping[str, Any]
+_DATA_LIMIT: Final = 1024 * 1024
+
+
+def _immutable(new: _Object, old: _Object | None, *names: str) -> Errors:
+    if old is None or not old.get("immutable"):
+        return
+    detail = "field is immutable when `immutable` is set"
+    if not new.get("immutable"):
+        yield FieldError.forbidden("immutable", detail)
+    for name in names:
+        if (new.get(name) or {}) != (old.get(name) or {}):
+            yield FieldError.forbidden(name, detail)
+
+
+def config_map(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A ConfigMap."""
+    errors = list(_immutable(new, old, "data", "binaryData"))
+    data, binary = new.get("data") or {}, new.get("binaryData") or {}
+    size = 0
+    for name, value in data.items():
+        errors += checks.config_key(name, f"data[{name}]")
+        if name in binary:
+            detail = "duplicate of key present in binaryData"
+            errors.append(FieldError.invalid(f"data[{name}]", name, detail))
+        size += len(value.encode())
+    for name, value in binary.items():
+        errors += checks.config_key(name, f"binaryData[{name}]")
+        size += len(value) * 3 // 4
+    if size > _DATA_LIMIT:
+        errors.append(_too_long("[]", _DATA_LIMIT))
+    return errors
+
+
+def _too_long(path: str, limit: int) -> FieldError:
+    return FieldError("FieldValueTooLong", path, f"Too long: may not be more than {limit} bytes")
+
+
+_REQUIRED_DATA: Final = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+_ACCOUNT: Final = "kubernetes.io/service-account.name"
+
+
+def secret(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A Secret."""
+    errors: list[FieldError] = []
+    kind, data = new.get("type", ""), new.get("data") or {}
+    if old is not None:
+        errors += checks.unchanged(kind, old.get("type", ""), "type")
+        errors += _immutable(new, old, "data")
+    for name in data:
+        errors += checks.config_key(name, f"data[{name}]")
+    if sum(len(value) * 3 // 4 for value in data.values()) > _DATA_LIMIT:
+        errors.append(_too_long("data", _DATA_LIMIT))
+    if kind == "kubernetes.io/service-account-token":
+        if not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
+            errors.append(FieldError.required(f"metadata.annotations[{_ACCOUNT}]"))
+    elif kind == "kubernetes.io/basic-auth":
+        names = ("username", "password")
+        if not any(name in data for name in names):
+            errors += [FieldError.required(f"data[{name}]") for name in names]
+    else:
+        for name in _REQUIRED_DATA.get(kind, ()):
+            if name not in data:
+                errors.append(FieldError.required(f"data[{name}]"))
+            elif name.startswith(".docker"):
+                errors += _json_text(data[name], f"data[{name}]")
+    return errors
+
+
+def _json_text(encoded: str, path: str) -> Errors:
+    text = base64.b64decode(encoded).decode(errors="replace")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        detail = "unexpected end of JSON input"
+        if rest := text[error.pos :].strip():
+            detail = f"invalid character '{rest[0]}' looking for beginning of value"
+        yield FieldError.invalid(path, "<secret contents redacted>", detail)
+
+
+def namespace(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A Namespace."""
+    errors: list[FieldError] = []
+    for name in (new.get("spec") or {}).get("finalizers") or ():
+        problems = list(checks.key(name, "spec.finalizers"))
+        if not problems and "/" not in name and name not in ("kubernetes", "orphan"):
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            problems = [FieldError.invalid("spec.finalizers", name, detail)]
+        errors += problems
+    return errors
+
+
+def node(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A Node."""
+    spec, status = new.get("spec") or {}, new.get("status") or {}
+    errors: list[FieldError] = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(spec.get("taints") or ()):
+        at, effect = f"metadata.taints[{index}]", taint.get("effect", "")
+        errors += checks.key(taint.get("key", ""), f"{at}.key")
+        if not effect:
+            errors.append(FieldError.required(f"{at}.effect"))
+        allowed = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+        errors += checks.one_of(effect, allowed, f"{at}.effect")
+        identity = (taint.get("key", ""), effect)
+        if identity in seen:
+            shown = checks.internal(
+                Key=identity[0], Value=taint.get("value", ""), Effect=effect, TimeAdded=None
+            )
+            error = FieldError.duplicate(at, shown)
+            detail = ": taints must be unique by key and effect pair"
+            errors.append(FieldError(error.reason, at, error.message + detail))
+        seen.add(identity)
+    for index, text in enumerate(spec.get("podCIDRs") or ()):
+        errors += checks.network(text, f"spec.podCIDRs[{index}]")
+    for part in ("capacity", "allocatable"):
+        for name, value in (status.get(part) or {}).items():
+            errors += quantity(name, value, f"status.{part}.{name}")
+    if old is not None:
+        before = old.get("spec") or {}
+        if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
+            detail = 'node updates may not change podCIDR except from "" to valid'
+            errors.append(FieldError.forbidden("spec.podCIDRs", detail))
+        if before.get("providerID") and spec.get("providerID") != before["providerID"]:
+            detail = 'node updates may not change providerID except from "" to valid'
+            errors.append(FieldError.forbidden("spec.providerID", detail))
+    return errors
+
+
+def lease(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A Lease."""
+    spec = new.get("spec") or {}
+    errors: list[FieldError] = []
+    seconds = spec.get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        errors.append(
+            FieldError.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+        )
+    errors += checks.not_negative(spec.get("leaseTransitions"), "spec.leaseTransitions")
+    return errors
+
+
+def priority_class(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A PriorityClass."""
+    name, value = new["metadata"].get("name", ""), new.get("value", 0)
+    errors: list[FieldError] = []
+    if old is not None:
+        if value != old.get("value", 0):
+            errors.append(FieldError.forbidden("value", "may not be changed in an update."))
+        path = "preemptionPolicy"
+        return [*errors, *checks.unchanged(new.get(path), old.get(path), path)]
+    if name.startswith("system-"):
+        detail = (
+            "priority class names with 'system-' prefix are reserved for system use only. error: "
+            f"{name} is not a known system priority class"
+        )
+        errors.append(FieldError.forbidden("metadata.name", detail))
+    elif value > 1_000_000_000:
+        detail = "maximum allowed value of a user defined priority is 1000000000"
+        errors.append(FieldError.forbidden("value", detail))
+    allowed = ("PreemptLowerPriority", "Never")
+    return [*errors, *checks.one_of(new.get("preemptionPolicy"), allowed, "preemptionPolicy")]
+
+
+# -- events ----------------------------------------------------------------------------------
+
+
+def event(new: _Object, old: _Object | None) -> list[FieldError]:
+    """An Event of either group."""
+    newer = "regarding" in new or new.get("apiVersion", "").startswith("events.k8s.io")
+    errors: list[FieldError] = []
+    if not newer or "eventTime" not in new:
+        errors += _event_place(new, newer=newer)
+    if newer and old is None:
+        errors += _newer_event(new)
+    elif new.get("eventTime"):
+        reporter = "reportingController" if newer else "reportingComponent"
+        controller = new.get(reporter, "")
+        if not controller:
+            errors.append(FieldError.required(reporter))
+        errors += checks.key(controller, reporter)
+        for name in ("reportingInstance", "action", "reason"):
+            if not new.get(name):
+                errors.append(FieldError.required(name))
+    return errors
+
+
+def _event_place(new: _Object, *, newer: bool) -> Errors:
+    involved = new.get("regarding" if newer else "involvedObject") or {}
+    where, place = involved.get("namespace", ""), new["metadata"].get("namespace", "")
+    if not where:
+        # Objects without a namespace: their events are in this one.
+        if place not in ("default", "") or newer:
+            yield from _misplaced(where)
+    elif where != place:
+        yield from _misplaced(where)
+
+
+def _misplaced(where: str) -> Errors:
+    yield FieldError.invalid("involvedObject.namespace", where, "does not match event.namespace")
+
+
+def _newer_event(new: _Object) -> Errors:
+    if not new.get("eventTime"):
+        yield FieldError.required("eventTime")
+        return
+    controller = new.get("reportingController", "")
+    if not controller:
+        yield FieldError.required("reportingController")
+    yield from checks.key(controller, "reportingController")
+    for name in ("reportingInstance", "action", "reason"):
+        if not new.get(name):
+            yield FieldError.required(name)
+    if new.get("type") not in ("Normal", "Warning"):
+        yield FieldError.invalid("type", "", f"has invalid value: {new.get('type', '')}")
+    if "series" in new and new["series"].get("count", 0) < 2:
+        yield FieldError.invalid("series.count", "", "should be at least 2")
+    if len(new.get("note", "").encode()) > 1024:
+        yield FieldError.invalid("message", "", "can have at most 1024 characters")
+    for name, shown in (
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+    ):
+        if new.get(name):
+            yield FieldError.invalid(shown, "", "needs to be unset")
+
+
+# -- how much there may be -------------------------------------------------------------------
+
+_SCOPES: Final = (
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+)
+
+
+def quota(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A ResourceQuota."""
+    spec = new.get("spec") or {}
+    errors: list[FieldError] = []
+    hard = spec.get("hard") or {}
+    for name, value in hard.items():
+        at = f"spec.hard[{name}]"
+        errors += resource_name(name, at)
+        if "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
+            detail = "must be a standard resource for quota"
+            errors.append(FieldError.invalid(at, name, detail))
+        errors += quantity(name, value, at)
+    scopes = spec.get("scopes") or []
+    for scope in scopes:
+        if scope not in _SCOPES:
+            errors.append(FieldError.invalid("spec.scopes", scopes, "unsupported scope"))
+        elif scope == "BestEffort" and set(hard) - {"pods"}:
+            detail = "unsupported scope applied to resource"
+            errors += [
+                FieldError.invalid("spec.scopes", scopes, detail) for name in hard if name != "pods"
+            ]
+    for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
+        if pair <= set(scopes):
+            errors.append(FieldError.invalid("spec.scopes", scopes, "conflicting scopes"))
+    for requirement in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
+        operator = requirement.get("operator", "")
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            detail = "not a valid selector operator"
+            path = "spec.scopeSelector.matchExpressions.operator"
+            errors.append(FieldError.invalid(path, operator, detail))
+    return errors
+
+
+_LIMITED: Final = ("Container", "PersistentVolumeClaim", "Pod")
+
+
+def limit_range(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A LimitRange."""
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, item in enumerate((new.get("spec") or {}).get("limits") or ()):
+        at, kind = f"spec.limits[{index}]", item.get("type", "")
+        if kind not in _LIMITED and "/" not in kind:
+            detail = "must be a standard limit type or fully qualified"
+            errors.append(FieldError.invalid(f"{at}.type", kind, detail))
+        if kind in seen:
+            errors.append(FieldError.duplicate(f"{at}.type", kind))
+        seen.add(kind)
+        errors += _limits(item, at, kind)
+    return errors
+
+
+def _limits(item: _Object, at: str, kind: str) -> Errors:
+    for part in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+        if kind == "Pod" and part.startswith("default") and item.get(part):
+            detail = "may not be specified when `type` is 'Pod'"
+            yield FieldError.forbidden(f"{at}.{part}", detail)
+            continue
+        for name in item.get(part) or {}:
+            path = f"{at}.{part}[{name}]"
+            yield from resource_name(name, path)
+            if "/" not in name and name not in ("cpu", "memory", "ephemeral-storage", "storage"):
+                detail = "must be a standard resource for containers"
+                yield FieldError.invalid(path, name, detail)
+    if kind == "PersistentVolumeClaim" and not any(
+        "storage" in (item.get(part) or {}) for part in ("min", "max")
+    ):
+        detail = "either minimum or maximum storage value is required, but neither was provided"
+        yield FieldError.required(f"{at}.limits", detail)
+    names = {
+        name
+        for part in ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
+        for name in item.get(part) or {}
+    }
+    for name in sorted(names):
+        yield from _bounds(item, at, name)
+
+
+def _bounds(item: _Object, at: str, name: str) -> Errors:
+    least, most, request, default, ratio = (
+        (item.get(part) or {}).get(name)
+        for part in ("min", "max", "defaultRequest", "default", "maxLimitRequestRatio")
+    )
+
+    def more(one: Any, other: Any) -> bool:
+        return (
+            one is not None
+            and other is not None
+            and checks.amount_of(one) > checks.amount_of(other)
+        )
+
+    # What must not be above what, in words, and the field and the value that are blamed for it.
+    asked = "default request value"
+    for low, of_low, high, of_high, field, blamed in (
+        (least, "min value", most, "max value", "min", least),
+        (least, "min value", request, asked, "defaultRequest", request),
+        (request, asked, most, "max value", "defaultRequest", request),
+        (request, asked, default, "default limit value", "defaultRequest", request),
+        (least, "min value", default, "default value", "default", least),
+        (default, "default value", most, "max value", "default", most),
+    ):
+        if more(low, high):
+            detail = f"{of_low} {low} is greater than {of_high} {high}"
+            yield FieldError.invalid(f"{at}.{field}[{name}]", blamed, detail)
+    if ratio is not None and checks.amount_of(ratio) < 1:
+        detail = f"ratio {ratio} is less than 1"
+        yield FieldError.invalid(f"{at}.maxLimitRequestRatio[{name}]", ratio, detail)
+
+
+def disruption_budget(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A PodDisruptionBudget."""
+    spec = new.get("spec") or {}
+    errors: list[FieldError] = []
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        shown = checks.internal(
+            MinAvailable=spec["minAvailable"],
+            Selector=spec.get("selector"),
+            MaxUnavailable=spec["maxUnavailable"],
+            UnhealthyPodEvictionPolicy=spec.get("unhealthyPodEvictionPolicy"),
+        )
+        detail = "minAvailable and maxUnavailable cannot be both set"
+        errors.append(FieldError.invalid("spec", shown, detail))
+    for name in ("minAvailable", "maxUnavailable"):
+        errors += checks.share(spec.get(name), f"spec.{name}", up_to_all=True)
+    allowed = ("AlwaysAllow", "IfHealthyBudget")
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    errors += checks.one_of(policy, allowed, "spec.unhealthyPodEvictionPolicy")
+    return [*errors, *checks.selector(spec.get("selector"), "spec.selector")]

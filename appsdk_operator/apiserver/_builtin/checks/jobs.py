@@ -1,0 +1,269 @@
+"""What is checked of jobs and cron jobs."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.pods import template
+from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+
+__all__ = ["cron_job", "job"]
+
+Errors = Iterator[FieldError]
+_Object = Mapping[str, Any]
+
+_MAX_PARALLEL: Final = 100_000
+_OWN: Final = "batch.kubernetes.io/controller-uid"
+_IMMUTABLE: Final = (
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+
+
+def job(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A Job."""
+    spec = new.get("spec") or {}
+    errors = list(_counts(spec, "spec"))
+    errors += _job_spec(spec, "spec")
+    wanted, made = spec.get("selector"), spec.get("template") or {}
+    labels = (made.get("metadata") or {}).get("labels")
+    if wanted is None:
+        errors.append(FieldError.required("spec.selector"))
+    else:
+        errors += checks.selector(wanted, "spec.selector")
+    if not spec.get("manualSelector") and old is None:
+        errors += _generated(new, wanted)
+    if not checks.matches(wanted, labels):
+        detail = "`selector` does not match template `labels`"
+        errors.append(FieldError.invalid("spec.template.metadata.labels", labels, detail))
+    if old is not None:
+        errors += _job_update(new, old)
+    return errors
+
+
+def _generated(new: _Object, wanted: _Object | None) -> Errors:
+    uid = new["metadata"].get("uid")
+    if (wanted or {}).get("matchLabels") != {_OWN: uid} and wanted is not None:
+        yield FieldError.invalid("spec.selector", wanted, "`selector` not auto-generated")
+
+
+def _job_update(new: _Object, old: _Object) -> Errors:
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    if spec.get("completions") != before.get("completions") and not (
+        spec.get("completionMode") == "Indexed"
+        and spec.get("completions") == spec.get("parallelism")
+    ):
+        detail = "field is immutable"
+        if spec.get("completionMode") == "Indexed":
+            detail = "can only be modified in tandem with spec.parallelism"
+        yield FieldError.invalid("spec.completions", spec.get("completions"), detail)
+    yield from checks.unchanged(spec.get("selector"), before.get("selector"), "spec.selector")
+    if not (before.get("suspend") and not (old.get("status") or {}).get("startTime")):
+        yield from _same_template(spec.get("template"), before.get("template"))
+    for name in _IMMUTABLE:
+        yield from checks.unchanged(spec.get(name), before.get(name), f"spec.{name}")
+
+
+def _same_template(new: Any, old: Any) -> Errors:
+    if new != old:
+        # The server shows its own form of the template there, which no client reads.
+        yield FieldError.invalid("spec.template", new, "field is immutable")
+
+
+def _counts(spec: _Object, at: str) -> Errors:
+    for name in (
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ):
+        yield from checks.not_negative(spec.get(name), f"{at}.{name}")
+
+
+def _job_spec(spec: _Object, at: str) -> Errors:
+    mode = spec.get("completionMode")
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        detail = "when maxFailedIndexes is specified"
+        yield FieldError.required(f"{at}.backoffLimitPerIndex", detail)
+    manager = spec.get("managedBy")
+    if manager is not None and not re.fullmatch(r"[^/]+/.+", manager):
+        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        yield FieldError.invalid(f"{at}.managedBy", manager, detail)
+    yield from checks.one_of(mode, ("NonIndexed", "Indexed"), f"{at}.completionMode")
+    if mode == "Indexed":
+        yield from _indexed(spec, at)
+    elif mode in (None, "NonIndexed"):
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if name in spec:
+                detail = "requires indexed completion mode"
+                yield FieldError.invalid(f"{at}.{name}", spec[name], detail)
+    if "podFailurePolicy" in spec:
+        yield from _failures(spec["podFailurePolicy"], f"{at}.podFailurePolicy")
+    if "successPolicy" in spec and mode != "Indexed":
+        shown = checks.internal(Rules=spec["successPolicy"].get("rules") or [])
+        detail = "requires indexed completion mode"
+        yield FieldError.invalid(f"{at}.successPolicy", shown, detail)
+    allowed = ("Failed", "TerminatingOrFailed")
+    path = f"{at}.podReplacementPolicy"
+    yield from checks.one_of(spec.get("podReplacementPolicy"), allowed, path)
+    made = spec.get("template") or {}
+    yield from template(made, f"{at}.template")
+    policy, path = (made.get("spec") or {}).get("restartPolicy"), f"{at}.template.spec"
+    if policy in (None, "", "Always"):
+        yield FieldError.required(f"{path}.restartPolicy", 'valid values: "OnFailure", "Never"')
+    elif policy not in ("OnFailure", "Never"):
+        yield FieldError.not_supported(f"{path}.restartPolicy", policy, ("OnFailure", "Never"))
+    elif "podFailurePolicy" in spec and policy != "Never":
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        yield FieldError.invalid(f"{path}.restartPolicy", policy, detail)
+
+
+def _indexed(spec: _Object, at: str) -> Errors:
+    if "completions" not in spec:
+        yield FieldError.required(f"{at}.completions", "when completion mode is Indexed")
+    if spec.get("parallelism", 0) > _MAX_PARALLEL:
+        detail = f"must be less than or equal to {_MAX_PARALLEL} when completion mode is Indexed"
+        yield FieldError.invalid(f"{at}.parallelism", spec["parallelism"], detail)
+    if spec.get("maxFailedIndexes", 0) > spec.get("completions", 2**31):
+        detail = "must be less than or equal to completions"
+        yield FieldError.invalid(f"{at}.maxFailedIndexes", spec["maxFailedIndexes"], detail)
+
+
+def _failures(policy: _Object, path: str) -> Errors:
+    for index, rule in enumerate(policy.get("rules") or ()):
+        at = f"{path}.rules[{index}]"
+        allowed: tuple[str, ...] = ("Count", "FailIndex", "FailJob", "Ignore")
+        if not rule.get("action"):
+            shown = ", ".join(f'"{name}"' for name in allowed)
+            yield FieldError.required(f"{at}.action", f"valid values: [{shown}]")
+        yield from checks.one_of(rule.get("action"), allowed, f"{at}.action")
+        codes = rule.get("onExitCodes")
+        if codes is not None:
+            allowed = ("In", "NotIn")
+            yield from checks.one_of(codes.get("operator"), allowed, f"{at}.onExitCodes.operator")
+            for number, code in enumerate(codes.get("values") or ()):
+                if codes.get("operator") == "In" and code == 0:
+                    detail = "must not be 0 for the In operator"
+                    yield FieldError.invalid(f"{at}.onExitCodes.values[{number}]", code, detail)
+        given = (codes is not None) + bool(rule.get("onPodConditions"))
+        if not given:
+            text = "specifying one of OnExitCodes and OnPodConditions is required"
+            yield FieldError("FieldValueInvalid", at, f"Invalid value: {text}")
+        elif given > 1:
+            text = "specifying both OnExitCodes and OnPodConditions is not supported"
+            yield FieldError("FieldValueInvalid", at, f"Invalid value: {text}")
+
+
+# -- cron jobs -------------------------------------------------------------------------------
+
+_NAME_LIMIT: Final = 52
+_BOUNDS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+_DESCRIPTORS: Final = (
+    "@yearly",
+    "@annually",
+    "@monthly",
+    "@weekly",
+    "@daily",
+    "@midnight",
+    "@hourly",
+)
+
+
+def cron_job(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A CronJob."""
+    spec, name = new.get("spec") or {}, new["metadata"].get("name", "")
+    errors = list(_cron_spec(spec))
+    if old is None and len(name) > _NAME_LIMIT:
+        detail = f"must be no more than {_NAME_LIMIT} characters"
+        errors.append(FieldError.invalid("metadata.name", name, detail))
+    return errors
+
+
+def _cron_spec(spec: _Object) -> Errors:
+    schedule, zone = spec.get("schedule", ""), spec.get("timeZone")
+    if not schedule:
+        yield FieldError.required("spec.schedule")
+    else:
+        yield from _schedule(schedule, "spec.schedule")
+    if zone is not None:
+        yield from _zone(zone, "spec.timeZone")
+    yield from checks.not_negative(
+        spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds"
+    )
+    allowed = ("Allow", "Forbid", "Replace")
+    yield from checks.one_of(spec.get("concurrencyPolicy"), allowed, "spec.concurrencyPolicy")
+    inner, at = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
+    if inner.get("manualSelector"):
+        path = f"{at}.manualSelector"
+        yield FieldError.not_supported(path, Verbatim("true"), ("nil", "false"))
+    yield from _counts(inner, at)
+    yield from _job_spec(inner, at)
+    for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        yield from checks.not_negative(spec.get(name), f"spec.{name}")
+
+
+def _zone(zone: str, path: str) -> Errors:
+    detail = ""
+    if not zone:
+        detail = "timeZone must be nil or non-empty string"
+    elif zone.lower() == "local":
+        detail = (
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        )
+    else:
+        try:
+            zoneinfo.ZoneInfo(zone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            detail = f"unknown time zone {zone}"
+    if detail:
+        yield FieldError.invalid(path, zone, detail)
+
+
+def _schedule(schedule: str, path: str) -> Errors:
+    if "TZ" in schedule:
+        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield FieldError.invalid(path, schedule, detail)
+        return
+    if schedule.startswith("@"):
+        if schedule not in _DESCRIPTORS and not schedule.startswith("@every "):
+            yield FieldError.invalid(path, schedule, f"unrecognized descriptor: {schedule}")
+        return
+    fields = schedule.split()
+    if len(fields) != len(_BOUNDS):
+        detail = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        yield FieldError.invalid(path, schedule, detail)
+        return
+    for field, (least, most) in zip(fields, _BOUNDS, strict=True):
+        for part in field.split(","):
+            limits, _, step = part.partition("/")
+            if step and whole(step) is None:
+                detail = f"failed to parse int from {step}: strconv.Atoi: parsing "
+                detail += f'"{step}": invalid syntax'
+                yield FieldError.invalid(path, schedule, detail)
+                return
+            found = [whole(text) for text in limits.split("-")]
+            numbers = [number for number in found if number is not None]
+            if numbers and numbers[0] < least:
+                detail = f"beginning of range ({numbers[0]}) below minimum ({least}): {part}"
+                yield FieldError.invalid(path, schedule, detail)
+                return
+            if numbers and numbers[-1] > most:
+                detail = f"end of range ({numbers[-1]}) above maximum ({most}): {part}"
+                yield FieldError.invalid(path, schedule, detail)
+                return
+            if not numbers and not re.fullmatch(r"[*?]|[A-Za-z]{3}(-[A-Za-z]{3})?", limits):
+                detail = f"failed to parse int from {limits}: strconv.Atoi: parsing "
+                detail += f'"{limits}": invalid syntax'
+                yield FieldError.invalid(path, schedule, detail)
+                return

@@ -1,0 +1,225 @@
+"""What is checked of pods, and of the templates that pods are made from."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks import scheduling
+from appsdk_operator.apiserver._builtin.checks.containers import containers, init_containers
+from appsdk_operator.apiserver._builtin.checks.resources import quantity
+from appsdk_operator.apiserver._builtin.checks.volumes import volumes
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = ["pod", "pod_spec", "template"]
+
+Errors = Iterator[FieldError]
+_Object = Mapping[str, Any]
+
+_RANGE: Final = "must be between 0 and 2147483647, inclusive"
+_SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
+_SEARCH: Final = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
+_MUTABLE: Final = (
+    "`spec.containers[*].image`",
+    "`spec.initContainers[*].image`",
+    "`spec.activeDeadlineSeconds`",
+    "`spec.tolerations` (only additions to existing tolerations)",
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+)
+
+
+def pod(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A pod."""
+    spec = new.get("spec") or {}
+    errors = list(pod_spec(spec, "spec"))
+    if old is None:
+        if spec.get("ephemeralContainers"):
+            errors.append(
+                FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create")
+            )
+        return errors
+    return [*errors, *_pod_update(spec, old.get("spec") or {})]
+
+
+def _pod_update(spec: _Object, before: _Object) -> Errors:
+    for name in ("containers", "initContainers"):
+        if len(spec.get(name) or ()) != len(before.get(name) or ()):
+            yield FieldError.forbidden(
+                f"spec.{name}", "pod updates may not add or remove containers"
+            )
+            return
+        for index, container in enumerate(spec.get(name) or ()):
+            if not container.get("image"):
+                yield FieldError.required(f"spec.{name}[{index}].image")
+    deadline, was = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    if deadline is None and was is not None:
+        detail = "must not update from a positive integer to nil value"
+        yield FieldError.invalid("spec.activeDeadlineSeconds", None, detail)
+    elif deadline is not None and was is not None and deadline > was:
+        detail = "must be less than or equal to previous value"
+        yield FieldError.invalid("spec.activeDeadlineSeconds", deadline, detail)
+        return
+    gates = [gate.get("name") for gate in before.get("schedulingGates") or ()]
+    for gate in spec.get("schedulingGates") or ():
+        if gate.get("name") not in gates:
+            detail = "only deletion is allowed, but found new scheduling gate "
+            yield FieldError.forbidden("spec.schedulingGates", detail + f"'{gate.get('name')}'")
+    munged = copy.deepcopy(dict(spec))
+    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        munged.pop(name, None)
+        if name in before:
+            munged[name] = before[name]
+    for name in ("containers", "initContainers"):
+        for container, other in zip(munged.get(name) or (), before.get(name) or (), strict=True):
+            container["image"] = other.get("image")
+    if gates:
+        for name in ("nodeSelector", "affinity"):
+            munged.pop(name, None)
+            if name in before:
+                munged[name] = before[name]
+    # The kubelet's field, which is kept as it is in the spec that the server compares.
+    munged.pop("ephemeralContainers", None)
+    other = {name: value for name, value in before.items() if name != "ephemeralContainers"}
+    if munged != other:
+        detail = f"pod updates may not change fields other than {','.join(_MUTABLE)}"
+        yield FieldError.forbidden("spec", detail)
+
+
+def template(given: _Object, path: str) -> Errors:
+    """What pods are made from."""
+    metadata = given.get("metadata") or {}
+    yield from checks.labels(metadata.get("labels"), f"{path}.labels")
+    for name in metadata.get("annotations") or {}:
+        yield from checks.key(name.lower(), f"{path}.annotations")
+    yield from pod_spec(given.get("spec") or {}, f"{path}.spec")
+    if (given.get("spec") or {}).get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        yield FieldError.forbidden(f"{path}.spec.ephemeralContainers", detail)
+
+
+def pod_spec(spec: _Object, at: str) -> Errors:
+    """What a pod is to be."""
+    mounted = {volume.get("name", ""): volume for volume in spec.get("volumes") or ()}
+    yield from volumes(spec.get("volumes") or (), f"{at}.volumes")
+    yield from _claims(spec.get("resourceClaims") or (), f"{at}.resourceClaims")
+    yield from containers(spec, f"{at}.containers", mounted)
+    yield from init_containers(spec, f"{at}.initContainers", mounted)
+    policies: tuple[str, ...] = ("Always", "OnFailure", "Never")
+    yield from checks.one_of(spec.get("restartPolicy"), policies, f"{at}.restartPolicy")
+    policies = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+    yield from checks.one_of(spec.get("dnsPolicy"), policies, f"{at}.dnsPolicy")
+    yield from checks.labels(spec.get("nodeSelector"), f"{at}.nodeSelector")
+    yield from _security(spec, f"{at}.securityContext")
+    yield from scheduling.affinity(spec.get("affinity") or {}, f"{at}.affinity")
+    yield from _resolver(spec, f"{at}.dnsConfig")
+    for index, gate in enumerate(spec.get("readinessGates") or ()):
+        path = f"{at}.readinessGates[{index}].conditionType"
+        yield from checks.key(gate.get("conditionType", ""), path)
+    for index, gate in enumerate(spec.get("schedulingGates") or ()):
+        yield from checks.key(gate.get("name", ""), f"{at}.schedulingGates[{index}]")
+    constraints = spec.get("topologySpreadConstraints") or ()
+    yield from scheduling.spread(constraints, f"{at}.topologySpreadConstraints")
+    if spec.get("hostUsers") is False:
+        for name in ("hostNetwork", "hostPID", "hostIPC"):
+            if spec.get(name):
+                yield FieldError.forbidden(f"{at}.{name}", "when `hostUsers` is false")
+    yield from _names(spec, at)
+    yield from scheduling.tolerations(spec.get("tolerations") or (), f"{at}.tolerations")
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        path = f"{at}.hostAliases[{index}]"
+        yield from checks.address(alias.get("ip", ""), f"{path}.ip")
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            yield from checks.subdomain(name, f"{path}.hostnames[{number}]")
+    for name in ("priorityClassName", "runtimeClassName"):
+        if spec.get(name):
+            yield from checks.subdomain(spec[name], f"{at}.{name}")
+    allowed = ("PreemptLowerPriority", "Never")
+    yield from checks.one_of(spec.get("preemptionPolicy"), allowed, f"{at}.preemptionPolicy")
+    for name, value in (spec.get("overhead") or {}).items():
+        yield from quantity(name, value, f"{at}.overhead.limits[{name}]")
+    system = (spec.get("os") or {}).get("name")
+    yield from checks.one_of(system, ("linux", "windows"), f"{at}.os")
+
+
+def _claims(found: Any, path: str) -> Errors:
+    for index, claim in enumerate(found):
+        at, name = f"{path}[{index}]", claim.get("name", "")
+        if not name:
+            yield FieldError.required(f"{at}.name")
+        else:
+            yield from checks.label(name, f"{at}.name")
+        names = ("resourceClaimName", "resourceClaimTemplateName")
+        given = [part for part in names if claim.get(part)]
+        if len(given) != 1:
+            shown = checks.internal(
+                Name=name,
+                ResourceClaimName=claim.get(names[0]),
+                ResourceClaimTemplateName=claim.get(names[1]),
+            )
+            detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            if given:
+                detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be"
+                detail += " specified"
+            yield FieldError.invalid(at, shown, detail)
+
+
+def _names(spec: _Object, at: str) -> Errors:
+    for name in ("serviceAccountName", "nodeName"):
+        if spec.get(name):
+            yield from checks.subdomain(spec[name], f"{at}.{name}")
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline < 2**31:
+        detail = "must be between 1 and 2147483647, inclusive"
+        yield FieldError.invalid(f"{at}.activeDeadlineSeconds", deadline, detail)
+    for name in ("hostname", "subdomain"):
+        if spec.get(name):
+            yield from checks.label(spec[name], f"{at}.{name}")
+
+
+def _security(spec: _Object, at: str) -> Errors:
+    context = spec.get("securityContext") or {}
+    for name in ("fsGroup", "runAsUser", "runAsGroup"):
+        if not 0 <= context.get(name, 0) < 2**31:
+            yield FieldError.invalid(f"{at}.{name}", context[name], _RANGE)
+    for index, group in enumerate(context.get("supplementalGroups") or ()):
+        if not 0 <= group < 2**31:
+            yield FieldError.invalid(f"{at}.supplementalGroups[{index}]", group, _RANGE)
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        detail = "ShareProcessNamespace and HostPID cannot both be enabled"
+        yield FieldError.invalid(f"{at}.shareProcessNamespace", True, detail)
+    for index, entry in enumerate(context.get("sysctls") or ()):
+        name = entry.get("name", "")
+        if not name:
+            yield FieldError.required(f"{at}.sysctls[{index}].name")
+        elif not _SYSCTL.fullmatch(name):
+            detail = f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$"
+            yield FieldError.invalid(f"{at}.sysctls[{index}].name", name, detail)
+
+
+def _resolver(spec: _Object, at: str) -> Errors:
+    config = spec.get("dnsConfig")
+    if spec.get("dnsPolicy") == "None" and config is None:
+        yield FieldError.required(at, "must provide `dnsConfig` when `dnsPolicy` is None")
+    servers = (config or {}).get("nameservers") or []
+    if spec.get("dnsPolicy") == "None" and config is not None and not servers:
+        detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        yield FieldError.required(f"{at}.nameservers", detail)
+    if len(servers) > 3:
+        detail = "must not have more than 3 nameservers"
+        yield FieldError.invalid(f"{at}.nameservers", servers, detail)
+    for index, server in enumerate(servers):
+        yield from checks.address(server, f"{at}.nameservers[{index}]")
+    for index, search in enumerate((config or {}).get("searches") or ()):
+        if not re.fullmatch(_SEARCH, search.removesuffix(".")):
+            detail = (
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric "
+                "characters, '_', '-' or '.', and must start and end with an alphanumeric "
+                f"character (e.g. 'example.com', regex used for validation is '{_SEARCH}')"
+            )
+            yield FieldError.invalid(f"{at}.searches[{index}]", search, detail)
+    for index, option in enumerate((config or {}).get("options") or ()):
+        if not option.get("name"):
+            yield FieldError.required(f"{at}.options[{index}]", "must not be empty")

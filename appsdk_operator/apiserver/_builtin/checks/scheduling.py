@@ -1,0 +1,129 @@
+"""What is checked of the fields that say where pods run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = ["affinity", "node_terms", "spread", "tolerations"]
+
+Errors = Iterator[FieldError]
+_Object = Mapping[str, Any]
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_RANGE: Final = "must be in the range 1-100"
+
+
+def tolerations(found: Sequence[_Object], path: str) -> Errors:
+    """What taints a pod bears."""
+    for index, toleration in enumerate(found):
+        at, name = f"{path}[{index}]", toleration.get("key", "")
+        operator, effect = toleration.get("operator", ""), toleration.get("effect", "")
+        if name:
+            yield from checks.key(name, f"{at}.key")
+        elif operator != "Exists":
+            detail = (
+                "operator must be Exists when `key` is empty, which means "
+                '"match all values and all keys"'
+            )
+            yield FieldError.invalid(f"{at}.operator", operator, detail)
+        if "tolerationSeconds" in toleration and effect != "NoExecute":
+            detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            yield FieldError.invalid(f"{at}.effect", effect, detail)
+        if operator in ("Equal", ""):
+            yield from checks.labels({"a": toleration.get("value", "")}, f"{at}.operator")
+        elif operator == "Exists":
+            if toleration.get("value"):
+                detail = "value must be empty when `operator` is 'Exists'"
+                yield FieldError.invalid(f"{at}.operator", toleration["value"], detail)
+        else:
+            yield FieldError.not_supported(f"{at}.operator", operator, ("Equal", "Exists"))
+        allowed = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+        yield from checks.one_of(effect, allowed, f"{at}.effect")
+
+
+def spread(found: Sequence[_Object], path: str) -> Errors:
+    """How pods are spread."""
+    for index, constraint in enumerate(found):
+        at = f"{path}[{index}]"
+        skew = constraint.get("maxSkew", 0)
+        if skew <= 0:
+            yield FieldError.invalid(f"{at}.maxSkew", skew, "must be greater than zero")
+        if not constraint.get("topologyKey"):
+            yield FieldError.required(f"{at}.topologyKey", "can not be empty")
+        allowed = ("DoNotSchedule", "ScheduleAnyway")
+        when = constraint.get("whenUnsatisfiable", "")
+        if when not in allowed:
+            yield FieldError.not_supported(f"{at}.whenUnsatisfiable", when, allowed)
+        domains = constraint.get("minDomains")
+        if domains is not None and domains <= 0:
+            yield FieldError.invalid(f"{at}.minDomains", domains, "must be greater than zero")
+        yield from checks.selector(constraint.get("labelSelector"), f"{at}.labelSelector")
+
+
+def affinity(given: _Object, path: str) -> Errors:
+    """What a pod wants to be near of, or far from."""
+    nodes = given.get("nodeAffinity")
+    if nodes is not None:
+        at = f"{path}.nodeAffinity"
+        if _REQUIRED in nodes:
+            terms = nodes[_REQUIRED].get("nodeSelectorTerms") or ()
+            yield from node_terms(terms, f"{at}.{_REQUIRED}.nodeSelectorTerms")
+        for index, term in enumerate(nodes.get(_PREFERRED) or ()):
+            here = f"{at}.{_PREFERRED}[{index}]"
+            if not 1 <= term.get("weight", 0) <= 100:
+                yield FieldError.invalid(f"{here}.weight", term.get("weight", 0), _RANGE)
+            yield from _node_term(term.get("preference") or {}, f"{here}.preference")
+    for name in ("podAffinity", "podAntiAffinity"):
+        pods = given.get(name) or {}
+        for index, term in enumerate(pods.get(_REQUIRED) or ()):
+            yield from _pod_term(term, f"{path}.{name}.{_REQUIRED}[{index}]")
+        for index, weighted in enumerate(pods.get(_PREFERRED) or ()):
+            here = f"{path}.{name}.{_PREFERRED}[{index}]"
+            if not 1 <= weighted.get("weight", 0) <= 100:
+                yield FieldError.invalid(f"{here}.weight", weighted.get("weight", 0), _RANGE)
+            yield from _pod_term(weighted.get("podAffinityTerm") or {}, f"{here}.podAffinityTerm")
+
+
+def node_terms(terms: Sequence[_Object], path: str) -> Errors:
+    """Which nodes will do."""
+    if not terms:
+        yield FieldError.required(path, "must have at least one node selector term")
+    for index, term in enumerate(terms):
+        yield from _node_term(term, f"{path}[{index}]")
+
+
+def _node_term(term: _Object, path: str) -> Errors:
+    for index, requirement in enumerate(term.get("matchExpressions") or ()):
+        at = f"{path}.matchExpressions[{index}]"
+        operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+        if operator in ("In", "NotIn"):
+            if not values:
+                detail = "must be specified when `operator` is 'In' or 'NotIn'"
+                yield FieldError.required(f"{at}.values", detail)
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield FieldError.forbidden(f"{at}.values", detail)
+        elif operator in ("Gt", "Lt"):
+            if len(values) != 1:
+                detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                yield FieldError.required(f"{at}.values", detail)
+        else:
+            detail = "not a valid selector operator"
+            yield FieldError.invalid(f"{at}.operator", operator, detail)
+        yield from checks.key(requirement.get("key", ""), f"{at}.key")
+
+
+def _pod_term(term: _Object, at: str) -> Errors:
+    yield from checks.selector(term.get("labelSelector"), f"{at}.labelSelector")
+    yield from checks.selector(term.get("namespaceSelector"), f"{at}.namespaceSelector")
+    for name in term.get("namespaces") or ():
+        yield from checks.label(name, f"{at}.namespace")
+    topology = term.get("topologyKey", "")
+    if not topology:
+        yield FieldError.required(f"{at}.topologyKey", "can not be empty")
+    yield from checks.key(topology, f"{at}.topologyKey")

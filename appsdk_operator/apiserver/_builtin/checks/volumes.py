@@ -1,0 +1,356 @@
+"""What is checked of volumes: those of pods, persistent ones, and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.containers import environment_field, relative_path
+from appsdk_operator.apiserver._builtin.checks.scheduling import node_terms
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = ["claim", "claim_spec", "persistent_volume", "storage_class", "volumes"]
+
+Errors = Iterator[FieldError]
+_Object = Mapping[str, Any]
+
+_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_HOST_TYPES: Final = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+# The order in which the real server looks at the sources of a volume.
+_ORDER: Final = (
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+)
+
+
+def volumes(found: Sequence[_Object], path: str) -> Errors:
+    """The volumes of a pod."""
+    names: set[str] = set()
+    for index, volume in enumerate(found):
+        at, name = f"{path}[{index}]", volume.get("name", "")
+        yield from _source(volume, at)
+        if not name:
+            yield FieldError.required(f"{at}.name")
+            continue
+        problems = list(checks.label(name, f"{at}.name"))
+        yield from problems
+        if not problems and name in names:
+            yield FieldError.duplicate(f"{at}.name", name)
+        names.add(name)
+
+
+def _source(volume: _Object, at: str) -> Errors:
+    given = [name for name in _ORDER if name in volume]
+    if not given:
+        yield FieldError.required(at, "must specify a volume type")
+        return
+    for name in given[1:]:
+        yield FieldError.forbidden(f"{at}.{name}", "may not specify more than 1 volume type")
+    check = _SOURCES.get(given[0])
+    if check is not None:
+        yield from check(volume[given[0]], f"{at}.{given[0]}")
+
+
+def _empty(source: _Object, at: str) -> Errors:
+    if checks.amount_of(source.get("sizeLimit", "0")) < 0:
+        detail = "SizeLimit field must be a valid resource quantity"
+        yield FieldError.forbidden(f"{at}.sizeLimit", detail)
+
+
+def _host(source: _Object, at: str) -> Errors:
+    path = source.get("path", "")
+    if not path:
+        yield FieldError.required(f"{at}.path")
+        return
+    if ".." in path.split("/"):
+        yield FieldError.invalid(f"{at}.path", path, "must not contain '..'")
+    yield from checks.one_of(source.get("type"), _HOST_TYPES, f"{at}.type")
+
+
+def _secret(source: _Object, at: str) -> Errors:
+    if not source.get("secretName"):
+        yield FieldError.required(f"{at}.secretName")
+    yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
+    yield from _items(source.get("items") or (), f"{at}.items")
+
+
+def _config(source: _Object, at: str) -> Errors:
+    if not source.get("name"):
+        yield FieldError.required(f"{at}.name")
+    yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
+    yield from _items(source.get("items") or (), f"{at}.items")
+
+
+def _mode(mode: int | None, path: str) -> Errors:
+    if mode is not None and not 0 <= mode <= 0o777:
+        detail = "must be a number between 0 and 0777 (octal), both inclusive"
+        yield FieldError.invalid(path, mode, detail)
+
+
+def _items(items: Sequence[_Object], path: str) -> Errors:
+    for index, item in enumerate(items):
+        at = f"{path}[{index}]"
+        if not item.get("key"):
+            yield FieldError.required(f"{at}.key")
+        if not item.get("path"):
+            yield FieldError.required(f"{at}.path")
+        else:
+            yield from relative_path(item["path"], f"{at}.path")
+        yield from _mode(item.get("mode"), f"{at}.mode")
+
+
+def _downward(source: _Object, at: str) -> Errors:
+    yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
+    for item in source.get("items") or ():
+        yield from _downward_file(item, at)
+
+
+def _downward_file(item: _Object, at: str) -> Errors:
+    if not item.get("path"):
+        yield FieldError.required(f"{at}.path")
+    else:
+        yield from relative_path(item["path"], f"{at}.path")
+    if "fieldRef" in item:
+        yield from environment_field(item["fieldRef"], f"{at}.fieldRef", whole=True)
+    elif "resourceFieldRef" not in item:
+        yield FieldError.required(at, "one of fieldRef and resourceFieldRef is required")
+
+
+def _nfs(source: _Object, at: str) -> Errors:
+    if not source.get("server"):
+        yield FieldError.required(f"{at}.server")
+    if not source.get("path"):
+        yield FieldError.required(f"{at}.path")
+    if not source.get("path", "").startswith("/"):
+        yield FieldError.invalid(f"{at}.path", source.get("path", ""), "must be an absolute path")
+
+
+def _claimed(source: _Object, at: str) -> Errors:
+    if not source.get("claimName"):
+        yield FieldError.required(f"{at}.claimName")
+
+
+def _projected(source: _Object, at: str) -> Errors:
+    yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
+    for index, part in enumerate(source.get("sources") or ()):
+        path = f"{at}.sources[{index}]"
+        for name, wanted in (("secret", "name"), ("configMap", "name")):
+            inner: _Object | None = part.get(name)
+            if inner is not None:
+                if not inner.get(wanted):
+                    yield FieldError.required(f"{path}.{name}.{wanted}")
+                yield from _items(inner.get("items") or (), f"{path}.{name}.items")
+        for item in (part.get("downwardAPI") or {}).get("items") or ():
+            yield from _downward_file(item, f"{path}.downwardAPI")
+        token = part.get("serviceAccountToken")
+        if token is not None:
+            if token.get("expirationSeconds", 3600) < 600:
+                yield FieldError.invalid(
+                    f"{path}.serviceAccountToken.expirationSeconds",
+                    token["expirationSeconds"],
+                    "may not specify a duration less than 10 minutes",
+                )
+            if not token.get("path"):
+                yield FieldError.required(f"{at}.path")
+
+
+def _csi(source: _Object, at: str) -> Errors:
+    if not source.get("driver"):
+        yield FieldError.required(f"{at}.driver")
+
+
+def _ephemeral(source: _Object, at: str) -> Errors:
+    template = source.get("volumeClaimTemplate")
+    if template is None:
+        yield FieldError.required(f"{at}.volumeClaimTemplate")
+    else:
+        yield from claim_spec(template.get("spec") or {}, f"{at}.volumeClaimTemplate.spec")
+
+
+_SOURCES: Final = {
+    "configMap": _config,
+    "csi": _csi,
+    "downwardAPI": _downward,
+    "emptyDir": _empty,
+    "ephemeral": _ephemeral,
+    "hostPath": _host,
+    "nfs": _nfs,
+    "persistentVolumeClaim": _claimed,
+    "projected": _projected,
+    "secret": _secret,
+}
+
+
+# -- claims, persistent volumes and their classes --------------------------------------------
+
+
+def claim(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A PersistentVolumeClaim."""
+    errors = list(claim_spec(new.get("spec") or {}, "spec"))
+    if old is not None:
+        spec, before = dict(new["spec"]), dict(old["spec"])
+        bound = (new.get("status") or {}).get("phase") == "Bound"
+        if not before.get("volumeName"):
+            spec.pop("volumeName", None)
+        if bound:
+            for part in (spec, before):
+                part.pop("resources", None)
+                part.pop("volumeAttributesClassName", None)
+        if "storageClassName" not in before:
+            spec.pop("storageClassName", None)
+        if spec != before:
+            detail = (
+                "spec is immutable after creation except resources.requests and "
+                "volumeAttributesClassName for bound claims"
+            )
+            errors.append(FieldError.forbidden("spec", detail))
+    return errors
+
+
+def claim_spec(spec: _Object, path: str) -> Errors:
+    """What a claim asks for."""
+    modes = spec.get("accessModes") or ()
+    if not modes:
+        detail = "at least 1 access mode is required"
+        yield FieldError.required(f"{path}.accessModes", detail)
+    yield from checks.selector(spec.get("selector"), f"{path}.selector")
+    yield from _access_modes(modes, f"{path}.accessModes")
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is None:
+        yield FieldError.required(f"{path}.resources[storage]")
+    elif checks.amount_of(size) <= 0:
+        yield FieldError.invalid(f"{path}.resources[storage]", size, "must be greater than zero")
+    if spec.get("storageClassName"):
+        yield from checks.subdomain(spec["storageClassName"], f"{path}.storageClassName")
+    allowed = ("Block", "Filesystem")
+    yield from checks.one_of(spec.get("volumeMode"), allowed, f"{path}.volumeMode")
+
+
+def _access_modes(modes: Sequence[str], path: str) -> Errors:
+    for mode in modes:
+        if mode not in _MODES:
+            yield FieldError.not_supported(path, mode, _MODES)
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        detail = "may not use ReadWriteOncePod with other access modes"
+        yield FieldError.forbidden(path, detail)
+
+
+def persistent_volume(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A PersistentVolume."""
+    errors = list(_persistent(new.get("spec") or {}))
+    if old is not None:
+        given, before = (
+            {name: part.get("spec", {}).get(name) for name in (*_ORDER, "local")}
+            for part in (new, old)
+        )
+        if given != before:
+            detail = "spec.persistentvolumesource is immutable after creation"
+            errors.append(FieldError.forbidden("spec.persistentvolumesource", detail))
+        mode, was = (part.get("spec", {}).get("volumeMode") for part in (new, old))
+        errors += checks.unchanged(mode, was, "volumeMode")
+    return errors
+
+
+def _persistent(spec: _Object) -> Errors:
+    modes, capacity = spec.get("accessModes") or (), spec.get("capacity")
+    if not modes:
+        yield FieldError.required("spec.accessModes")
+    yield from _access_modes(modes, "spec.accessModes")
+    if not capacity:
+        yield FieldError.required("spec.capacity")
+    if not capacity or set(capacity) != {"storage"}:
+        yield FieldError.not_supported("spec.capacity", capacity or None, ("storage",))
+    for name, value in (capacity or {}).items():
+        if name == "storage" and checks.amount_of(value) <= 0:
+            yield FieldError.invalid(f"spec.capacity[{name}]", value, "must be greater than zero")
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    allowed: tuple[str, ...] = ("Delete", "Recycle", "Retain")
+    yield from checks.one_of(policy, allowed, "spec.persistentVolumeReclaimPolicy")
+    terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms")
+    if "nodeAffinity" in spec:
+        yield from node_terms(terms or (), "spec.nodeAffinity.required.nodeSelectorTerms")
+    given = [name for name in ("hostPath", *_ORDER, "local") if name in spec]
+    given = list(dict.fromkeys(given))
+    for name in given[1:]:
+        yield FieldError.forbidden(f"spec.{name}", "may not specify more than 1 volume type")
+    if not given:
+        yield FieldError.required("spec", "must specify a volume type")
+    elif given[0] in _SOURCES:
+        yield from _SOURCES[given[0]](spec[given[0]], f"spec.{given[0]}")
+    if given[:1] == ["csi"] and not spec["csi"].get("volumeHandle"):
+        yield FieldError.required("spec.csi.volumeHandle")
+    if given[:1] == ["local"] and not terms:
+        yield FieldError.required("spec.nodeAffinity", "Local volume requires node affinity")
+    if policy == "Recycle" and (spec.get("hostPath") or {}).get("path") == "/":
+        detail = "may not be 'recycle' for a hostPath mount of '/'"
+        yield FieldError.forbidden("spec.persistentVolumeReclaimPolicy", detail)
+    if spec.get("storageClassName"):
+        yield from checks.subdomain(spec["storageClassName"], "spec.storageClassName")
+    allowed = ("Block", "Filesystem")
+    yield from checks.one_of(spec.get("volumeMode"), allowed, "spec.volumeMode")
+
+
+def storage_class(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A StorageClass."""
+    errors = list(_storage_class(new))
+    if old is not None:
+        for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+            errors += checks.unchanged(new.get(name), old.get(name), name)
+    return errors
+
+
+def _storage_class(new: _Object) -> Errors:
+    provisioner = new.get("provisioner", "")
+    if not provisioner:
+        yield FieldError.required("provisioner")
+    else:
+        yield from checks.key(provisioner.lower(), "provisioner")
+    for name in new.get("parameters") or ():
+        if not name:
+            yield FieldError.invalid("parameters", "", "field can not be empty.")
+    yield from checks.one_of(new.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy")
+    allowed = ("Immediate", "WaitForFirstConsumer")
+    yield from checks.one_of(new.get("volumeBindingMode"), allowed, "volumeBindingMode")
+    for index, term in enumerate(new.get("allowedTopologies") or ()):
+        for number, part in enumerate(term.get("matchLabelExpressions") or ()):
+            at = f"allowedTopologies[{index}].matchLabelExpressions[{number}]"
+            if not part.get("values"):
+                yield FieldError.required(f"{at}.values")
+            yield from checks.key(part.get("key", ""), f"{at}.key")

@@ -1,0 +1,241 @@
+"""What is checked of the kinds that run pods for ever: deployments and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.pods import template
+from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = ["controller", "daemon_set", "deployment", "replica_set", "stateful_set"]
+
+Errors = Iterator[FieldError]
+_Object = Mapping[str, Any]
+_NO_MATCH: Final = "`selector` does not match template `labels`"
+_STATEFUL_MUTABLE: Final = (
+    "minReadySeconds",
+    "ordinals",
+    "persistentVolumeClaimRetentionPolicy",
+    "replicas",
+    "revisionHistoryLimit",
+    "template",
+    "updateStrategy",
+)
+
+
+def deployment(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A Deployment."""
+    spec = new.get("spec") or {}
+    errors = list(checks.not_negative(spec.get("replicas"), "spec.replicas"))
+    errors += _selected(spec, "deployment", "ReplicaSet", "invalid label selector")
+    errors += _deployment_strategy(spec.get("strategy") or {}, "spec.strategy")
+    ready = spec.get("minReadySeconds", 0)
+    errors += checks.not_negative(ready, "spec.minReadySeconds")
+    errors += checks.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
+    deadline = spec.get("progressDeadlineSeconds")
+    errors += checks.not_negative(deadline, "spec.progressDeadlineSeconds")
+    if deadline is not None and deadline <= ready:
+        detail = "must be greater than minReadySeconds"
+        errors.append(FieldError.invalid("spec.progressDeadlineSeconds", deadline, detail))
+    return [*errors, *_same_selector(new, old)]
+
+
+def replica_set(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A ReplicaSet."""
+    spec = new.get("spec") or {}
+    errors = list(checks.not_negative(spec.get("replicas"), "spec.replicas"))
+    errors += checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
+    # It calls itself a deployment there.
+    errors += _selected(spec, "deployment", "ReplicaSet", "invalid label selector")
+    return [*errors, *_same_selector(new, old)]
+
+
+def controller(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A ReplicationController."""
+    spec = new.get("spec") or {}
+    errors = list(checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds"))
+    wanted = spec.get("selector")
+    if not wanted:
+        errors.append(FieldError.required("spec.selector"))
+    errors += checks.not_negative(spec.get("replicas"), "spec.replicas")
+    made = spec.get("template")
+    if made is None:
+        return [*errors, FieldError.required("spec.template")]
+    labels = (made.get("metadata") or {}).get("labels")
+    if wanted and not checks.matches({"matchLabels": wanted}, labels):
+        errors.append(FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH))
+    errors += template(made, "spec.template")
+    return [*errors, *_always(made, "ReplicationController")]
+
+
+def stateful_set(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A StatefulSet."""
+    spec = new.get("spec") or {}
+    errors = list(_stateful_set(spec, created=old is None))
+    if old is not None:
+        before = old.get("spec") or {}
+        kept, other = (
+            {name: value for name, value in part.items() if name not in _STATEFUL_MUTABLE}
+            for part in (spec, before)
+        )
+        if kept != other:
+            detail = (
+                "updates to statefulset spec for fields other than 'replicas', 'ordinals', "
+                "'template', 'updateStrategy', 'revisionHistoryLimit', "
+                "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+            )
+            errors.append(FieldError.forbidden("spec", detail))
+    return errors
+
+
+def _stateful_set(spec: _Object, *, created: bool) -> Errors:
+    policy = spec.get("podManagementPolicy", "")
+    if policy not in ("OrderedReady", "Parallel"):
+        detail = "must be 'OrderedReady' or 'Parallel'"
+        yield FieldError.invalid("spec.podManagementPolicy", policy, detail)
+    yield from _stateful_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
+    retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    for name in ("whenDeleted", "whenScaled"):
+        path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
+        yield from checks.one_of(retention.get(name), ("Retain", "Delete"), path)
+    yield from checks.not_negative(spec.get("replicas"), "spec.replicas")
+    yield from checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
+    start = (spec.get("ordinals") or {}).get("start")
+    yield from checks.not_negative(start, "spec.ordinals.start")
+    if created and spec.get("serviceName"):
+        yield from checks.label(spec["serviceName"], "spec.serviceName")
+    yield from _selected(spec, "statefulset", "StatefulSet", "")
+
+
+def daemon_set(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A DaemonSet."""
+    spec = new.get("spec") or {}
+    errors: list[FieldError] = []
+    if old is not None:
+        before = (old.get("spec") or {}).get("selector")
+        errors += checks.unchanged(spec.get("selector"), before, "spec.selector")
+    wanted, made = spec.get("selector"), spec.get("template") or {}
+    errors += checks.selector(wanted, "spec.selector")
+    labels = (made.get("metadata") or {}).get("labels")
+    if not checks.selects_badly(wanted) and not checks.matches(wanted, labels):
+        errors.append(FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH))
+    if wanted is not None and not wanted:
+        detail = "empty selector is invalid for daemonset"
+        errors.append(FieldError.invalid("spec.selector", {}, detail))
+    errors += template(made, "spec.template")
+    errors += _always(made, "DaemonSet")
+    errors += checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
+    errors += _daemon_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
+    errors += checks.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
+    return errors
+
+
+def _selected(spec: _Object, kind: str, owner: str, complaint: str) -> Errors:
+    """The selector, and the template whose pods it selects."""
+    wanted, made = spec.get("selector"), spec.get("template") or {}
+    if wanted is None:
+        yield FieldError.required("spec.selector")
+    else:
+        yield from checks.selector(wanted, "spec.selector")
+        if not wanted:
+            detail = f"empty selector is invalid for {kind}"
+            yield FieldError.invalid("spec.selector", {}, detail)
+    labels = (made.get("metadata") or {}).get("labels")
+    if checks.selects_badly(wanted):
+        error = FieldError.invalid("spec.selector", wanted, complaint)
+        yield error if complaint else _bare(error)
+        return
+    if wanted != {} and not checks.matches(wanted, labels):
+        yield FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH)
+    yield from template(made, "spec.template")
+    yield from _always(made, owner)
+
+
+def _bare(error: FieldError) -> FieldError:
+    return FieldError(error.reason, error.field, error.message.removesuffix(": "))
+
+
+def _always(made: _Object, owner: str) -> Errors:
+    spec = made.get("spec") or {}
+    policy = spec.get("restartPolicy", "")
+    if policy != "Always":
+        yield FieldError.not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
+    if "activeDeadlineSeconds" in spec:
+        detail = f"activeDeadlineSeconds in {owner} is not Supported"
+        yield FieldError.forbidden("spec.template.spec.activeDeadlineSeconds", detail)
+
+
+def _same_selector(new: _Object, old: _Object | None) -> Errors:
+    if old is not None:
+        now, before = ((part.get("spec") or {}).get("selector") for part in (new, old))
+        yield from checks.unchanged(now, before, "spec.selector")
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether a share is none at all."""
+    text = str(value)
+    return text in ("0", "0%", "None") or (text[-1:] != "%" and not isinstance(value, int))
+
+
+def _deployment_strategy(strategy: _Object, at: str) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "Recreate":
+        if rolling is not None:
+            detail = "may not be specified when strategy `type` is 'Recreate'"
+            yield FieldError.forbidden(f"{at}.rollingUpdate", detail)
+    elif kind == "RollingUpdate":
+        at, rolling = f"{at}.rollingUpdate", rolling or {}
+        unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+        yield from checks.share(unavailable, f"{at}.maxUnavailable")
+        yield from checks.share(surge, f"{at}.maxSurge")
+        if str(unavailable) in ("0", "0%") and str(surge) in ("0", "0%"):
+            detail = "may not be 0 when `maxSurge` is 0"
+            yield FieldError.invalid(f"{at}.maxUnavailable", unavailable, detail)
+        if isinstance(unavailable, str) and (whole(unavailable[:-1]) or 0) > 100:
+            detail = "must not be greater than 100%"
+            yield FieldError.invalid(f"{at}.maxUnavailable", unavailable, detail)
+    else:
+        shown = checks.internal(Type=kind, RollingUpdate=None)
+        yield FieldError.not_supported(at, shown, ("Recreate", "RollingUpdate"))
+
+
+def _stateful_strategy(strategy: _Object, at: str) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "OnDelete":
+        if rolling is not None:
+            shown = checks.internal(
+                Partition=rolling.get("partition", 0), MaxUnavailable=rolling.get("maxUnavailable")
+            )
+            detail = "only allowed for updateStrategy 'RollingUpdate'"
+            yield FieldError.invalid(f"{at}.rollingUpdate", shown, detail)
+    elif kind == "RollingUpdate":
+        if rolling is not None:
+            partition = rolling.get("partition", 0)
+            yield from checks.not_negative(partition, f"{at}.rollingUpdate.partition")
+            share = rolling.get("maxUnavailable")
+            yield from checks.share(share, f"{at}.rollingUpdate.maxUnavailable", up_to_all=True)
+    else:
+        shown = checks.internal(Type=kind, RollingUpdate=None)
+        yield FieldError.invalid(at, shown, "must be 'RollingUpdate' or 'OnDelete'")
+
+
+def _daemon_strategy(strategy: _Object, at: str) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate") or {}
+    if kind == "OnDelete":
+        return
+    if kind != "RollingUpdate":
+        shown = checks.internal(Type=kind, RollingUpdate=None)
+        yield FieldError.not_supported(at, shown, ("RollingUpdate", "OnDelete"))
+        return
+    at = f"{at}.rollingUpdate"
+    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    yield from checks.share(unavailable, f"{at}.maxUnavailable", up_to_all=True)
+    yield from checks.share(surge, f"{at}.maxSurge", up_to_all=True)
+    if not _is_zero(unavailable) and not _is_zero(surge):
+        detail = "may not be set when maxUnavailable is non-zero"
+        yield FieldError.invalid(f"{at}.maxSurge", surge, detail)
+    elif _is_zero(unavailable) and _is_zero(surge):
+        yield FieldError.required(f"{at}.maxUnavailable", "cannot be 0 when maxSurge is 0")

@@ -1,0 +1,288 @@
+"""How writes to the built-in kinds behave: names, generations, defaults and selectable fields.
+
+Objects of built-in kinds are not held to a schema: what a client sends is kept, known or not. What
+is here is what clients notice when it is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from appsdk_operator.apiserver._builtin import strategies, types
+from appsdk_operator.apiserver._builtin.checks.registry import CHECKS
+from appsdk_operator.apiserver._builtin.priorities import Priorities
+from appsdk_operator.apiserver._builtin.service_addresses import ServiceAddresses
+from appsdk_operator.apiserver._storage.resources import (
+    Catalog,
+    NameStyle,
+    Resource,
+    Rules,
+    ServedVersion,
+)
+from appsdk_operator.apiserver._storage.storage import Storage
+from appsdk_operator.resource import kinds
+from appsdk_operator.resource.kinds import BuiltinKind
+
+__all__ = ["install"]
+
+
+def install(catalog: Catalog, storage: Storage, overrides: dict[str, Rules]) -> None:
+    """Serve every built-in kind; ``overrides`` are rules by ``plural.group``."""
+    for entry in kinds.builtin_kinds():
+        kind = entry.kind
+        resource = catalog.resource(kind.group, kind.plural)
+        if resource is None:
+            rules = overrides.get(kind.qualified_name) or _RULES.get(kind.qualified_name, Rules())
+            if kind.qualified_name in CHECKS:
+                rules = attrs.evolve(rules, validate=CHECKS[kind.qualified_name])
+            if kind.qualified_name == "pods":
+                rules = attrs.evolve(rules, prepare_create=Priorities(storage).begin_pod)
+            if kind.qualified_name == "services":
+                addresses = ServiceAddresses(storage.collection("services"))
+                rules = attrs.evolve(
+                    rules, prepare_create=addresses.create, prepare_update=addresses.update
+                )
+            resource = _resource(entry, storage, rules)
+            catalog.add(resource)
+        served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
+        if kind.group == "events.k8s.io":
+            served.from_storage, served.to_storage = _event_from_core, _event_to_core
+        elif kind.group == "autoscaling" and kind.version == "v1":
+            served.from_storage, served.to_storage = _autoscaler_to_v1, _autoscaler_from_v1
+        served.warning = _DEPRECATED.get(kind.qualified_name, "")
+        resource.versions[kind.version] = served
+        resource.storage_version = resource.storage_version or kind.version
+
+
+def _resource(entry: BuiltinKind, storage: Storage, rules: Rules) -> Resource:
+    kind = entry.kind
+    # Both groups of events are views of the same objects.
+    name = "events" if kind.group == "events.k8s.io" else kind.qualified_name
+    return Resource(
+        group=kind.group,
+        plural=kind.plural,
+        singular=entry.singular,
+        kind=kind.kind,
+        list_kind=f"{kind.kind}List",
+        namespaced=kind.is_namespaced,
+        collection=storage.collection(name),
+        rules=rules,
+        short_names=entry.short_names,
+        categories=entry.categories,
+        verbs=entry.verbs,
+    )
+
+
+_DEPRECATED: Final = {
+    "endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    "componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
+}
+
+# Names of the same things in core/v1 and events.k8s.io/v1.
+_EVENT_FIELDS: Final = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+
+
+def _event_from_core(obj: dict[str, Any]) -> dict[str, Any]:
+    # The core group tells these two also when they are empty.
+    left_out = {name for name in ("reportingComponent", "reportingInstance") if not obj.get(name)}
+    return {
+        _EVENT_FIELDS.get(name, name): value for name, value in obj.items() if name not in left_out
+    }
+
+
+def _event_to_core(obj: dict[str, Any]) -> dict[str, Any]:
+    names = {new: core for core, new in _EVENT_FIELDS.items()}
+    return {names.get(name, name): value for name, value in obj.items()} | {"apiVersion": "v1"}
+
+
+def _autoscaler_to_v1(obj: dict[str, Any]) -> dict[str, Any]:
+    """autoscaling/v1 knows one metric, the use of the CPU."""
+    spec = obj.get("spec")
+    if isinstance(spec, dict):
+        for metric in spec.pop("metrics", None) or ():
+            resource = metric.get("resource") or {}
+            if metric.get("type") == "Resource" and resource.get("name") == "cpu":
+                target = resource.get("target") or {}
+                spec["targetCPUUtilizationPercentage"] = target.get("averageUtilization")
+    # What the first version has no field for is not shown.
+    return types.read("autoscaling", "v1", "HorizontalPodAutoscaler", obj)[0]
+
+
+def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
+    spec = obj.get("spec")
+    if isinstance(spec, dict) and "targetCPUUtilizationPercentage" in spec:
+        percentage = spec["targetCPUUtilizationPercentage"]
+        target = {"type": "Utilization", "averageUtilization": percentage}
+        metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+        kept = {k: v for k, v in spec.items() if k != "targetCPUUtilizationPercentage"}
+        obj = {**obj, "spec": {**kept, "metrics": [metric]}}
+    obj = {**obj, "apiVersion": "autoscaling/v2"}
+    return types.read("autoscaling", "v2", "HorizontalPodAutoscaler", obj)[0]
+
+
+_APPS: Final = "io.k8s.api.apps.v1."
+_CORE: Final = "io.k8s.api.core.v1."
+_bare: Final = strategies.bare_status
+
+_WORKLOAD: Final = Rules(
+    generation=True,
+    prepare_create=_bare(f"{_APPS}DeploymentStatus"),
+)
+_PATHS: Final = Rules(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
+_POLICY: Final = Rules(generation=True, unconditional_update=False)
+
+_RULES: Final[dict[str, Rules]] = {
+    "configmaps": Rules(),
+    "secrets": Rules(
+        prepare_create=strategies.secret,
+        prepare_update=strategies.update_secret,
+        fields=frozenset({"type"}),
+    ),
+    "endpoints": Rules(create_on_update=True),
+    "limitranges": Rules(create_on_update=True),
+    "podtemplates": Rules(create_on_update=True, generation=True),
+    "events": Rules(
+        create_on_update=True,
+        name_style=NameStyle.PATH_SEGMENT,
+        fields=frozenset(
+            {
+                "involvedObject.kind",
+                "involvedObject.namespace",
+                "involvedObject.name",
+                "involvedObject.uid",
+                "involvedObject.apiVersion",
+                "involvedObject.resourceVersion",
+                "involvedObject.fieldPath",
+                "reason",
+                "reportingComponent",
+                "source",
+                "type",
+            }
+        ),
+    ),
+    "namespaces": Rules(
+        name_style=NameStyle.LABEL,
+        prepare_create=strategies.begin_namespace,
+        prepare_update=strategies.keep_namespace,
+        prepare_delete=strategies.end_namespace,
+        returns_deleted=True,
+        protected=frozenset({"default", "kube-public", "kube-system"}),
+        fields=frozenset({"status.phase"}),
+    ),
+    "nodes": Rules(
+        fields=frozenset({"spec.unschedulable"}),
+        prepare_create=strategies.node,
+        status_on_create=True,
+    ),
+    "persistentvolumes": Rules(
+        prepare_create=strategies.volume,
+        prepare_delete=strategies.end_volume,
+        returns_deleted=True,
+    ),
+    "persistentvolumeclaims": Rules(
+        prepare_create=strategies.claim,
+        prepare_delete=strategies.end_claim,
+        returns_deleted=True,
+    ),
+    "pods": Rules(
+        generation=True,
+        prepare_status=strategies.keep_pod_status,
+        graceful=True,
+        returns_deleted=True,
+        fields=frozenset(
+            {
+                "spec.nodeName",
+                "spec.restartPolicy",
+                "spec.schedulerName",
+                "spec.serviceAccountName",
+                "spec.hostNetwork",
+                "status.phase",
+                "status.podIP",
+                "status.nominatedNodeName",
+            }
+        ),
+    ),
+    "replicationcontrollers": Rules(
+        generation=True,
+        prepare_create=_bare(f"{_CORE}ReplicationControllerStatus"),
+        fields=frozenset({"status.replicas"}),
+    ),
+    "resourcequotas": Rules(
+        prepare_create=_bare(f"{_CORE}ResourceQuotaStatus"), returns_deleted=True
+    ),
+    "serviceaccounts": Rules(returns_deleted=True),
+    "services": Rules(create_on_update=True, name_style=NameStyle.LABEL),
+    "daemonsets.apps": Rules(
+        generation=True,
+        prepare_create=strategies.daemon_set,
+        prepare_update=strategies.update_daemon_set,
+    ),
+    "deployments.apps": attrs.evolve(
+        _WORKLOAD, prepare_status=strategies.keep_labels, annotations_count=True
+    ),
+    "replicasets.apps": attrs.evolve(
+        _WORKLOAD,
+        prepare_create=_bare(f"{_APPS}ReplicaSetStatus"),
+        fields=frozenset({"status.replicas"}),
+    ),
+    "statefulsets.apps": attrs.evolve(
+        _WORKLOAD,
+        name_style=NameStyle.LABEL,
+        prepare_create=strategies.stateful_set,
+        prepare_update=strategies.update_stateful_set,
+    ),
+    "events.events.k8s.io": Rules(
+        create_on_update=True, name_style=NameStyle.PATH_SEGMENT, error_group=""
+    ),
+    "horizontalpodautoscalers.autoscaling": Rules(prepare_create=strategies.autoscaler),
+    "cronjobs.batch": Rules(
+        generation=True, prepare_create=_bare("io.k8s.api.batch.v1.CronJobStatus")
+    ),
+    "jobs.batch": Rules(
+        generation=True,
+        prepare_create=strategies.job,
+        fields=frozenset({"status.successful"}),
+    ),
+    "certificatesigningrequests.certificates.k8s.io": Rules(
+        prepare_create=_bare("io.k8s.api.certificates.v1.CertificateSigningRequestStatus"),
+        fields=frozenset({"spec.signerName"}),
+    ),
+    "ingresses.networking.k8s.io": Rules(
+        generation=True, prepare_create=_bare("io.k8s.api.networking.v1.IngressStatus")
+    ),
+    "priorityclasses.scheduling.k8s.io": Rules(prepare_create=strategies.priority_class),
+    "networkpolicies.networking.k8s.io": Rules(generation=True),
+    "ingressclasses.networking.k8s.io": Rules(generation=True),
+    "poddisruptionbudgets.policy": Rules(
+        generation=True,
+        unconditional_update=False,
+        name_style=NameStyle.PATH_SEGMENT,
+        prepare_create=_bare("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
+    ),
+    "csidrivers.storage.k8s.io": Rules(unconditional_update=False),
+    "csinodes.storage.k8s.io": Rules(unconditional_update=False),
+    "volumeattachments.storage.k8s.io": Rules(unconditional_update=False),
+    "validatingadmissionpolicies.admissionregistration.k8s.io": _POLICY,
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
+    "apiservices.apiregistration.k8s.io": Rules(unconditional_update=False),
+    "runtimeclasses.node.k8s.io": Rules(unconditional_update=False),
+    "leases.coordination.k8s.io": Rules(
+        unconditional_update=False,
+        create_on_update=True,
+        prepare_create=strategies.lease,
+        prepare_update=strategies.update_lease,
+    ),
+    "endpointslices.discovery.k8s.io": Rules(generation=True),
+    "flowschemas.flowcontrol.apiserver.k8s.io": Rules(generation=True),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Rules(generation=True),
+}

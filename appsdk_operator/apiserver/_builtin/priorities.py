@@ -1,0 +1,71 @@
+"""The priorities of pods, which PriorityClasses give."""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from appsdk_operator.apiserver._builtin import strategies
+from appsdk_operator.apiserver._storage.storage import Storage
+from appsdk_operator.apiserver._values.status import forbidden
+
+__all__ = ["Priorities"]
+
+_SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_COMMON: Final = "PreemptLowerPriority"
+
+
+@final
+class Priorities:
+    """Gives new pods the priority of the class that they name."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Classes are looked up in ``storage``."""
+        self._classes = storage.collection("priorityclasses.scheduling.k8s.io")
+
+    def begin_pod(self, obj: dict[str, Any]) -> None:
+        """Complete a new pod.
+
+        Raises:
+            StatusError: 403, there is no such class, or the pod says something else.
+        """
+        spec, name = obj["spec"], obj["metadata"].get("name", "")
+        priority, policy = self._of(spec, name)
+        given = spec.get("priority", priority)
+        if given != priority:
+            why = (
+                f"the integer value of priority ({given}) must not be provided in pod spec; "
+                f"priority admission controller computed {priority} from the given PriorityClass "
+                "name"
+            )
+            raise forbidden("pods", "", name, why)
+        given = spec.get("preemptionPolicy", policy)
+        if given != policy:
+            why = (
+                f"the string value of PreemptionPolicy ({given}) must not be provided in pod "
+                f"spec; priority admission controller computed {policy} from the given "
+                "PriorityClass name"
+            )
+            raise forbidden("pods", "", name, why)
+        spec["priority"], spec["preemptionPolicy"] = priority, policy
+        strategies.begin_pod(obj)
+
+    def _of(self, spec: dict[str, Any], pod: str) -> tuple[int, str]:
+        wanted = spec.get("priorityClassName", "")
+        if wanted in _SYSTEM:
+            return _SYSTEM[wanted], _COMMON
+        if wanted:
+            record = self._classes.records.get(wanted)
+            if record is None:
+                raise forbidden("pods", "", pod, f"no PriorityClass with name {wanted} was found")
+            found = record.decode()
+            return found.get("value", 0), found.get("preemptionPolicy", _COMMON)
+        defaults = [
+            found
+            for record in self._classes.records.values()
+            if (found := record.decode()).get("globalDefault")
+        ]
+        if not defaults:
+            return 0, _COMMON
+        least = min(defaults, key=lambda found: int(found.get("value", 0)))
+        spec["priorityClassName"] = least["metadata"]["name"]
+        return least.get("value", 0), least.get("preemptionPolicy", _COMMON)

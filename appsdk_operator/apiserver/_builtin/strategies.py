@@ -1,0 +1,307 @@
+"""What the server sets on built-in objects besides defaults, on create, update and delete."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin import types
+from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.quantity import QuantityError, amount
+
+__all__ = [
+    "autoscaler",
+    "bare_status",
+    "begin_namespace",
+    "begin_pod",
+    "claim",
+    "daemon_set",
+    "end_claim",
+    "end_namespace",
+    "end_volume",
+    "job",
+    "keep_labels",
+    "keep_namespace",
+    "keep_pod_status",
+    "lease",
+    "node",
+    "priority_class",
+    "secret",
+    "stateful_set",
+    "update_daemon_set",
+    "update_lease",
+    "update_secret",
+    "update_stateful_set",
+    "volume",
+]
+
+_Object = dict[str, Any]
+
+
+def bare_status(definition: str) -> Callable[[_Object], None]:
+    """Gives new objects the status that a definition has when nothing is set."""
+
+    def prepare(obj: _Object) -> None:
+        obj["status"] = types.empty(definition)
+
+    return prepare
+
+
+# -- namespaces and nodes --------------------------------------------------------------------
+
+
+def begin_namespace(obj: _Object) -> None:
+    """Namespaces are held until their content is gone."""
+    metadata = obj["metadata"]
+    metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
+    spec = obj.setdefault("spec", {}) or {}
+    obj["spec"] = spec
+    if "kubernetes" not in (spec.get("finalizers") or ()):
+        spec["finalizers"] = [*(spec.get("finalizers") or ()), "kubernetes"]
+    obj["status"] = {"phase": "Active"}
+
+
+def keep_namespace(new: _Object, old: _Object) -> None:
+    """What holds a namespace changes through its subresource only, and its label never."""
+    metadata = new["metadata"]
+    metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
+    if "spec" in old:
+        new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"].get("finalizers", [])}
+
+
+def end_namespace(obj: _Object) -> bool:
+    """Namespaces end when they are empty."""
+    obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+    return bool((obj.get("spec") or {}).get("finalizers"))
+
+
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+
+
+def node(obj: _Object) -> None:
+    """New nodes are not ready, whatever they say."""
+    spec = obj.setdefault("spec", {})
+    taints = spec.setdefault("taints", [])
+    if not any(taint.get("key") == _NOT_READY for taint in taints):
+        taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
+
+
+# -- pods and what runs them -----------------------------------------------------------------
+
+_QUICK: Final = 300
+
+
+def begin_pod(obj: _Object) -> None:
+    """New pods wait, and bear for a while what may pass."""
+    spec = obj["spec"]
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    tolerations = spec.get("tolerations", [])
+    missing = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _QUICK}
+        for key in (_NOT_READY, "node.kubernetes.io/unreachable")
+        if not any(
+            toleration.get("key", "") in ("", key)
+            and toleration.get("effect", "") in ("", "NoExecute")
+            for toleration in tolerations
+        )
+    ]
+    if missing:
+        spec["tolerations"] = [*tolerations, *missing]
+    status: _Object = {"phase": "Pending", "qosClass": _quality(spec)}
+    obj["status"] = status
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": None,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+
+
+def _quality(spec: _Object) -> str:
+    """How sure a pod may be of what it asks for."""
+    guaranteed, anything = True, False
+    for container in (spec.get("containers") or []) + (spec.get("initContainers") or []):
+        resources = container.get("resources") or {}
+        limits, requests = (
+            {
+                name: amount(value)
+                for name, value in (resources.get(part) or {}).items()
+                if name in ("cpu", "memory") and _positive(value)
+            }
+            for part in ("limits", "requests")
+        )
+        anything = anything or bool(limits or requests)
+        guaranteed = guaranteed and set(limits) == {"cpu", "memory"} and limits == requests
+    if not anything:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _positive(value: Any) -> bool:
+    try:
+        return amount(str(value)) > 0
+    except QuantityError:
+        return False
+
+
+def keep_pod_status(new: _Object, old: _Object) -> None:
+    """The class of a pod's quality is decided once."""
+    status, before = new.get("status") or {}, old.get("status") or {}
+    if not status.get("qosClass") and before.get("qosClass"):
+        new["status"] = {**status, "qosClass": before["qosClass"]}
+    for name in ("ownerReferences",):
+        new["metadata"].pop(name, None)
+        if name in old["metadata"]:
+            new["metadata"][name] = old["metadata"][name]
+
+
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+
+
+def daemon_set(obj: _Object) -> None:
+    """Daemon sets count the changes of their templates."""
+    obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
+    obj["status"] = types.empty("io.k8s.api.apps.v1.DaemonSetStatus")
+
+
+def update_daemon_set(new: _Object, old: _Object) -> None:
+    """Daemon sets count the changes of their templates."""
+    before = old["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, "1")
+    changed = new["spec"].get("template") != old["spec"].get("template")
+    number = whole(before)
+    count = 1 if number is None else number + changed
+    new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
+
+
+def job(obj: _Object) -> None:
+    """Jobs select the pods that they make by a label of their own."""
+    obj["status"] = {}
+    spec, metadata = obj["spec"], obj["metadata"]
+    if spec.get("manualSelector") or "uid" not in metadata:
+        return  # without one yet: it is on its way to the webhooks
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    unique = "batch.kubernetes.io/controller-uid"
+    made = {
+        unique: metadata["uid"],
+        "batch.kubernetes.io/job-name": metadata.get("name", ""),
+        "controller-uid": metadata["uid"],
+        "job-name": metadata.get("name", ""),
+    }
+    for name, value in made.items():
+        labels.setdefault(name, value)
+    metadata["labels"] = {**labels, **metadata.get("labels", {})}
+    selector = spec.get("selector") or {}
+    matched = {**(selector.get("matchLabels") or {}), unique: metadata["uid"]}
+    spec["selector"] = {**selector, "matchLabels": matched}
+
+
+def keep_labels(new: _Object, old: _Object) -> None:
+    """A status says nothing of labels."""
+    new["metadata"].pop("labels", None)
+    if "labels" in old["metadata"]:
+        new["metadata"]["labels"] = old["metadata"]["labels"]
+
+
+def autoscaler(obj: _Object) -> None:
+    """The status differs between the versions."""
+    version = obj["apiVersion"].rpartition("/")[2]
+    definition = f"io.k8s.api.autoscaling.{version}.HorizontalPodAutoscalerStatus"
+    obj["status"] = types.empty(definition)
+
+
+def stateful_set(obj: _Object) -> None:
+    """New stateful sets have no pods, and nothing of a feature that is off."""
+    obj["status"] = types.empty("io.k8s.api.apps.v1.StatefulSetStatus")
+    update_stateful_set(obj, obj)
+
+
+def update_stateful_set(new: _Object, _old: _Object) -> None:
+    """Drop the field of a feature that is off."""
+    rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate")
+    if rolling is not None:
+        rolling.pop("maxUnavailable", None)
+
+
+def priority_class(obj: _Object) -> None:
+    """Their generations begin, and are never counted."""
+    obj["metadata"]["generation"] = 1
+
+
+def lease(obj: _Object) -> None:
+    """Drop the fields of a feature that is off."""
+    update_lease(obj, obj)
+
+
+def update_lease(new: _Object, _old: _Object) -> None:
+    """Drop the fields of a feature that is off."""
+    for name in ("preferredHolder", "strategy"):
+        (new.get("spec") or {}).pop(name, None)
+
+
+# -- configuration ---------------------------------------------------------------------------
+
+
+def secret(obj: _Object) -> None:
+    """What is given as text is stored as data."""
+    obj.setdefault("type", "Opaque")
+    plain = obj.pop("stringData", None)
+    if isinstance(plain, dict):
+        data = obj.setdefault("data", {})
+        for name, value in plain.items():
+            data[name] = base64.b64encode(str(value).encode()).decode()
+
+
+def update_secret(new: _Object, _old: _Object) -> None:
+    """What is given as text is stored as data."""
+    secret(new)
+
+
+# -- volumes ---------------------------------------------------------------------------------
+
+_CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+_VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
+
+
+def claim(obj: _Object) -> None:
+    """New claims wait, and are protected while pods use them."""
+    obj["status"] = {"phase": "Pending"}
+    _protect(obj, _CLAIM_PROTECTION)
+
+
+def volume(obj: _Object) -> None:
+    """New volumes wait, and are protected while claims use them."""
+    obj["status"] = {
+        "phase": "Pending",
+        "lastPhaseTransitionTime": obj["metadata"].get("creationTimestamp"),
+    }
+    _protect(obj, _VOLUME_PROTECTION)
+
+
+def end_claim(obj: _Object) -> bool:
+    """There is no controller that protects claims in use, so none is in use."""
+    return _release(obj, _CLAIM_PROTECTION)
+
+
+def end_volume(obj: _Object) -> bool:
+    """There is no controller that protects volumes in use, so none is in use."""
+    return _release(obj, _VOLUME_PROTECTION)
+
+
+def _protect(obj: _Object, finalizer: str) -> None:
+    finalizers = obj["metadata"].setdefault("finalizers", [])
+    if finalizer not in finalizers:
+        finalizers.append(finalizer)
+
+
+def _release(obj: _Object, finalizer: str) -> bool:
+    kept = [name for name in obj["metadata"].pop("finalizers", ()) if name != finalizer]
+    if kept:
+        obj["metadata"]["finalizers"] = kept
+    return False

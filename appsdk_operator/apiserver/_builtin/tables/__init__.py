@@ -1,0 +1,1 @@
+"""Printer columns of the built-in kinds."""

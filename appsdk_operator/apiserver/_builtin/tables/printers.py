@@ -1,0 +1,167 @@
+"""What tables show of the built-in kinds: their columns, and who makes the cells of a row.
+
+The columns and the words in them are kube-apiserver's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from appsdk_operator.apiserver._builtin.tables import infrastructure, others, workloads
+from appsdk_operator.apiserver._builtin.tables.words import Cells
+
+__all__ = ["Printer", "printer_of"]
+
+
+@attrs.frozen
+class Printer:
+    """How objects of a kind are shown."""
+
+    columns: tuple[tuple[str, str, int], ...]
+    """Name, type and priority; those of priority 1 are shown when more is asked for."""
+    cells: Cells
+
+
+def printer_of(group: str, plural: str) -> Printer:
+    """How objects of a built-in kind are shown."""
+    return _PRINTERS.get(f"{plural}.{group}" if group else plural, _PLAIN)
+
+
+def _columns(text: str) -> tuple[tuple[str, str, int], ...]:
+    """Columns from ``Name, Desired:integer, *Images``; a star means priority 1."""
+    made = []
+    for part in text.split(", "):
+        name, _, kind = part.partition(":")
+        made.append((name.removeprefix("*"), kind or "string", int(name.startswith("*"))))
+    return tuple(made)
+
+
+_WORKLOAD: Final = "*Containers, *Images, *Selector"
+_SET: Final = f"Name, Desired:integer, Current:integer, Ready:integer, Age, {_WORKLOAD}"
+_EVENT: Final = (
+    "Last Seen, Type, Reason, Object, *Subobject, *Source, Message, *First Seen, *Count, *Name"
+)
+_AUTOSCALER: Final = "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age"
+_ROLE_BINDING: Final = "Name, Role, Age, *Users, *Groups, *ServiceAccounts"
+_HOOKS: Final = ("Name, Webhooks:integer, Age", others.fields("#webhooks", "age"))
+_PLAIN: Final = Printer(_columns("Name, Created At:date"), others.created_at)
+_PRINTERS: Final = {
+    name: Printer(_columns(columns), cells)
+    for name, (columns, cells) in {
+        "configmaps": ("Name, Data, Age", others.data),
+        "endpoints": ("Name, Endpoints, Age", infrastructure.endpoints),
+        "events": (_EVENT, others.event),
+        "events.events.k8s.io": (_EVENT, others.event),
+        "namespaces": ("Name, Status, Age", others.fields("status.phase", "age")),
+        "nodes": (
+            (
+                "Name, Status, Roles, Age, Version, *Internal-IP, *External-IP, *OS-Image, "
+                "*Kernel-Version, *Container-Runtime"
+            ),
+            infrastructure.node,
+        ),
+        "persistentvolumeclaims": (
+            (
+                "Name, Status, Volume, Capacity, Access Modes, StorageClass, "
+                "VolumeAttributesClass, Age, *VolumeMode"
+            ),
+            infrastructure.claim,
+        ),
+        "persistentvolumes": (
+            (
+                "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, "
+                "VolumeAttributesClass, Reason, Age, *VolumeMode"
+            ),
+            infrastructure.volume,
+        ),
+        "pods": (
+            "Name, Ready, Status, Restarts, Age, *IP, *Node, *Nominated Node, *Readiness Gates",
+            workloads.pod,
+        ),
+        "podtemplates": ("Name, Containers, Images, Pod Labels", others.pod_template),
+        "replicationcontrollers": (_SET, workloads.replica_set),
+        "resourcequotas": ("Name, Request, Limit, Age", others.quota),
+        "secrets": ("Name, Type, Data, Age", others.data),
+        "serviceaccounts": ("Name, Age", others.fields("age")),
+        "services": (
+            "Name, Type, Cluster-IP, External-IP, Port(s), Age, *Selector",
+            infrastructure.service,
+        ),
+        "apiservices.apiregistration.k8s.io": ("Name, Service, Available, Age", others.api_service),
+        "controllerrevisions.apps": ("Name, Controller, Revision, Age", others.revision),
+        "daemonsets.apps": (
+            (
+                "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
+                f"Available:integer, Node Selector, Age, {_WORKLOAD}"
+            ),
+            workloads.daemon_set,
+        ),
+        "deployments.apps": (
+            f"Name, Ready, Up-to-date, Available, Age, {_WORKLOAD}",
+            workloads.deployment,
+        ),
+        "replicasets.apps": (_SET, workloads.replica_set),
+        "statefulsets.apps": ("Name, Ready, Age, *Containers, *Images", workloads.stateful_set),
+        "horizontalpodautoscalers.autoscaling": (_AUTOSCALER, workloads.autoscaler),
+        "cronjobs.batch": (
+            "Name, Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, Age, "
+            + _WORKLOAD,
+            workloads.cron_job,
+        ),
+        "jobs.batch": (f"Name, Status, Completions, Duration, Age, {_WORKLOAD}", workloads.job),
+        "certificatesigningrequests.certificates.k8s.io": (
+            "Name, Age, SignerName, Requestor, RequestedDuration, Condition",
+            others.signing_request,
+        ),
+        "ingressclasses.networking.k8s.io": (
+            "Name, Controller, Parameters, Age",
+            infrastructure.ingress_class,
+        ),
+        "ingresses.networking.k8s.io": (
+            "Name, Class, Hosts, Address, Ports, Age",
+            infrastructure.ingress,
+        ),
+        "networkpolicies.networking.k8s.io": ("Name, Pod-Selector, Age", others.with_selector),
+        "poddisruptionbudgets.policy": (
+            "Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age",
+            workloads.disruption_budget,
+        ),
+        "clusterrolebindings.rbac.authorization.k8s.io": (_ROLE_BINDING, others.binding),
+        "rolebindings.rbac.authorization.k8s.io": (_ROLE_BINDING, others.binding),
+        "storageclasses.storage.k8s.io": (
+            "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
+            others.storage_class,
+        ),
+        "csinodes.storage.k8s.io": (
+            "Name, Drivers:integer, Age",
+            others.fields("#spec.drivers", "age"),
+        ),
+        "volumeattachments.storage.k8s.io": (
+            "Name, Attacher, PV, Node, Attached:boolean, Age",
+            others.fields(
+                "spec.attacher",
+                "spec.source.persistentVolumeName",
+                "spec.nodeName",
+                "status.attached|false",
+                "age",
+            ),
+        ),
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io": _HOOKS,
+        "validatingwebhookconfigurations.admissionregistration.k8s.io": _HOOKS,
+        "priorityclasses.scheduling.k8s.io": (
+            "Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy",
+            others.fields("value|0", "globalDefault|false", "age", "preemptionPolicy"),
+        ),
+        "leases.coordination.k8s.io": (
+            "Name, Holder, Age",
+            others.fields("spec.holderIdentity", "age"),
+        ),
+        "runtimeclasses.node.k8s.io": ("Name, Handler, Age", others.fields("handler", "age")),
+        "endpointslices.discovery.k8s.io": (
+            "Name, AddressType, Ports, Endpoints, Age",
+            infrastructure.endpoint_slice,
+        ),
+    }.items()
+}

@@ -1,0 +1,177 @@
+"""Tables, as kubectl asks for them: columns of a kind and the cells of an object."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin.tables.printers import printer_of
+from appsdk_operator.apiserver._builtin.tables.words import Since
+from appsdk_operator.apiserver._storage.resources import Column, ServedVersion
+from appsdk_operator.apiserver._values import jsonpath
+from appsdk_operator.apiserver._values.go_text import go_float, go_json
+
+__all__ = ["AGE", "row", "table"]
+
+_NAME: Final = {
+    "name": "Name",
+    "type": "string",
+    "format": "name",
+    "description": "Name must be unique within a namespace.",
+    "priority": 0,
+}
+# What is told of the rows of pods that have come to an end, by their phase.
+_ENDS: Final = {
+    "Succeeded": ("Succeeded", "The pod has completed successfully."),
+    "Failed": ("Failed", "The pod failed."),
+}
+AGE: Final = Column(
+    "Age",
+    "date",
+    ".metadata.creationTimestamp",
+    "CreationTimestamp is a timestamp representing the server time when this object was created.",
+)
+"""The column of a kind that names none."""
+
+
+def table(
+    served: ServedVersion, rows: list[dict[str, Any]], metadata: dict[str, Any]
+) -> dict[str, Any]:
+    """A ``Table`` object of these rows."""
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": _definitions(served),
+        "rows": rows,
+    }
+
+
+def _definitions(served: ServedVersion) -> list[dict[str, Any]]:
+    if not served.resource.rules.custom:
+        printer = printer_of(served.resource.group, served.resource.plural)
+        return [
+            {
+                "name": name,
+                "type": kind,
+                "format": "name" if name == "Name" else "",
+                "description": "",
+                "priority": priority,
+            }
+            for name, kind, priority in printer.columns
+        ]
+    return [
+        _NAME,
+        *(
+            {
+                "name": column.name,
+                "type": column.type,
+                "format": column.format,
+                "description": column.description,
+                "priority": column.priority,
+            }
+            for column in served.columns or (AGE,)
+        ),
+    ]
+
+
+def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) -> dict[str, Any]:
+    """The row of one object."""
+    made: dict[str, Any] = {"cells": _cells(served, obj, now), "object": None}
+    ended = _ENDS.get(obj.get("status", {}).get("phase")) if obj.get("kind") == "Pod" else None
+    if ended is not None:
+        reason, message = ended
+        made["conditions"] = [
+            {"type": "Completed", "status": "True", "reason": reason, "message": message}
+        ]
+    if include == "Object":
+        made["object"] = obj
+    elif include == "Metadata":
+        made["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": obj["metadata"],
+        }
+    return made
+
+
+def _cells(served: ServedVersion, obj: dict[str, Any], now: float) -> list[Any]:
+    if not served.resource.rules.custom:
+        printer = printer_of(served.resource.group, served.resource.plural)
+        return printer.cells(obj, lambda since: _ago(since, now))
+    columns = served.columns or (AGE,)
+    found = (_cell(jsonpath.find(obj, column.path), column.type, now) for column in columns)
+    return [obj["metadata"].get("name", ""), *found]
+
+
+def _cell(found: list[Any], kind: str, now: float) -> Any:
+    """What a column shows of the first value its path leads to."""
+    if not found or found[0] is None:
+        return None
+    value = found[0]
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match kind:
+        case "string":
+            return _text(value)
+        case "integer":
+            return int(value) if number else None
+        case "number":
+            return value if number else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case _:
+            return _age(value, now)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return go_float(value) if isinstance(value, float) else go_json(value)
+
+
+def _age(value: Any, now: float) -> str | None:
+    """How long ago a time was, as short as kubectl's users know it."""
+    if not isinstance(value, str):
+        return None
+    try:
+        then = dt.datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        return "<invalid>"
+    return _duration(int(now - then))
+
+
+def _ago(since: Since, now: float) -> str:
+    """What is shown of a time, of two times, or of a number of seconds; nothing is unknown."""
+    if isinstance(since, int):
+        return _duration(since)
+    if isinstance(since, tuple):
+        begin, end = (dt.datetime.fromisoformat(each) for each in since)
+        return _duration(int((end - begin).total_seconds()))
+    return _age(since, now) or "<unknown>"
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 0:
+        return "<invalid>" if seconds < -1 else "0s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if hours < 3:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    if days < 365 * 2:
+        return f"{days}d"
+    if days < 365 * 8:
+        return _two(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _two(big: int, big_unit: str, small: int, small_unit: str) -> str:
+    return f"{big}{big_unit}{small}{small_unit}" if small else f"{big}{big_unit}"

@@ -1,0 +1,157 @@
+"""The functions of the Common Expression Language: what they take, and what they do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.apiserver._cel.types import Type, parse, split
+from appsdk_operator.apiserver._cel.values import (
+    CelError,
+    Duration,
+    Optional,
+    Timestamp,
+    TypeValue,
+    Uint,
+    no_such_overload,
+)
+
+__all__ = ["Overload", "fits", "functions", "int64", "overloads_of", "uint64"]
+
+_SIGNATURE: Final = re.compile(r"(?:(?P<receiver>[\w<>,]+):)?(?P<name>.+?)\((?P<params>.*)\)->(.+)")
+
+
+@final
+@attrs.frozen(eq=False)
+class Overload:
+    """One way to call a function; a method takes its receiver as the first parameter."""
+
+    id: str
+    name: str
+    member: bool
+    params: tuple[Type, ...]
+    result: Type
+    call: Callable[..., Any]
+
+    def takes(self, args: list[Any]) -> bool:
+        """Whether the function takes these values."""
+        return len(args) == len(self.params) and all(map(fits, self.params, args))
+
+
+def overloads_of(table: Iterable[tuple[str, str, Callable[..., Any]]]) -> list[Overload]:
+    """The overloads of a table with the columns id, signature and function.
+
+    A signature is ``name(int,list<A>)->bool``, and ``string:name(int)->bool`` that of a method.
+    """
+    return [_overload(*row) for row in table]
+
+
+def _overload(id_: str, signature: str, call: Callable[..., Any]) -> Overload:
+    found = _SIGNATURE.fullmatch(signature)
+    if found is None:
+        raise ValueError(f"{signature!r} is no signature")
+    params = [*([found["receiver"]] if found["receiver"] else []), *split(found["params"])]
+    return Overload(
+        id_,
+        found["name"],
+        bool(found["receiver"]),
+        tuple(map(parse, params)),
+        parse(found[4]),
+        call,
+    )
+
+
+_PYTHON: Final[dict[str, type | tuple[type, ...]]] = {
+    "int": int,
+    "uint": Uint,
+    "double": float,
+    "string": str,
+    "bytes": bytes,
+    "bool": bool,
+    "list": list,
+    "map": dict,
+    "timestamp": Timestamp,
+    "duration": Duration,
+    "optional_type": Optional,
+    "type": TypeValue,
+    "null_type": type(None),
+}
+
+
+def fits(param: Type, value: Any) -> bool:
+    """Whether a value can be passed for a parameter; what is inside of it is not looked at."""
+    if param.kind in ("variable", "object") or param.name == "dyn":
+        return True
+    if param.kind == "opaque":
+        return getattr(value, "type_name", "") == param.name
+    wanted = _PYTHON.get(param.name)
+    if wanted is None or not isinstance(value, wanted):
+        return False
+    if param.name == "int":
+        return not isinstance(value, (bool, Uint))
+    return True
+
+
+def int64(value: int) -> int:
+    """The value, if 64 bits hold it.
+
+    Raises:
+        CelError: they do not.
+    """
+    if not -(2**63) <= value < 2**63:
+        raise CelError("integer overflow")
+    return value
+
+
+def uint64(value: int) -> Uint:
+    """The unsigned value, if 64 bits hold it.
+
+    Raises:
+        CelError: they do not.
+    """
+    if not 0 <= value < 2**64:
+        raise CelError("unsigned integer overflow")
+    return Uint(value)
+
+
+_functions: dict[str, list[Overload]] = {}
+
+
+def functions() -> dict[str, list[Overload]]:
+    """All functions by name, as Kubernetes offers them for custom resources."""
+    if not _functions:
+        # Only who evaluates expressions pays for the libraries.
+        from appsdk_operator.apiserver._cel.library import LIBRARY
+        from appsdk_operator.apiserver._cel.standard import STANDARD
+        from appsdk_operator.apiserver._cel.strings import STRINGS
+
+        made: dict[str, list[Overload]] = {}
+        for overload in overloads_of([*STANDARD, *STRINGS, *LIBRARY]):
+            made.setdefault(overload.name, []).append(overload)
+        _functions.update(made)
+    return _functions
+
+
+def dispatch(overloads: list[Overload]) -> Callable[..., Any]:
+    """One function that calls the overload that takes the arguments."""
+    if len(overloads) == 1:
+        single = overloads[0]
+
+        def call_one(*args: Any) -> Any:
+            if not single.takes(list(args)):
+                raise no_such_overload()
+            return single.call(*args)
+
+        return call_one
+
+    def call(*args: Any) -> Any:
+        given = list(args)
+        for overload in overloads:
+            if overload.takes(given):
+                return overload.call(*args)
+        raise no_such_overload()
+
+    return call

@@ -1,0 +1,378 @@
+"""The functions that Kubernetes adds: lists, sets, optionals, quantities, addresses, formats."""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.apiserver._cel.addresses import ADDRESSES, parses
+from appsdk_operator.apiserver._cel.formats import NAMED_FORMATS
+from appsdk_operator.apiserver._cel.functions import int64
+from appsdk_operator.apiserver._cel.standard import Row
+from appsdk_operator.apiserver._cel.values import (
+    NONE,
+    CelError,
+    Duration,
+    Optional,
+    Timestamp,
+    equal,
+)
+from appsdk_operator.apiserver._values.go_text import whole
+
+__all__ = ["LIBRARY"]
+
+
+# -- lists -----------------------------------------------------------------------------------
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    return all(items[index] <= items[index + 1] for index in range(len(items) - 1))
+
+
+def _sum(zero: Any) -> Callable[[list[Any]], Any]:
+    def call(items: list[Any]) -> Any:
+        if isinstance(zero, Duration):
+            return Duration(sum(item.nanoseconds for item in items))
+        total = sum(items, zero)
+        return int64(total) if isinstance(total, int) else total
+
+    return call
+
+
+def _extreme(pick: Callable[[list[Any]], Any], name: str) -> Callable[[list[Any]], Any]:
+    def call(items: list[Any]) -> Any:
+        if not items:
+            raise CelError(f"{name} called on empty list")
+        return pick(items)
+
+    return call
+
+
+def _index_of(items: list[Any], wanted: Any) -> int:
+    return next((i for i, item in enumerate(items) if equal(item, wanted)), -1)
+
+
+def _last_index_of(items: list[Any], wanted: Any) -> int:
+    for index in range(len(items) - 1, -1, -1):
+        if equal(items[index], wanted):
+            return index
+    return -1
+
+
+def _slice(items: list[Any], start: int, end: int) -> list[Any]:
+    if start < 0 or end < 0:
+        raise CelError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise CelError(
+            f"cannot slice({start}, {end}), start index must be less than or equal to end index"
+        )
+    if end > len(items):
+        raise CelError(f"cannot slice({start}, {end}), list is length {len(items)}")
+    return items[start:end]
+
+
+def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise CelError("level must be non-negative")
+    made: list[Any] = []
+    for item in items:
+        if isinstance(item, list) and depth:
+            made += _flatten(item, depth - 1)
+        else:
+            made.append(item)
+    return made
+
+
+def _distinct(items: list[Any]) -> list[Any]:
+    made: list[Any] = []
+    for item in items:
+        if not any(equal(item, other) for other in made):
+            made.append(item)
+    return made
+
+
+_COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+
+
+def _list_rows() -> list[Row]:
+    rows: list[Row] = []
+    zeros = {"int": 0, "uint": 0, "double": 0.0, "duration": Duration(0)}
+    for kind in _COMPARABLE:
+        items = f"list<{kind}>"
+        rows += [
+            (f"list_{kind}_is_sorted_bool", f"{items}:isSorted()->bool", _is_sorted),
+            (f"list_{kind}_max_{kind}", f"{items}:max()->{kind}", _extreme(max, "max")),
+            (f"list_{kind}_min_{kind}", f"{items}:min()->{kind}", _extreme(min, "min")),
+            (f"list_{kind}_sort", f"{items}:sort()->{items}", sorted),
+        ]
+        if kind in zeros:
+            rows.append((f"list_{kind}_sum_{kind}", f"{items}:sum()->{kind}", _sum(zeros[kind])))
+    return [
+        *rows,
+        ("list_a_index_of_int", "list<A>:indexOf(A)->int", _index_of),
+        ("list_a_last_index_of_int", "list<A>:lastIndexOf(A)->int", _last_index_of),
+        ("list_slice", "list<A>:slice(int,int)->list<A>", _slice),
+        ("list_flatten", "list<list<A>>:flatten()->list<A>", _flatten),
+        ("list_flatten_int", "list<dyn>:flatten(int)->list<dyn>", _flatten),
+        ("lists_range", "lists.range(int)->list<int>", lambda n: list(range(n))),
+        ("list_reverse", "list<A>:reverse()->list<A>", lambda items: items[::-1]),
+        ("list_distinct", "list<A>:distinct()->list<A>", _distinct),
+        ("sets_contains", "sets.contains(list<A>,list<A>)->bool", _set_contains),
+        (
+            "sets_equivalent",
+            "sets.equivalent(list<A>,list<A>)->bool",
+            lambda one, two: _set_contains(one, two) and _set_contains(two, one),
+        ),
+        (
+            "sets_intersects",
+            "sets.intersects(list<A>,list<A>)->bool",
+            lambda one, two: any(equal(a, b) for a in one for b in two),
+        ),
+    ]
+
+
+def _set_contains(one: list[Any], two: list[Any]) -> bool:
+    return all(any(equal(item, other) for other in one) for item in two)
+
+
+# -- optionals -------------------------------------------------------------------------------
+
+
+def _value(optional: Optional) -> Any:
+    if not optional.there:
+        raise CelError("optional.none() dereference")
+    return optional.value
+
+
+def _non_zero(value: Any) -> Optional:
+    return Optional(value) if value or isinstance(value, Timestamp) else NONE
+
+
+_OPTIONALS: Final[list[Row]] = [
+    ("optional_of", "optional.of(A)->opt<A>", Optional),
+    ("optional_ofNonZeroValue", "optional.ofNonZeroValue(A)->opt<A>", _non_zero),
+    ("optional_none", "optional.none()->opt<A>", lambda: NONE),
+    ("optional_value", "opt<A>:value()->A", _value),
+    ("optional_hasValue", "opt<A>:hasValue()->bool", lambda optional: optional.there),
+    ("optional_or_optional", "opt<A>:or(opt<A>)->opt<A>", lambda a, b: a if a.there else b),
+    ("optional_orValue_value", "opt<A>:orValue(A)->A", lambda a, b: a.value if a.there else b),
+]
+
+
+# -- quantities ------------------------------------------------------------------------------
+
+_SUFFIXES: Final = {
+    "": 1,
+    "n": "1e-9",
+    "u": "1e-6",
+    "m": "1e-3",
+    "k": "1e3",
+    "M": "1e6",
+    "G": "1e9",
+    "T": "1e12",
+    "P": "1e15",
+    "E": "1e18",
+    **{name: 1024**power for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
+
+
+@final
+@functools.total_ordering
+@attrs.frozen(eq=False)
+class Quantity:
+    """An amount as Kubernetes writes them: ``1.5Gi``, ``200m``."""
+
+    amount: decimal.Decimal
+    type_name = "kubernetes.Quantity"
+
+    @classmethod
+    def parsed(cls, text: str) -> Quantity:
+        """An amount.
+
+        Raises:
+            CelError: it is none.
+        """
+        found = _QUANTITY.fullmatch(text)
+        if found is None:
+            raise CelError(
+                "quantities must match the regular expression "
+                "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            )
+        suffix = found[2] or ""
+        if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix not in _SUFFIXES:
+            return cls(decimal.Decimal(found[1] + suffix))
+        return cls(decimal.Decimal(found[1]) * decimal.Decimal(_SUFFIXES[suffix]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.amount == other.amount
+
+    def __lt__(self, other: Quantity) -> bool:
+        return bool(self.amount < other.amount)
+
+    def __hash__(self) -> int:
+        return hash(self.amount)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is a whole number that 64 bits hold."""
+        whole = self.amount == self.amount.to_integral_value()
+        return whole and -(2**63) <= self.amount < 2**63
+
+    def as_integer(self) -> int:
+        """The number.
+
+        Raises:
+            CelError: it is none that 64 bits hold.
+        """
+        if not self.is_integer:
+            raise CelError("cannot convert value to integer")
+        return int(self.amount)
+
+
+def _compare(one: Any, two: Any) -> int:
+    return int(one > two) - int(one < two)
+
+
+def _plus(one: Quantity, other: Quantity | int, sign: int = 1) -> Quantity:
+    amount = other.amount if isinstance(other, Quantity) else decimal.Decimal(other)
+    return Quantity(one.amount + sign * amount)
+
+
+_QUANTITIES: Final[list[Row]] = [
+    ("string_to_quantity", "quantity(string)->Quantity", Quantity.parsed),
+    ("is_quantity_string", "isQuantity(string)->bool", parses(Quantity.parsed)),
+    ("quantity_sign", "sign(Quantity)->int", lambda q: _compare(q.amount, 0)),
+    (
+        "quantity_is_greater_than",
+        "Quantity:isGreaterThan(Quantity)->bool",
+        lambda one, two: one > two,
+    ),
+    ("quantity_is_less_than", "Quantity:isLessThan(Quantity)->bool", lambda one, two: one < two),
+    ("quantity_compare_to", "Quantity:compareTo(Quantity)->int", _compare),
+    ("quantity_get_float", "Quantity:asApproximateFloat()->double", lambda q: float(q.amount)),
+    ("quantity_get_int", "Quantity:asInteger()->int", Quantity.as_integer),
+    ("quantity_is_integer", "Quantity:isInteger()->bool", lambda q: q.is_integer),
+    ("quantity_add", "Quantity:add(Quantity)->Quantity", _plus),
+    ("quantity_add_int", "Quantity:add(int)->Quantity", _plus),
+    ("quantity_sub", "Quantity:sub(Quantity)->Quantity", lambda a, b: _plus(a, b, -1)),
+    ("quantity_sub_int", "Quantity:sub(int)->Quantity", lambda a, b: _plus(a, b, -1)),
+]
+
+
+# -- named formats, versions -----------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class NamedFormat:
+    """A format texts can be checked for."""
+
+    name: str
+    type_name = "kubernetes.NamedFormat"
+
+    def validate(self, text: str) -> Optional:
+        """What is wrong with a text, nothing when all is well."""
+        problems = NAMED_FORMATS[self.name](text)
+        return Optional(problems) if problems else NONE
+
+
+def _named(name: str) -> Optional:
+    return Optional(NamedFormat(name)) if name in NAMED_FORMATS else NONE
+
+
+def _format_rows() -> list[Row]:
+    rows: list[Row] = [
+        ("format-validate", "Format:validate(string)->opt<list<string>>", NamedFormat.validate),
+        ("format-named", "format.named(string)->opt<Format>", _named),
+    ]
+    rows += [
+        (f"format.{name}", f"format.{name}()->Format", lambda name=name: NamedFormat(name))
+        for name in NAMED_FORMATS
+    ]
+    return rows
+
+
+_SEMVER: Final = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
+
+
+@final
+@functools.total_ordering
+@attrs.frozen(eq=False)
+class Semver:
+    """A semantic version."""
+
+    numbers: tuple[int, int, int]
+    pre: str = ""
+    type_name = "kubernetes.Semver"
+
+    @classmethod
+    def parsed(cls, text: str, normalize: bool = False) -> Semver:
+        """A version; ``normalize``: a ``v`` before it and missing parts do not matter.
+
+        Raises:
+            CelError: it is none.
+        """
+        if normalize:
+            text = text.removeprefix("v")
+            parts = [*text.split("."), "0", "0"][:3] if text.count(".") < 2 else [text]
+            text = ".".join(re.sub(r"^0+(?=\d)", "", part) for part in parts)
+        found = _SEMVER.fullmatch(text)
+        if found is None:
+            raise CelError("No Major.Minor.Patch elements found")
+        return cls(
+            (whole(found[1]) or 0, whole(found[2]) or 0, whole(found[3]) or 0), found[4] or ""
+        )
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What to sort by."""
+        parts = tuple(
+            (1, 0, part) if (number := whole(part)) is None else (0, number, "")
+            for part in self.pre.split(".")
+        )
+        return (*self.numbers, not self.pre, parts if self.pre else ())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Semver) and self.rank == other.rank
+
+    def __lt__(self, other: Semver) -> bool:
+        return self.rank < other.rank
+
+    def __hash__(self) -> int:
+        return hash(self.rank)
+
+
+_VERSIONS: Final[list[Row]] = [
+    ("string_to_semver", "semver(string)->Semver", Semver.parsed),
+    ("string_bool_to_semver", "semver(string,bool)->Semver", Semver.parsed),
+    ("is_semver_string", "isSemver(string)->bool", parses(Semver.parsed)),
+    (
+        "is_semver_string_bool",
+        "isSemver(string,bool)->bool",
+        lambda text, normalize: parses(lambda t: Semver.parsed(t, normalize))(text),
+    ),
+    ("semver_is_greater_than", "Semver:isGreaterThan(Semver)->bool", lambda one, two: one > two),
+    ("semver_is_less_than", "Semver:isLessThan(Semver)->bool", lambda one, two: one < two),
+    ("semver_compare_to", "Semver:compareTo(Semver)->int", _compare),
+    ("semver_major", "Semver:major()->int", lambda version: version.numbers[0]),
+    ("semver_minor", "Semver:minor()->int", lambda version: version.numbers[1]),
+    ("semver_patch", "Semver:patch()->int", lambda version: version.numbers[2]),
+]
+
+LIBRARY: Final[list[Row]] = [
+    *_list_rows(),
+    *_OPTIONALS,
+    *_QUANTITIES,
+    *ADDRESSES,
+    *_format_rows(),
+    *_VERSIONS,
+]

@@ -1,0 +1,385 @@
+"""Checked expressions as functions that evaluate them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from appsdk_operator.apiserver._cel.check import TYPES
+from appsdk_operator.apiserver._cel.functions import Overload, dispatch, functions
+from appsdk_operator.apiserver._cel.tree import (
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+    children,
+)
+from appsdk_operator.apiserver._cel.values import (
+    NONE,
+    CelError,
+    Optional,
+    TypeValue,
+    no_such_overload,
+)
+
+__all__ = ["COST", "Evaluate", "compiled", "size"]
+
+Env = dict[str, Any]
+Evaluate = Callable[[Env], Any]
+"""From the variables to the value; :class:`CelError` when there is none."""
+
+COST: Final = "@cost"
+"""The variable that counts: a list of the units spent and of those that may be."""
+
+
+def size(node: Node) -> int:
+    """How many units one evaluation costs, loops apart."""
+    own = 0 if isinstance(node, Literal) else 1
+    if isinstance(node, ListNode):
+        own = 10
+    elif isinstance(node, MapNode):
+        own = 30
+    if isinstance(node, Comprehension):
+        return own + size(node.range)
+    return own + sum(map(size, children(node)))
+
+
+def compiled(node: Node) -> Evaluate:
+    """The function that evaluates a checked expression."""
+    match node:
+        case Literal(value=value):
+            return lambda _env: value
+        case Ident():
+            return _ident(node)
+        case Select():
+            return _select(node)
+        case ListNode():
+            return _list(node)
+        case MapNode():
+            return _map(node)
+        case Comprehension():
+            return _comprehension(node)
+        case Call():
+            return _call(node)
+        case _:
+            raise AssertionError(node)
+
+
+def _ident(node: Ident) -> Evaluate:
+    name = node.name.removeprefix(".")
+    if node.type.name == "type" and name in TYPES:
+        value = TypeValue(name)
+        return lambda _env: value
+
+    def evaluate(env: Env) -> Any:
+        try:
+            return env[name]
+        except KeyError:
+            raise CelError(f"no such attribute(s): {name}") from None
+
+    return evaluate
+
+
+def _dotted(node: Node) -> str:
+    if isinstance(node, Select):
+        return f"{_dotted(node.operand)}.{node.field}"
+    return node.name if isinstance(node, Ident) else ""
+
+
+def _select(node: Select) -> Evaluate:
+    name = _dotted(node)
+    if node.type.name == "type" and name in TYPES:
+        found = TypeValue(name)
+        return lambda _env: found
+    operand, key, test = compiled(node.operand), node.key or node.field, node.test
+
+    def evaluate(env: Env) -> Any:
+        value = operand(env)
+        if type(value) is dict:
+            if test:
+                return key in value
+            try:
+                return value[key]
+            except KeyError:
+                raise CelError(f"no such key: {key}") from None
+        if isinstance(value, Optional):
+            inner = value.value
+            there = value.there and isinstance(inner, dict) and key in inner
+            if test:
+                return there
+            return Optional(inner[key]) if there else NONE
+        raise no_such_overload()
+
+    return evaluate
+
+
+def _list(node: ListNode) -> Evaluate:
+    items = [compiled(item) for item in node.items]
+    optional = node.optional
+    if not optional:
+        return lambda env: [item(env) for item in items]
+
+    def evaluate(env: Env) -> Any:
+        made: list[Any] = []
+        for index, item in enumerate(items):
+            value = item(env)
+            if index not in optional:
+                made.append(value)
+            elif value.there:
+                made.append(value.value)
+        return made
+
+    return evaluate
+
+
+def _map(node: MapNode) -> Evaluate:
+    entries = [(compiled(key), compiled(value), opt) for key, value, opt in node.entries]
+
+    def evaluate(env: Env) -> Any:
+        made: dict[Any, Any] = {}
+        for key, value, optional in entries:
+            name, found = key(env), value(env)
+            if name in made:
+                raise CelError(f"insert failed: key {name} already exists")
+            if not optional:
+                made[name] = found
+            elif found.there:
+                made[name] = found.value
+        return made
+
+    return evaluate
+
+
+# -- calls -----------------------------------------------------------------------------------
+
+
+def _call(node: Call) -> Evaluate:
+    args = [compiled(arg) for arg in node.args]
+    match node.function:
+        case "_&&_":
+            return _logic(args[0], args[1], decides=False)
+        case "_||_":
+            return _logic(args[0], args[1], decides=True)
+        case "_?_:_":
+            return _conditional(*args)
+        case "@not_strictly_false":
+            return _not_strictly_false(args[0])
+        case "_?._" | "_[?_]":
+            return _optional_part(args[0], args[1])
+        case "_[_]" if node.overloads == ["optional_part"]:
+            return _optional_part(args[0], args[1])
+        case _:
+            return _function(node, args)
+
+
+def _function(node: Call, args: list[Evaluate]) -> Evaluate:
+    parts = [*([compiled(node.target)] if node.target is not None else []), *args]
+    chosen = [o for o in functions()[node.function] if o.id in node.overloads]
+    given = [*([node.target] if node.target is not None else []), *node.args]
+    call = chosen[0].call if _certain(chosen, given) else dispatch(chosen)
+    if len(parts) == 1:
+        one = parts[0]
+        return lambda env: call(one(env))
+    if len(parts) == 2:
+        first, second = parts
+        return lambda env: call(first(env), second(env))
+    return lambda env: call(*[part(env) for part in parts])
+
+
+def _certain(chosen: list[Overload], given: list[Node]) -> bool:
+    """Whether the types alone tell which function it is."""
+    return len(chosen) == 1 and all(
+        arg.type.name != "dyn" or param.kind == "variable" or param.name == "dyn"
+        for arg, param in zip(given, chosen[0].params, strict=True)
+    )
+
+
+def _logic(left: Evaluate, right: Evaluate, *, decides: bool) -> Evaluate:
+    """``&&`` and ``||``: the side that decides does so even when the other one fails."""
+
+    def evaluate(env: Env) -> Any:
+        failed: CelError | None = None
+        for side in (left, right):
+            try:
+                value = side(env)
+            except CelError as error:
+                failed = failed or error
+                continue
+            if value is decides:
+                return decides
+            if not isinstance(value, bool):
+                failed = failed or no_such_overload()
+        if failed is not None:
+            raise failed
+        return not decides
+
+    return evaluate
+
+
+def _conditional(condition: Evaluate, first: Evaluate, second: Evaluate) -> Evaluate:
+    def evaluate(env: Env) -> Any:
+        value = condition(env)
+        if not isinstance(value, bool):
+            raise no_such_overload()
+        return first(env) if value else second(env)
+
+    return evaluate
+
+
+def _not_strictly_false(arg: Evaluate) -> Evaluate:
+    def evaluate(env: Env) -> Any:
+        try:
+            return arg(env) is not False
+        except CelError:
+            return True
+
+    return evaluate
+
+
+def _optional_part(operand: Evaluate, key: Evaluate) -> Evaluate:
+    def evaluate(env: Env) -> Any:
+        value = operand(env)
+        if isinstance(value, Optional):
+            if not value.there:
+                return NONE
+            value = value.value
+        name = key(env)
+        if isinstance(value, list):
+            return Optional(value[name]) if 0 <= name < len(value) else NONE
+        if not isinstance(value, dict):
+            raise no_such_overload()
+        return Optional(value[name]) if name in value else NONE
+
+    return evaluate
+
+
+# -- loops -----------------------------------------------------------------------------------
+
+
+def _comprehension(node: Comprehension) -> Evaluate:
+    if node.macro == "bind":
+        return _bind(node)
+    over = compiled(node.range)
+    unit = size(node.step) + size(node.condition)
+    variables = node.variables
+    run = _LOOPS[node.macro](node)
+
+    def evaluate(env: Env) -> Any:
+        where = over(env)
+        items: list[tuple[Any, ...]]
+        if isinstance(where, list):
+            items = list(enumerate(where)) if len(variables) == 2 else [(w,) for w in where]
+        elif isinstance(where, dict):
+            items = list(where.items()) if len(variables) == 2 else [(w,) for w in where]
+        else:
+            raise no_such_overload()
+        scope = dict(env)
+        cost = env.get(COST)
+
+        def steps() -> Any:
+            for item in items:
+                if cost is not None:
+                    cost[0] += unit
+                    if cost[0] > cost[1]:
+                        raise CelError("operation cancelled: actual cost limit exceeded")
+                scope.update(zip(variables, item, strict=True))
+                yield item, scope
+
+        return run(steps())
+
+    return evaluate
+
+
+def _bind(node: Comprehension) -> Evaluate:
+    init, result, name = compiled(node.init), compiled(node.result), node.accumulator
+    return lambda env: result({**env, name: init(env)})
+
+
+Steps = Any
+
+
+def _body(node: Comprehension) -> tuple[Evaluate | None, Evaluate]:
+    """The filter and the expression that the macro was given."""
+    step = node.step
+    condition = None
+    if isinstance(step, Call) and step.function == "_?_:_":
+        condition, step = compiled(step.args[0]), step.args[1]
+    assert isinstance(step, Call)
+    part = step.args[-1]
+    if isinstance(part, ListNode):
+        part = part.items[0]
+    return condition, compiled(part)
+
+
+def _quantifier(node: Comprehension, *, decides: bool) -> Callable[[Steps], Any]:
+    _, body = _body(node)
+
+    def run(steps: Steps) -> Any:
+        failed: CelError | None = None
+        for _item, scope in steps:
+            try:
+                value = body(scope)
+            except CelError as error:
+                if str(error).startswith("operation cancelled"):
+                    raise
+                failed = failed or error
+                continue
+            if value is decides:
+                return decides
+            if not isinstance(value, bool):
+                failed = failed or no_such_overload()
+        if failed is not None:
+            raise failed
+        return not decides
+
+    return run
+
+
+def _exists_one(node: Comprehension) -> Callable[[Steps], Any]:
+    assert isinstance(node.step, Call)
+    body = compiled(node.step.args[0])
+    return lambda steps: sum(body(scope) is True for _item, scope in steps) == 1
+
+
+def _collect(node: Comprehension) -> Callable[[Steps], Any]:
+    condition, body = _body(node)
+    if condition is None:
+        return lambda steps: [body(scope) for _item, scope in steps]
+    test = condition
+    return lambda steps: [body(scope) for _item, scope in steps if test(scope)]
+
+
+def _collect_map(node: Comprehension) -> Callable[[Steps], Any]:
+    condition, body = _body(node)
+    whole = node.macro == "transformMapEntry"
+
+    def run(steps: Steps) -> Any:
+        made: dict[Any, Any] = {}
+        for item, scope in steps:
+            if condition is not None and not condition(scope):
+                continue
+            value = body(scope)
+            for key, entry in value.items() if whole else ((item[0], value),):
+                if key in made:
+                    raise CelError(f"insert failed: key {key} already exists")
+                made[key] = entry
+        return made
+
+    return run
+
+
+_LOOPS: Final[dict[str, Callable[[Comprehension], Callable[[Steps], Any]]]] = {
+    "all": lambda node: _quantifier(node, decides=False),
+    "exists": lambda node: _quantifier(node, decides=True),
+    "exists_one": _exists_one,
+    "existsOne": _exists_one,
+    "map": _collect,
+    "filter": _collect,
+    "transformList": _collect,
+    "transformMap": _collect_map,
+    "transformMapEntry": _collect_map,
+}

@@ -1,0 +1,151 @@
+"""Expressions of the Common Expression Language as trees, and what is wrong with their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, final
+
+import attrs
+
+from appsdk_operator.apiserver._cel.types import DYN, Type
+
+__all__ = [
+    "Call",
+    "Comprehension",
+    "Ident",
+    "ListNode",
+    "Literal",
+    "MapNode",
+    "Node",
+    "Problem",
+    "Select",
+    "children",
+    "described",
+]
+
+
+@final
+@attrs.frozen
+class Problem:
+    """What is wrong at one place of an expression."""
+
+    position: int
+    message: str
+
+
+def described(source: str, problems: list[Problem]) -> str:
+    """The problems as cel-go prints them, each with its line of the expression."""
+    texts: list[str] = []
+    for problem in sorted(problems, key=lambda problem: problem.position):
+        if problem.position < 0:
+            texts.append(f"ERROR: <input>:-1:0: {problem.message}")
+            continue
+        start = source.rfind("\n", 0, problem.position) + 1
+        end = source.find("\n", start)
+        line = source[start : end if end >= 0 else len(source)].replace("\t", " ")
+        number, column = source.count("\n", 0, problem.position) + 1, problem.position - start
+        texts.append(
+            f"ERROR: <input>:{number}:{column + 1}: {problem.message}\n"
+            f" | {line}\n | {'.' * column}^"
+        )
+    return "\n".join(texts)
+
+
+@attrs.define(eq=False)
+class Node:
+    """A part of an expression; the checker notes its type."""
+
+    position: int
+    type: Type = attrs.field(default=DYN, init=False)
+
+
+@final
+@attrs.define(eq=False)
+class Literal(Node):
+    """A value that is written down."""
+
+    value: Any
+    of: Type
+
+
+@final
+@attrs.define(eq=False)
+class Ident(Node):
+    """A name."""
+
+    name: str
+
+
+@final
+@attrs.define(eq=False)
+class Select(Node):
+    """A field of something; ``test`` asks only whether it is there."""
+
+    operand: Node
+    field: str
+    test: bool = False
+    key: str = attrs.field(default="", init=False)
+
+
+@final
+@attrs.define(eq=False)
+class Call(Node):
+    """A function, an operator or a method applied to arguments."""
+
+    function: str
+    target: Node | None
+    args: list[Node]
+    overloads: list[str] = attrs.field(factory=list, init=False)
+
+
+@final
+@attrs.define(eq=False)
+class ListNode(Node):
+    """A list that is written down; ``optional`` are the positions of ``?`` items."""
+
+    items: list[Node]
+    optional: frozenset[int] = frozenset()
+
+
+@final
+@attrs.define(eq=False)
+class MapNode(Node):
+    """A map that is written down: keys, values, and whether a value may be missing."""
+
+    entries: list[tuple[Node, Node, bool]]
+
+
+@final
+@attrs.define(eq=False)
+class Comprehension(Node):
+    """A loop over a list or the keys of a map, as macros make them."""
+
+    macro: str
+    variables: tuple[str, ...]
+    range: Node
+    accumulator: str
+    init: Node
+    condition: Node
+    step: Node
+    result: Node
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The parts of a node."""
+    match node:
+        case Select(operand=operand):
+            yield operand
+        case Call(target=target, args=args):
+            if target is not None:
+                yield target
+            yield from args
+        case ListNode(items=items):
+            yield from items
+        case MapNode(entries=entries):
+            for key, value, _optional in entries:
+                yield key
+                yield value
+        case Comprehension():
+            yield from (node.range, node.init, node.condition, node.step, node.result)
+        case _:
+            pass

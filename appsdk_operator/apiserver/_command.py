@@ -1,0 +1,142 @@
+"""The API server as a command: serve until interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from appsdk_operator.apiserver._server import APIServer
+from appsdk_operator.apiserver._values.status import StatusError
+from appsdk_operator.runtime import StopSignal
+
+__all__ = ["main"]
+
+_TOKEN: Final = "APPSDK_OPERATOR_APISERVER_TOKEN"  # noqa: S105 - the name of a variable
+_LONGEST_TOKEN: Final = 64 * 1024
+
+
+def main(
+    argv: Sequence[str] | None = None, *, until: Callable[[APIServer], None] | None = None
+) -> int:
+    """Serve a Kubernetes API until SIGINT or SIGTERM.
+
+    Args:
+        argv: the arguments after the command's name; default: those of the process.
+        until: called with the running server; the command ends when it returns. Default: wait
+            for a signal, which needs the main thread.
+
+    Returns:
+        The status to exit with: 0, or 1 when the server could not be started.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        crds = [crd for path in options.crd for crd in _definitions(Path(path))]
+        server = APIServer(
+            port=options.port,
+            host=options.host,
+            tls=options.tls,
+            token=_token(options),
+            rbac=options.rbac,
+            crds=crds,
+        )
+        server.start()
+    except (OSError, ValueError, yaml.YAMLError, StatusError) as error:
+        _tell(sys.stderr, f"error: the API server was not started: {error}")
+        return 1
+    try:
+        if options.kubeconfig:
+            server.write_kubeconfig(options.kubeconfig)
+        _tell(sys.stdout, f"serving on {server.url}; stop with Ctrl-C")
+        (until or _wait_for_signal)(server)
+    finally:
+        server.stop()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m appsdk_operator.testing",
+        description="Serve a Kubernetes API from memory, for tests and for trying things out.",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
+    parser.add_argument("--port", type=int, default=0, help="TCP port (any free one)")
+    parser.add_argument("--tls", action="store_true", help="serve HTTPS with an own authority")
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"file with the bearer token to ask for; default: the environment's {_TOKEN}; kubectl "
+        "sends it with --tls only",
+    )
+    parser.add_argument("--token", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--rbac", action="store_true", help="let roles and bindings decide who may do what"
+    )
+    parser.add_argument("--kubeconfig", metavar="PATH", help="write a kubeconfig to this file")
+    parser.add_argument(
+        "--crd",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="YAML file with CustomResourceDefinitions to serve; may be given often",
+    )
+    return parser
+
+
+def _token(options: argparse.Namespace) -> str | None:
+    """The bearer token to ask for, None: none.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no token, or there are two.
+    """
+    if options.token is not None:
+        if options.token_file is not None:
+            raise ValueError("--token and --token-file: give the file alone")
+        _tell(
+            sys.stderr,
+            "warning: --token shows the token to whoever lists processes, and will go: use "
+            f"--token-file, or the environment's {_TOKEN}",
+        )
+        return str(options.token)
+    if options.token_file is None:
+        return os.environ.get(_TOKEN) or None
+    # A token has some hundred characters; /dev/zero has no end.
+    with Path(options.token_file).open(encoding="utf-8") as file:
+        text = file.read(_LONGEST_TOKEN + 1).strip()
+    if not text or len(text) > _LONGEST_TOKEN:
+        raise ValueError(
+            f"--token-file={options.token_file}: the file must hold a token of at most "
+            f"{_LONGEST_TOKEN} characters, and nothing else"
+        )
+    return text
+
+
+def _definitions(path: Path) -> Iterator[Any]:
+    """The definitions in a YAML file; other documents in it are not our business."""
+    with path.open(encoding="utf-8") as file:
+        for document in yaml.safe_load_all(file):
+            if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition":
+                yield document
+
+
+def _wait_for_signal(_server: APIServer) -> None:
+    stop = StopSignal()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stop.set()) for number in signals]
+    try:
+        stop.wait()
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _tell(stream: Any, text: str) -> None:
+    stream.write(f"{text}\n")
+    stream.flush()

@@ -1,0 +1,314 @@
+"""What controllers do in a real cluster and a bare API server lacks: clearing away.
+
+Dependents go with their owners (background, foreground and orphan), the content of a namespace with
+the namespace, and custom resources with their definition. All of it waits for finalizers, and
+happens in the turns of the loop after the change that called for it, as on a real cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias, final
+
+from appsdk_operator.apiserver._crds.crds import CLEANUP
+from appsdk_operator.apiserver._registry.deletion import FOREGROUND, ORPHAN
+from appsdk_operator.apiserver._registry.write_requests import Origin
+from appsdk_operator.apiserver._registry.writes import (
+    DeleteOptions,
+    Target,
+    WriteOptions,
+    Writer,
+)
+from appsdk_operator.apiserver._storage.resources import Catalog, Resource
+from appsdk_operator.apiserver._storage.storage import Collection, Event, Record, Storage
+from appsdk_operator.apiserver._values.status import RefusedError, StatusError
+from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, account_groups
+
+__all__ = ["Collector"]
+
+# Tasks a turn of the loop carries out before others get theirs.
+_PER_TURN: Final = 64
+# Seconds until what a webhook refused is tried again.
+_RETRY: Final = 1.0
+
+
+def _account(name: str) -> User:
+    username = f"system:serviceaccount:kube-system:{name}"
+    return User(username, groups=(*account_groups("kube-system"), AUTHENTICATED))
+
+
+# As whom the controllers of a real cluster do this.
+_GARBAGE_COLLECTOR: Final = _account("generic-garbage-collector")
+_NAMESPACE_CONTROLLER: Final = _account("namespace-controller")
+
+_Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+@final
+class Collector:
+    """Follows every change and clears away what has lost its reason to be."""
+
+    def __init__(self, storage: Storage, catalog: Catalog, writer: Writer) -> None:
+        """Nothing is done before :meth:`resume`."""
+        self._storage = storage
+        self._catalog = catalog
+        self._writer = writer
+        self._dependents: dict[str, dict[tuple[Collection, str], None]] = {}
+        self._tasks: dict[tuple[str, Collection, str], None] = {}
+        self._spawn: _Spawn | None = None
+        self._work: asyncio.Task[None] | None = None
+
+    def resume(self, spawn: _Spawn) -> None:
+        """Work in tasks that ``spawn`` starts; begin with what has gathered."""
+        self._spawn = spawn
+        self._work = None
+        self._wake()
+
+    def pause(self) -> None:
+        """Gather tasks only, until :meth:`resume`."""
+        self._spawn = None
+
+    def notice(self, collection: Collection, event: Event) -> None:
+        """Take note of a change."""
+        record, previous = event.record, event.previous
+        gone = event.type == "DELETED"
+        self._index(collection, record, previous, gone=gone)
+        if gone:
+            for dependent, key in self._dependents.get(record.uid, ()):
+                self._add("examine", dependent, key)
+            self._after_deletion(collection, record)
+            return
+        if record.owners:
+            self._add("examine", collection, record.key)
+        if record.deleting:
+            self._add("deleting", collection, record.key)
+
+    def _index(
+        self, collection: Collection, record: Record, previous: Record | None, *, gone: bool
+    ) -> None:
+        now = () if gone else record.owners
+        before = previous.owners if previous is not None else ()
+        if now == before:
+            return
+        entry = (collection, record.key)
+        for uid in before:
+            found = self._dependents.get(uid)
+            if found is not None:
+                found.pop(entry, None)
+                if not found:
+                    del self._dependents[uid]
+        for uid in now:
+            self._dependents.setdefault(uid, {})[entry] = None
+
+    def _after_deletion(self, collection: Collection, record: Record) -> None:
+        """Whoever may have waited for this object to go."""
+        for owner in record.decode()["metadata"].get("ownerReferences") or ():
+            found = self._owner(owner, record.namespace)
+            if isinstance(found, tuple):
+                self._add("deleting", found[0].collection, found[1].key)
+        if record.namespace:
+            self._add("deleting", self._storage.collection("namespaces"), record.namespace)
+        definitions = self._storage.collection("customresourcedefinitions.apiextensions.k8s.io")
+        if collection.name in definitions.records:
+            self._add("deleting", definitions, collection.name)
+
+    def _add(self, what: str, collection: Collection, key: str) -> None:
+        self._tasks[what, collection, key] = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._spawn is not None and self._tasks and self._work is None:
+            self._work = self._spawn(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._spawn is not None and self._tasks:
+                for task in list(self._tasks)[:_PER_TURN]:
+                    self._tasks.pop(task, None)
+                    await self._carry_out(*task)
+                await asyncio.sleep(0)
+        finally:
+            self._work = None
+
+    async def _carry_out(self, what: str, collection: Collection, key: str) -> None:
+        record = collection.records.get(key)
+        resource = self._catalog.of_collection(collection)
+        if record is None or resource is None:
+            return
+        # The object may not be valid under today's schema, or may have been changed meanwhile. It
+        # stays as it is, as with the real controllers, until its next change.
+        with contextlib.suppress(StatusError):
+            try:
+                if what == "examine":
+                    await self._examine(resource, record)
+                else:
+                    await self._continue_deletion(resource, record)
+            except RefusedError:
+                again = functools.partial(self._add, what, collection, key)
+                asyncio.get_running_loop().call_later(_RETRY, again)
+
+    # -- dependents --------------------------------------------------------------------------
+
+    def _owner(self, reference: dict[str, Any], namespace: str) -> tuple[Resource, Record] | bool:
+        """The owner a reference means; False when it is gone, True when nobody can say."""
+        served = self._catalog.find_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+        if served is None:
+            return True
+        resource = served.resource
+        record = resource.collection.records.get(resource.key(namespace, reference.get("name", "")))
+        if record is None or record.uid != reference.get("uid"):
+            return False
+        return resource, record
+
+    async def _examine(self, resource: Resource, record: Record) -> None:
+        """Delete a dependent whose owners are all gone; drop references to those that are."""
+        references = record.decode()["metadata"].get("ownerReferences") or []
+        if record.deleting or not references:
+            return
+        gone: list[dict[str, Any]] = []
+        waited_for = False
+        for reference in references:
+            found = self._owner(reference, record.namespace)
+            if isinstance(found, tuple) and found[1].deleting and FOREGROUND in found[1].finalizers:
+                waited_for = True
+                gone.append(reference)
+            elif not found:
+                gone.append(reference)
+        if not gone:
+            return
+        if len(gone) < len(references):
+            await self._take_away(resource, record, "ownerReferences", gone.__contains__)
+            return
+        foreground = FOREGROUND in record.finalizers or (
+            waited_for and bool(self._dependents.get(record.uid))
+        )
+        policy = "Orphan" if ORPHAN in record.finalizers else "Background"
+        await self._delete(resource, record, "Foreground" if foreground else policy)
+
+    # -- what is being deleted ---------------------------------------------------------------
+
+    async def _continue_deletion(self, resource: Resource, record: Record) -> None:
+        if not record.deleting:
+            return
+        if ORPHAN in record.finalizers:
+            await self._orphan(resource, record)
+        elif FOREGROUND in record.finalizers:
+            await self._foreground(resource, record)
+        if resource.qualified_name == "namespaces":
+            await self._empty_namespace(resource, record)
+        elif CLEANUP in record.finalizers:
+            await self._empty_definition(resource, record)
+
+    async def _orphan(self, resource: Resource, record: Record) -> None:
+        for dependent, held in self._held_by(record):
+            await self._take_away(
+                dependent,
+                held,
+                "ownerReferences",
+                lambda reference: reference.get("uid") == record.uid,
+            )
+        await self._drop_finalizer(resource, record, ORPHAN)
+
+    async def _foreground(self, resource: Resource, record: Record) -> None:
+        blocked = False
+        for dependent, held in self._held_by(record):
+            references = held.decode()["metadata"].get("ownerReferences") or []
+            blocked |= any(
+                reference.get("uid") == record.uid and reference.get("blockOwnerDeletion")
+                for reference in references
+            )
+            self._add("examine", dependent.collection, held.key)
+        if not blocked:
+            await self._drop_finalizer(resource, record, FOREGROUND)
+
+    def _held_by(self, record: Record) -> list[tuple[Resource, Record]]:
+        found: list[tuple[Resource, Record]] = []
+        for collection, key in self._dependents.get(record.uid, ()):
+            dependent = self._catalog.of_collection(collection)
+            held = collection.records.get(key)
+            if dependent is not None and held is not None:
+                found.append((dependent, held))
+        return found
+
+    async def _empty_namespace(self, resource: Resource, record: Record) -> None:
+        left = False
+        refused: RefusedError | None = None
+        for other in self._catalog:
+            if not other.namespaced or "delete" not in other.verbs:
+                continue
+            for held in list(other.collection.scan(f"{record.name}/")):
+                try:
+                    if not held.deleting:
+                        await self._delete_content(other, held)
+                except RefusedError as error:
+                    refused = error
+                left |= held.key in other.collection.records
+        if refused is not None:
+            raise refused
+        if left:
+            return
+        if resource.collection.records.get(record.key) is not record:
+            self._add("deleting", resource.collection, record.key)
+            return
+        obj = record.decode()
+        if record.finalizers:
+            if obj["spec"].pop("finalizers", None):
+                self._storage.put(resource.collection, record.key, obj)
+            return
+        self._storage.remove(resource.collection, record.key)
+
+    async def _empty_definition(self, resource: Resource, record: Record) -> None:
+        spec = record.decode()["spec"]
+        defined = self._catalog.resource(spec["group"], spec["names"]["plural"])
+        if defined is not None and defined.rules.custom:
+            for held in list(defined.collection.records.values()):
+                if not held.deleting:
+                    options = DeleteOptions(propagation="Background", uid=held.uid)
+                    await self._writer.delete(self._target(defined, held), options)
+            if defined.collection.records:
+                return
+        await self._drop_finalizer(resource, record, CLEANUP)
+
+    # -- writes ------------------------------------------------------------------------------
+
+    @staticmethod
+    def _target(resource: Resource, record: Record) -> Target:
+        served = resource.versions[resource.storage_version]
+        return Target(served, record.namespace, record.name)
+
+    async def _delete(self, resource: Resource, record: Record, policy: str) -> None:
+        sent = {"preconditions": {"uid": record.uid}, "propagationPolicy": policy}
+        origin = Origin(_GARBAGE_COLLECTOR, sent)
+        options = DeleteOptions(propagation=policy, uid=record.uid, origin=origin)
+        await self._writer.delete(self._target(resource, record), options)
+
+    async def _delete_content(self, resource: Resource, record: Record) -> None:
+        options = DeleteOptions(
+            propagation="Background",
+            # No kubelet would ever end a pod's grace period here.
+            grace=0,
+            uid=record.uid,
+            one_of_many=True,
+            origin=Origin(_NAMESPACE_CONTROLLER, {"propagationPolicy": "Background"}),
+        )
+        await self._writer.delete(self._target(resource, record), options)
+
+    async def _take_away(
+        self, resource: Resource, record: Record, name: str, unwanted: Callable[[Any], bool]
+    ) -> None:
+        def changed(obj: dict[str, Any]) -> dict[str, Any]:
+            metadata = obj["metadata"]
+            metadata[name] = [item for item in metadata.get(name) or () if not unwanted(item)]
+            return obj
+
+        # What is noted on definitions is the server's own doing.
+        is_own = resource.qualified_name == "customresourcedefinitions.apiextensions.k8s.io"
+        origin = None if is_own else Origin(_GARBAGE_COLLECTOR)
+        options = WriteOptions(field_validation="Ignore", origin=origin)
+        await self._writer.update(self._target(resource, record), changed, options, patch=True)
+
+    async def _drop_finalizer(self, resource: Resource, record: Record, name: str) -> None:
+        await self._take_away(resource, record, "finalizers", name.__eq__)

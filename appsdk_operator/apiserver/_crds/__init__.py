@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions: checks, defaults, conversion, serving."""

@@ -1,0 +1,404 @@
+"""CustomResourceDefinitions: defaults and checks, conditions, and serving what they define."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from appsdk_operator.apiserver._crds.rules import (
+    approval_of,
+    approval_problems,
+    definition_problems,
+    is_protected,
+    status_problems,
+)
+from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
+from appsdk_operator.apiserver._managed_fields.managed_fields import SERVER
+from appsdk_operator.apiserver._schema.metadata import timestamp
+from appsdk_operator.apiserver._schema.structural_schema import Structure
+from appsdk_operator.apiserver._storage.resources import (
+    Catalog,
+    Column,
+    Resource,
+    Rules,
+    ServedVersion,
+)
+from appsdk_operator.apiserver._storage.storage import Event, Record, Storage
+from appsdk_operator.apiserver._values.status import FieldError
+from appsdk_operator.runtime import Clock
+
+__all__ = ["CLEANUP", "Definitions", "definition_rules"]
+
+CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+_GROUP: Final = "apiextensions.k8s.io"
+# In the order in which the real server tells them.
+_VERBS: Final = (
+    *("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"),
+)
+_CUSTOM: Final = Rules(custom=True, generation=True, unconditional_update=False)
+
+
+def _prepare_create(obj: dict[str, Any]) -> None:
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return
+    _fill_in(spec)
+    stored = [version.get("name") for version in _versions(spec) if version.get("storage")][:1]
+    obj["status"] = {
+        "acceptedNames": {"plural": "", "kind": ""},
+        "conditions": None,
+        "storedVersions": stored,
+    }
+
+
+def _prepare_update(new: dict[str, Any], _old: dict[str, Any]) -> None:
+    spec = new.get("spec")
+    if not isinstance(spec, dict):
+        return
+    _fill_in(spec)
+    stored: list[str] = (new.get("status") or {}).get("storedVersions") or []
+    added = [
+        version["name"]
+        for version in _versions(spec)
+        if version.get("storage") and version.get("name") not in stored
+    ]
+    if added:
+        new["status"] = {**(new.get("status") or {}), "storedVersions": [*stored, *added[:1]]}
+
+
+def _versions(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [version for version in spec.get("versions") or () if isinstance(version, dict)]
+
+
+def _fill_in(spec: dict[str, Any]) -> None:
+    names = spec.get("names")
+    if isinstance(names, dict) and isinstance(names.get("kind"), str):
+        names["singular"] = names.get("singular") or names["kind"].lower()
+        if not names.get("listKind") and names["kind"]:
+            names["listKind"] = f"{names['kind']}List"
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    conversion: dict[str, Any] = spec["conversion"]
+    config = (conversion.get("webhook") or {}).get("clientConfig") or {}
+    if isinstance(config.get("service"), dict):
+        config["service"].setdefault("port", 443)
+
+
+def _validate(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
+    if old is None or new.get("spec") != old.get("spec"):
+        return definition_problems(new, old)
+    if new.get("status") != old.get("status"):
+        return status_problems(new)
+    return list(approval_problems(new, old))
+
+
+def definition_rules(clock: Clock) -> Rules:
+    """How writes to definitions behave."""
+
+    def prepare_delete(obj: dict[str, Any]) -> bool:
+        metadata = obj["metadata"]
+        finalizers = metadata.setdefault("finalizers", [])
+        if "deletionTimestamp" not in metadata:
+            if CLEANUP not in finalizers:
+                finalizers.append(CLEANUP)
+            message = (
+                "CustomResourceDefinition marked for deletion; CustomResource deletion will begin "
+                "soon"
+            )
+            condition = ("Terminating", "True", "InstanceDeletionPending", message)
+            _set_condition(obj, condition, clock.time())
+        return True
+
+    return Rules(
+        generation=True,
+        unconditional_update=False,
+        prepare_create=_prepare_create,
+        prepare_update=_prepare_update,
+        prepare_delete=prepare_delete,
+        validate=_validate,
+    )
+
+
+def _set_condition(obj: dict[str, Any], condition: tuple[str, str, str, str], now: float) -> None:
+    """Note type, status, reason and message; the time changes with the status only."""
+    status = obj["status"] = {**(obj.get("status") or {})}
+    conditions = [{**known} for known in status.get("conditions") or ()]
+    kind, state, reason, message = condition
+    made = {
+        "type": kind,
+        "status": state,
+        "lastTransitionTime": timestamp(now),
+        "reason": reason,
+        "message": message,
+    }
+    for index, known in enumerate(conditions):
+        if known.get("type") == kind:
+            if known.get("status") == state:
+                made["lastTransitionTime"] = known["lastTransitionTime"]
+            conditions[index] = made
+            break
+    else:
+        conditions.append(made)
+    status["conditions"] = conditions
+
+
+@final
+class Definitions:
+    """Serves what the stored definitions define, and notes on them that it does."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        catalog: Catalog,
+        clock: Clock,
+        on_gone: Callable[[Resource], None],
+        fields: FieldManagers,
+    ) -> None:
+        """``on_gone`` is told of each resource that is served no more; ``fields`` know owners."""
+        self._storage = storage
+        self._catalog = catalog
+        self._clock = clock
+        self._on_gone = on_gone
+        self._fields = fields
+        self._collection = storage.collection(f"customresourcedefinitions.{_GROUP}")
+        self._putting = False
+
+    def notice(self, event: Event) -> None:
+        """Act on a change of a definition."""
+        record = event.record
+        if self._putting:
+            return
+        obj = record.decode()
+        if event.type == "DELETED":
+            self._withdraw(obj)
+            self._reconsider(obj)
+            return
+        if record.deleting:
+            resource = self._resource(obj)
+            if resource is not None:
+                resource.terminating = True
+            self._note_terminating(record, obj)
+            return
+        self._note_approval(obj)
+        names = (obj.get("status") or {}).get("acceptedNames")
+        if names == obj["spec"]["names"] and self._is(obj, "Established"):
+            self._serve(obj)
+            self._note(record, obj)
+        else:
+            self._decide_names(record, obj)
+
+    def _resource(self, obj: dict[str, Any]) -> Resource | None:
+        """What the definition defines, while it is served."""
+        spec = obj["spec"]
+        found = self._catalog.resource(spec["group"], spec["names"]["plural"])
+        return found if found is not None and found.rules.custom else None
+
+    # -- names -------------------------------------------------------------------------------
+
+    def _decide_names(self, record: Record, obj: dict[str, Any]) -> None:
+        """Accept the names that nobody else has, and serve what may be served."""
+        before = (obj.get("status") or {}).get("acceptedNames") or {}
+        accepted, problem = self._accepted(obj)
+        if problem is None:
+            self._set(obj, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+        else:
+            self._set(obj, "NamesAccepted", "False", *problem)
+        obj["status"]["acceptedNames"] = accepted
+        established = self._is(obj, "Established")
+        if not established and problem is not None:
+            message = "not all names are accepted"
+            self._set(obj, "Established", "False", "NotAccepted", message)
+        elif not established:
+            message = "the initial names have been accepted"
+            self._set(obj, "Established", "False", "Installing", message)
+            self._put(record.key, obj)
+            obj = self._collection.records[record.key].decode()
+            self._set(obj, "Established", "True", "InitialNamesAccepted", message)
+            established = True
+        if established:
+            self._serve(obj)
+        self._note(record, obj)
+        if {**before} != accepted:
+            self._reconsider(obj)
+
+    def _reconsider(self, obj: dict[str, Any]) -> None:
+        """Look again at the other definitions of the group: names may have become free."""
+        group = obj["spec"]["group"]
+        for key in list(self._collection.keys):
+            record = self._collection.records.get(key)
+            if record is None or record.deleting or not key.endswith(f".{group}"):
+                continue
+            other = record.decode()
+            names = (other.get("status") or {}).get("acceptedNames")
+            if other["spec"]["group"] == group and other["spec"]["names"] != names:
+                self._decide_names(record, other)
+
+    def _accepted(self, obj: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, str] | None]:
+        """The names the definition has from now on, and the last conflict found."""
+        wanted: dict[str, Any] = obj["spec"]["names"]
+        mine: dict[str, Any] = {**((obj.get("status") or {}).get("acceptedNames") or {})}
+        resources, kinds = self._names_in_use(obj)
+        problem: tuple[str, str] | None = None
+        for name, reason, used in (
+            ("plural", "PluralConflict", resources),
+            ("singular", "SingularConflict", resources),
+            ("shortNames", "ShortNamesConflict", resources),
+            ("kind", "KindConflict", kinds),
+            ("listKind", "ListKindConflict", kinds),
+        ):
+            value = wanted.get(name)
+            values = [value] if name != "shortNames" else list(value or ())
+            has = [mine.get(name)] if name != "shortNames" else list(mine.get(name) or ())
+            taken = [text for text in values if text not in has and text in used]
+            if not taken:
+                mine[name] = value
+                continue
+            texts = [f'"{text}" is already in use' for text in taken]
+            message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+            problem = (reason, message)
+        mine["categories"] = wanted.get("categories")
+        mine.setdefault("plural", "")
+        mine.setdefault("kind", "")
+        return {name: value for name, value in mine.items() if value is not None}, problem
+
+    def _names_in_use(self, obj: dict[str, Any]) -> tuple[set[str], set[str]]:
+        group, name = obj["spec"]["group"], obj["metadata"]["name"]
+        resources: set[str] = set()
+        kinds: set[str] = set()
+        for key in self._collection.keys:
+            if key == name or not key.endswith(f".{group}"):
+                continue
+            other = self._collection.records[key].decode()
+            if other["spec"]["group"] == group:
+                names = (other.get("status") or {}).get("acceptedNames") or {}
+                resources |= {names.get("plural", ""), names.get("singular", "")}
+                resources |= set(names.get("shortNames") or ())
+                kinds |= {names.get("kind", ""), names.get("listKind", "")}
+        for builtin in self._catalog:
+            if builtin.group == group and not builtin.rules.custom:
+                resources |= {builtin.plural, builtin.singular}
+                kinds.add(builtin.kind)
+        return resources - {""}, kinds - {""}
+
+    # -- serving -----------------------------------------------------------------------------
+
+    def _serve(self, obj: dict[str, Any]) -> None:
+        spec, names = obj["spec"], obj["status"]["acceptedNames"]
+        resource = self._resource(obj)
+        if resource is None:
+            resource = Resource(
+                group=spec["group"],
+                plural=names["plural"],
+                singular=names["singular"],
+                kind=names["kind"],
+                namespaced=spec["scope"] == "Namespaced",
+                collection=self._storage.collection(f"{names['plural']}.{spec['group']}"),
+                rules=_CUSTOM,
+                verbs=_VERBS,
+            )
+            self._catalog.add(resource)
+        resource.singular, resource.kind = names["singular"], names["kind"]
+        resource.list_kind = names["listKind"]
+        resource.short_names = tuple(names.get("shortNames") or ())
+        resource.categories = tuple(names.get("categories") or ())
+        resource.versions = {
+            version["name"]: self._served(resource, version) for version in spec["versions"]
+        }
+        resource.storage_version = next(
+            version["name"] for version in spec["versions"] if version.get("storage")
+        )
+
+    def _served(self, resource: Resource, version: dict[str, Any]) -> ServedVersion:
+        """The version as it is served now; a known one is changed, so that its watches go on."""
+        known = resource.versions.get(version["name"])
+        served = known or ServedVersion(resource, version["name"])
+        served.subresources = version.get("subresources") or {}
+        schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+        scale = served.subresources.get("scale")
+        if served.structure is None or not served.structure.is_for(schema, scale):
+            served.structure = Structure(schema, scale)
+            # What was stored before is fitted to the new schema whenever it is read.
+            served.schema_since = self._storage.revision if known is not None else 0
+        served.schema = schema
+        served.served = bool(version.get("served"))
+        served.columns = tuple(_columns(version))
+        served.selectable_fields = frozenset(
+            field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
+        )
+        served.warning = ""
+        if version.get("deprecated"):
+            served.warning = version.get("deprecationWarning") or (
+                f"{served.api_version} {resource.kind} is deprecated"
+            )
+        return served
+
+    def _withdraw(self, obj: dict[str, Any]) -> None:
+        resource = self._resource(obj)
+        if resource is not None:
+            self._catalog.remove(resource.group, resource.plural)
+            self._on_gone(resource)
+            self._storage.drop(resource.collection.name)
+
+    # -- conditions --------------------------------------------------------------------------
+
+    def _note_terminating(self, record: Record, obj: dict[str, Any]) -> None:
+        if CLEANUP in record.finalizers:
+            reason, message = "InstanceDeletionInProgress", "CustomResource deletion is in progress"
+            self._set(obj, "Terminating", "True", reason, message)
+            self._note(record, obj)
+
+    def _note_approval(self, obj: dict[str, Any]) -> None:
+        """Tell how the use of a group of the Kubernetes project was approved."""
+        if not is_protected(obj["spec"]["group"]):
+            return
+        state, reason = approval_of(obj["metadata"])
+        kind = "KubernetesAPIApprovalPolicyConformant"
+        status, word = {
+            "approved": ("True", "ApprovedAnnotation"),
+            "bypassed": ("False", "UnapprovedAnnotation"),
+            "invalid": ("False", "InvalidAnnotation"),
+        }.get(state, ("False", "MissingAnnotation"))
+        self._set(obj, kind, status, word, reason)
+
+    @staticmethod
+    def _is(obj: dict[str, Any], kind: str) -> bool:
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        return any(c.get("type") == kind and c.get("status") == "True" for c in conditions)
+
+    def _set(self, obj: dict[str, Any], *condition: str) -> None:
+        kind, state, reason, message = condition
+        _set_condition(obj, (kind, state, reason, message), self._clock.time())
+
+    def _put(self, key: str, obj: dict[str, Any]) -> None:
+        """Store a definition without looking at it again."""
+        served = self._catalog.find(_GROUP, "v1", "customresourcedefinitions")
+        assert served is not None
+        present = self._collection.records[key].decode()
+        self._fields.of(served, "status").updated(present, obj, SERVER)
+        self._putting = True
+        try:
+            self._storage.put(self._collection, key, obj)
+        finally:
+            self._putting = False
+
+    def _note(self, record: Record, obj: dict[str, Any]) -> None:
+        """Store the status, if it is another one."""
+        present = self._collection.records.get(record.key)
+        if present is None or (present.decode().get("status") == obj.get("status")):
+            return
+        self._put(record.key, obj)
+
+
+def _columns(version: dict[str, Any]) -> list[Column]:
+    return [
+        Column(
+            column["name"],
+            column["type"],
+            column["jsonPath"],
+            column.get("description")
+            or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}",
+            column.get("format", ""),
+            column.get("priority", 0),
+        )
+        for column in version.get("additionalPrinterColumns") or ()
+    ]

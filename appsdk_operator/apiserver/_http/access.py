@@ -1,0 +1,233 @@
+"""Who may do what on one server: the parts of authentication and authorization, put together."""
+
+from __future__ import annotations
+
+import copy
+import ssl
+from collections.abc import Callable, Mapping
+from secrets import token_hex
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.apiserver._auth.authentication import Authenticator, certified, known
+from appsdk_operator.apiserver._auth.authorization import (
+    AllowAll,
+    Attributes,
+    Authorizer,
+    ByFunction,
+    check,
+    denied,
+)
+from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP, bootstrap_objects
+from appsdk_operator.apiserver._auth.impersonation import Impersonation, wanted
+from appsdk_operator.apiserver._auth.rbac import Rbac
+from appsdk_operator.apiserver._auth.rbac_aggregation import Aggregator
+from appsdk_operator.apiserver._auth.rbac_objects import Grants
+from appsdk_operator.apiserver._auth.reviews import Reviews
+from appsdk_operator.apiserver._core import Core
+from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.apiserver._registry.write_requests import Target
+from appsdk_operator.apiserver._values.routes import Route
+from appsdk_operator.apiserver._values.users import ADMIN, User, account_groups, account_of
+from appsdk_operator.resource._selectors import FieldSelector, SelectorError
+
+__all__ = ["Access"]
+
+_EXTRA_SPACE: Final = (
+    "the provided Authorization header contains extra space before the bearer token, and is ignored"
+)
+
+_Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@final
+class Access:
+    """Lets requests in, or not."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        token: str | None = None,
+        users: Mapping[str, Mapping[str, Any]] | None = None,
+        rbac: bool = False,
+        authorizer: Callable[[Mapping[str, Any]], bool] | None = None,
+    ) -> None:
+        """See the options of the server.
+
+        Raises:
+            ValueError: an option out of its range.
+        """
+        if rbac and authorizer is not None:
+            raise ValueError("give rbac=True or an authorizer: one of them decides, not both")
+        self.is_open: bool = token is None and users is None and not rbac and authorizer is None
+        self._authenticator = Authenticator(core.accounts, is_open=self.is_open)
+        self._users = known(users or {})
+        self._made: dict[str, User] = {}
+        self._token = token
+        if token is None and not self.is_open:
+            self._token = token_hex(16)
+        self._tell()
+        self._impersonation = Impersonation()
+        self.authorizer: Authorizer = AllowAll()
+        self.grants: Grants | None = None
+        roles: Rbac | None = None
+        if authorizer is not None:
+            self.authorizer = ByFunction(authorizer)
+        if rbac:
+            roles = self.authorizer = Rbac(core.storage)
+            self.grants = Grants(roles)
+            for plural, obj in bootstrap_objects():
+                core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
+            core.followers.append(Aggregator(core.storage, roles).notice)
+        self.reviews: Reviews = Reviews(self._authenticator, self.authorizer, core.clock)
+
+    # -- tokens ------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> str | None:
+        """The administrator's token; None on an open server."""
+        return self._token
+
+    @token.setter
+    def token(self, token: str | None) -> None:
+        if token is None:
+            raise ValueError("a server with users has an administrator: give another token")
+        if self.is_open:
+            raise ValueError("the server asks for no token: give it one when you make it")
+        known({token: ADMIN.info()})
+        self._token = token
+        self._tell()
+
+    def set_users(self, users: Mapping[str, Mapping[str, Any]]) -> None:
+        """Know these users, and those of :meth:`token_for`."""
+        if self.is_open:
+            raise ValueError("the server asks for no token: give it users={} when you make it")
+        self._users = known(users)
+        self._tell()
+
+    def token_for(self, info: Mapping[str, Any]) -> str:
+        """A new token of a user; a service account is in its groups when none are given."""
+        user = User.of(info)
+        account = account_of(user.username)
+        if account is not None and not user.groups:
+            user = attrs.evolve(user, groups=account_groups(account[0]))
+        token = token_hex(16)
+        self._made |= known({token: user.info()})
+        self._tell()
+        return token
+
+    def _tell(self) -> None:
+        # One new mapping, since requests may be looking into the old one.
+        users = {**self._users, **self._made}
+        if self._token is not None:
+            users[self._token] = ADMIN
+        self._authenticator.users = users
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def admit(self, request: Exchange, route: Route | None, *, watch: bool) -> User:
+        """The user as whom a request is carried out.
+
+        Raises:
+            StatusError: 400, 401 or 403.
+        """
+        user = _by_certificate(request)
+        if user is None:
+            shown = request.headers.get("Authorization", "")
+            user = self._authenticator.authenticate(shown)
+            if shown[:8].lower() == "bearer  ":
+                request.warnings.append(_EXTRA_SPACE)
+        request.user = user.username
+        other = wanted(request.headers)
+        if other is None and isinstance(self.authorizer, AllowAll):
+            return user
+        asked: Attributes = Attributes.of(user, request.method, request.path, route, watch=watch)
+        if asked.verb in ("list", "watch"):
+            asked = attrs.evolve(asked, name=_selected_name(request))
+        if other is not None:
+            user = self._impersonation.user(other, asked, self.authorizer)
+            request.user = user.username
+            asked = attrs.evolve(asked, user=user)
+        decision = check(self.authorizer, asked)
+        if not decision.allowed:
+            raise denied(asked, decision)
+        return user
+
+    # -- writes ------------------------------------------------------------------------------
+
+    def check_grant(self, user: User, target: Target, new: dict[str, Any]) -> None:
+        """Refuse a new role or binding that gives more than ``user`` has.
+
+        Raises:
+            StatusError: 403 or 404.
+        """
+        resource = target.served.resource
+        if self.grants is not None and resource.group == RBAC_GROUP:
+            self.grants.check(user, resource.plural, target.namespace, target.name, new, None)
+
+    def guarded(self, user: User, target: Target, change: _Change) -> _Change:
+        """The same change of an object, which raises where ``user`` may not make it."""
+        resource = target.served.resource
+        grants = self.grants
+        if isinstance(self.authorizer, AllowAll) or not (
+            resource.rules.create_on_update or resource.group == RBAC_GROUP
+        ):
+            return change
+
+        def guarded(old: dict[str, Any]) -> dict[str, Any]:
+            before = copy.deepcopy(old)
+            new = change(old)
+            if not before:
+                self.check_create(user, target)
+            if grants is not None and resource.group == RBAC_GROUP:
+                place = (resource.plural, target.namespace, target.name)
+                grants.check(user, *place, new, before or None)
+            return new
+
+        return guarded
+
+    def check_create(self, user: User, target: Target) -> None:
+        """Make sure that ``user`` may create what a request for something else creates.
+
+        Raises:
+            StatusError: 403.
+        """
+        resource = target.served.resource
+        asked = Attributes(
+            user=user,
+            verb="create",
+            group=resource.group,
+            version=target.served.version,
+            resource=resource.plural,
+            name=target.name,
+            namespace=target.namespace,
+        )
+        decision = check(self.authorizer, asked)
+        if not decision.allowed:
+            raise denied(asked, decision)
+
+
+def _by_certificate(request: Exchange) -> User | None:
+    transport = request.transport
+    secured = transport.get_extra_info("ssl_object") if transport is not None else None
+    if not isinstance(secured, (ssl.SSLObject, ssl.SSLSocket)):
+        return None
+    certificate = secured.getpeercert()
+    if not certificate:
+        return None
+    return certified(certificate, secured.getpeercert(binary_form=True) or b"")
+
+
+def _selected_name(request: Exchange) -> str:
+    """The one name that a list is about, so that those who may see only that can list it."""
+    text = request.query.get("fieldSelector", "")
+    if not text:
+        return ""
+    try:
+        terms = FieldSelector.parse(text).terms
+    except SelectorError:
+        return ""
+    found = [t.value for t in terms if t.path == "metadata.name" and not t.negated]
+    return found[0] if found else ""

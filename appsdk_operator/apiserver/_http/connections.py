@@ -1,0 +1,100 @@
+"""HTTP: connections, and what is no request at all.
+
+Whatever is wrong with a request is answered with a ``Status``; nothing a client sends ends in a
+traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+
+from appsdk_operator.apiserver._http.frontend import Frontend, log
+from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.apiserver._http.replies import failure
+from appsdk_operator.apiserver._values.status import StatusError
+
+__all__ = ["HttpServer"]
+
+
+class _Connection(web.RequestHandler):
+    """One connection; what is no HTTP at all is answered with a Status too."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,  # noqa: ARG002 - its text is in the message
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what could not be handled, without a word to the log."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer had begun when it failed")
+        text = (message or "").partition("\n")[0] or "malformed request"
+        response = failure(StatusError(status, text))
+        response.force_close()
+        return response
+
+
+class HttpServer(web.Server):
+    """The protocol factory for the listening socket."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        """A server whose requests ``frontend`` answers."""
+        self.is_closing = False
+        self.open: dict[Any, asyncio.Transport] = {}
+        """The connections that are not closed yet, whoever closes them, by handler."""
+        self.most_connections = 10_000
+        """How many may be open; what comes beyond is closed at once."""
+        super().__init__(
+            frontend.handle,
+            request_factory=self._request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=log,
+            # A value that a client sends back may be long: tokens and selectors.
+            max_line_size=64 * 1024,
+            max_field_size=64 * 1024,
+            lingering_time=1.0,
+        )
+
+    def __call__(self) -> web.RequestHandler:
+        """The handler of a new connection."""
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        """Take a connection; one that was accepted while the server closes ends at once."""
+        super().connection_made(handler, transport)
+        self.open[handler] = transport
+        if self.is_closing or len(self.open) > self.most_connections:
+            transport.abort()
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        """Forget a connection."""
+        self.open.pop(handler, None)
+        super().connection_lost(handler, exc)
+
+    def _request(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: Any,
+        task: asyncio.Task[None],
+    ) -> Exchange:
+        return Exchange(message, payload, protocol, writer, task, self._loop)
+
+    def cut(self, *, watches_only: bool) -> None:
+        """Abort connections at the level of TCP."""
+        for connection in self.connections:
+            transport = connection.transport
+            request = connection._current_request  # noqa: SLF001 - nowhere else to be had
+            watching = request is not None and "watch" in request.query
+            if transport is not None and (watching or not watches_only):
+                transport.abort()

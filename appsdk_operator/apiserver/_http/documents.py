@@ -1,0 +1,185 @@
+"""What is no resource: health, version, discovery, OpenAPI, and the keys of tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final, final
+
+import msgspec
+from aiohttp import hdrs, web
+
+from appsdk_operator.apiserver._auth.accounts import ISSUER
+from appsdk_operator.apiserver._core import Core
+from appsdk_operator.apiserver._http import discovery, openapi, routing_errors
+from appsdk_operator.apiserver._http.health import health, is_check
+from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.apiserver._http.replies import JSON, as_json, no_page, text
+from appsdk_operator.apiserver._values.status import (
+    StatusError,
+    method_not_allowed,
+    not_acceptable,
+)
+
+__all__ = ["Documents", "check_media_types"]
+
+_TYPES: Final = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
+_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+_KEYS: Final = ("/.well-known/openid-configuration", "/openid/v1/jwks")
+
+
+@final
+class Documents:
+    """Answers requests for paths that are not those of resources."""
+
+    def __init__(self, core: Core) -> None:
+        """They describe what ``core`` serves."""
+        self._core = core
+        self.address = ""
+        """Host and port of the server; set when it listens."""
+
+    def answer(self, request: Exchange) -> web.Response:
+        """Answer one request.
+
+        Raises:
+            NoPageError: there is nothing at that path.
+            StatusError: there is, but not for this method or this client.
+        """
+        path, method = request.path, request.method
+        if is_check(path):
+            told = health(
+                path,
+                verbose="verbose" in request.query,
+                excluded=request.query.getall("exclude", ()),
+            )
+            return text(told)
+        if path in ("/", "/index.html"):
+            return as_json({"paths": discovery.roots(self._core.catalog)})
+        if path.startswith("/openapi/"):
+            return self._openapi(request, path)
+        if path == "/metrics":
+            return self._metrics()
+        trimmed = path.removesuffix("/")
+        if trimmed in _KEYS:
+            return self._keys(trimmed) if method == "GET" else _refuse()
+        if trimmed == "/version":
+            return self._version(request) if method == "GET" else _refuse()
+        return self._discovery(request)
+
+    def _metrics(self) -> web.Response:
+        """The one number that tells what the server holds."""
+        lines = [
+            "# HELP apiserver_resource_objects [ALPHA] Number of stored objects by kind.",
+            "# TYPE apiserver_resource_objects gauge",
+        ]
+        for resource in self._core.catalog:
+            place = f'group="{resource.group}",resource="{resource.plural}"'
+            count = len(resource.collection.records)
+            lines.append(f"apiserver_resource_objects{{{place}}} {count}")
+        body = "\n".join([*lines, ""]).encode()
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: _METRICS})
+
+    def _version(self, request: Exchange) -> web.Response:
+        if not _takes(request.headers.get(hdrs.ACCEPT, ""), (JSON,)):
+            raise _unrepresentable((JSON,))
+        return web.Response(
+            body=msgspec.json.format(msgspec.json.encode(discovery.VERSION), indent=2),
+            headers={hdrs.CONTENT_TYPE: JSON},
+        )
+
+    def _discovery(self, request: Exchange) -> web.Response:
+        catalog, path = self._core.catalog, request.path
+        accept = request.headers.get(hdrs.ACCEPT, "")
+        found = discovery.discover(catalog, path, address=self.address)
+        if found is None:
+            raise routing_errors.unknown_path(catalog, path)
+        # Two servers in one stand behind these paths, and they differ in what they refuse.
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" or len(parts) == 3:
+            if request.method != "GET":
+                return _refuse()
+            check_media_types(accept)
+        elif not _takes(accept, (*_TYPES, "application/*")):
+            raise not_acceptable(_TYPES)
+        if len(parts) == 1 and discovery.wants_aggregated(accept):
+            document = discovery.aggregated(catalog, legacy=parts[0] == "api")
+            return _cacheable(request, document)
+        return as_json(found)
+
+    def _keys(self, path: str) -> web.Response:
+        """Where the keys of tokens are, and the keys."""
+        if path == _KEYS[0]:
+            document = {
+                "issuer": ISSUER,
+                "jwks_uri": f"https://{self.address}{_KEYS[1]}",
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": ["ES256"],
+            }
+            response = as_json(document)
+        else:
+            key_set = self._core.accounts.key_set()
+            response = as_json(key_set, content_type="application/jwk-set+json")
+        response.headers[hdrs.CACHE_CONTROL] = "public, max-age=3600"
+        return response
+
+    def _openapi(self, request: Exchange, path: str) -> web.Response:
+        """A document, or that it is the one the client has already."""
+        found = openapi.document(self._core.catalog, path)
+        if found is None:
+            return no_page()
+        etag = f'"{found.etag}"'
+        # The real server calls the list of documents a text, too.
+        kind = "text/plain; charset=utf-8" if path == "/openapi/v3" else JSON
+        headers = {hdrs.ETAG: etag, hdrs.VARY: hdrs.ACCEPT, hdrs.CONTENT_TYPE: kind}
+        if "hash" in request.query and path != "/openapi/v3":
+            # Whatever the hash says: there is one document.
+            headers[hdrs.CACHE_CONTROL] = "public, immutable"
+        if etag in request.headers.get(hdrs.IF_NONE_MATCH, ""):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=found.body, headers=headers)
+
+
+def _refuse() -> web.Response:
+    raise method_not_allowed()
+
+
+def _takes(accept: str, types: tuple[str, ...]) -> bool:
+    """Whether a client takes one of some media types."""
+    if not accept:
+        return True
+    given = [part.partition(";")[0].strip() for part in accept.split(",")]
+    return any(each in (*types, "*/*") for each in given)
+
+
+def check_media_types(accept: str, *, streams: bool = False) -> None:
+    """Refuse clients that take nothing the real server could give.
+
+    Args:
+        accept: the header of the request.
+        streams: whether the path is one that can be watched, too.
+
+    Raises:
+        StatusError: 406.
+    """
+    if _takes(accept, _TYPES):
+        return
+    streaming = (f"{JSON};stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+    raise _unrepresentable((*_TYPES, *streaming) if streams else _TYPES)
+
+
+def _unrepresentable(types: tuple[str, ...]) -> StatusError:
+    listed = ", ".join(types)
+    return StatusError(
+        406, f"406: Not Acceptable\n\nAvailable representations: {listed}", details={}
+    )
+
+
+def _cacheable(request: Exchange, document: dict[str, Any]) -> web.Response:
+    """A document that a client may keep and ask for again by its tag."""
+    body = msgspec.json.encode(document)
+    tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
+    headers = {hdrs.CACHE_CONTROL: "public", hdrs.ETAG: tag, hdrs.VARY: hdrs.ACCEPT}
+    if request.headers.get(hdrs.IF_NONE_MATCH) == tag:
+        return web.Response(status=304, headers=headers)
+    headers[hdrs.CONTENT_TYPE] = discovery.AGGREGATED
+    return web.Response(body=body, headers=headers)

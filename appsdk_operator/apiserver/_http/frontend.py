@@ -1,0 +1,362 @@
+"""From an HTTP request to a call for a resource, and back.
+
+A request is let in, logged, given to the fault rules and carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from random import uniform
+from typing import Final, final
+
+from aiohttp import hdrs, web
+
+from appsdk_operator.apiserver._core import Core
+from appsdk_operator.apiserver._fault_rules import RequestFacts
+from appsdk_operator.apiserver._http import routing_errors
+from appsdk_operator.apiserver._http.access import Access
+from appsdk_operator.apiserver._http.documents import Documents, check_media_types
+from appsdk_operator.apiserver._http.endpoints import Call, Endpoints
+from appsdk_operator.apiserver._http.fault_effects import (
+    ConnectionCut,
+    FaultyWire,
+    befall,
+    name_in,
+    watch_rules,
+)
+from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest
+from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.apiserver._http.replies import JSON, Replies, failure, no_page, warn
+from appsdk_operator.apiserver._http.representations import media_type_of, negotiate
+from appsdk_operator.apiserver._http.stale import cache_at
+from appsdk_operator.apiserver._registry import bodies
+from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
+from appsdk_operator.apiserver._storage.watch import Wire
+from appsdk_operator.apiserver._values.routes import Route, parse_path, verb_of
+from appsdk_operator.apiserver._values.status import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+)
+from appsdk_operator.apiserver._values.users import User
+from appsdk_operator.runtime import get_logger
+
+__all__ = ["Frontend", "log"]
+
+log: Final = get_logger("appsdk_operator.testing.server")
+
+# The real server gives a watch without a time-out between one and two times this, in seconds.
+_WATCH_TIMEOUT: Final = 1800.0
+_PATCHES: Final = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/apply-patch+cbor",
+)
+_READ_TIMEOUT: Final = 30.0
+_DURATION: Final = re.compile(r"[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
+
+
+@final
+class Frontend:
+    """Answers requests of the HTTP server."""
+
+    def __init__(
+        self,
+        core: Core,
+        faults: Faults,
+        endpoints: Endpoints,
+        access: Access,
+        documents: Documents,
+    ) -> None:
+        """Requests that ``access`` lets in work on ``core``."""
+        self._core = core
+        self._faults = faults
+        self._endpoints = endpoints
+        self._access = access
+        self._documents = documents
+        self._replies = Replies()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        assert isinstance(request, Exchange)
+        try:
+            response = await self._answer(request)
+        except StatusError as error:
+            response = failure(error)
+        except routing_errors.NoPageError:
+            response = no_page()
+        except ConnectionCut:
+            self._note(request, 0)
+            if request.transport is not None:
+                request.transport.abort()
+            raise asyncio.CancelledError from None
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except RecursionError:
+            # Writes change the state as their last step, so nothing has happened.
+            response = failure(StatusError(400, "the object is nested too deeply"))
+        except Exception as error:  # a bug of the server must not look like a broken connection
+            log.exception("%s %s failed", request.method, request.path)
+            response = failure(StatusError(500, f"Internal error occurred: {error!r}"))
+        if not response.prepared:
+            self._replies.finish(request, response)
+        if not request.is_noted:
+            self._note(request, response.status)
+        return response
+
+    def _note(self, request: Exchange, status: int) -> None:
+        request.is_noted = True
+        facts = request.facts
+        self._faults.log.append(
+            LoggedRequest(
+                request.method,
+                request.path,
+                request.query_string,
+                request.headers.get(hdrs.USER_AGENT, ""),
+                status,
+                verb=facts.verb if facts is not None else "",
+                namespace=facts.namespace if facts is not None else "",
+                user=request.user,
+                duration=asyncio.get_running_loop().time() - request.began,
+                fault=", ".join(map(repr, request.rules)),
+            )
+        )
+
+    async def _answer(self, request: Exchange) -> web.StreamResponse:
+        route = parse_path(request.raw_path)
+        watching = request.method in ("GET", "HEAD") and bodies.flag(request.query, "watch")
+        user = self._access.admit(request, route, watch=watching)
+        if not watching and request.query.get("timeout"):
+            _check_timeout(request.query["timeout"])
+        if route is None:
+            return self._documents.answer(request)
+        verb = verb_of(request.method, route, watch=watching)
+        served = routing_errors.find(self._core.catalog, route)
+        resource = served.resource
+        _check_method(request, verb, route, resource)
+        body: bytes | None = None
+        if route.name or verb != "create" or not self._faults.asks_for_names:
+            facts = _facts(request, verb, route, resource)
+        else:
+            body = await _body(request)
+            facts = _facts(request, verb, route, resource, name=name_in(body))
+        request.facts = facts
+        rules = request.rules = self._faults.take(facts)
+        if not rules:
+            return await self._proceed(request, user, verb, route, served, body)
+        if body is None and verb != "watch":
+            body = await _body(request) if request.can_read_body else b""
+        return await befall(
+            rules,
+            self._faults,
+            request,
+            lambda: self._proceed(request, user, verb, route, served, body),
+        )
+
+    async def _proceed(
+        self,
+        request: Exchange,
+        user: User,
+        verb: str,
+        route: Route,
+        served: ServedVersion,
+        body: bytes | None,
+    ) -> web.StreamResponse:
+        query, resource = request.query, served.resource
+        if body is None:
+            body = await _body(request) if request.can_read_body else b""
+        accept = request.headers.get(hdrs.ACCEPT, "")
+        if not resource.rules.custom:
+            check_media_types(accept, streams=verb in ("list", "watch"))
+            _check_patch(request)
+        form = negotiate(
+            accept,
+            include=query.get("includeObject", ""),
+            now=self._core.clock.time,
+            custom=resource.rules.custom,
+        )
+        if verb not in resource.verbs and not route.subresource:
+            raise method_not_allowed()
+        call = Call(
+            verb=verb,
+            route=route,
+            served=served,
+            query=query,
+            body=body,
+            content_type=_media_type(request),
+            form=form,
+            user=user,
+            user_agent=request.headers.get(hdrs.USER_AGENT, ""),
+            at=self._lag(request, resource),
+        )
+        if verb == "watch":
+            return await self._watch(request, call)
+        return await self._carry_out(call)
+
+    def _lag(self, request: Exchange, resource: Resource) -> int | None:
+        """The revision that a rule makes a cache be at."""
+        for rule in request.rules:
+            if rule.action == "stale":
+                return cache_at(self._core.storage, resource.collection, rule.behind)
+        return None
+
+    async def _carry_out(self, call: Call) -> web.Response:
+        try:
+            answer = await self._endpoints.answer(call)
+        except StatusError as error:
+            error.warnings += call.warnings
+            raise
+        headers = {hdrs.CONTENT_TYPE: media_type_of(answer.body)}
+        response = web.Response(status=answer.status, body=answer.body, headers=headers)
+        if call.served.warning:
+            call.warnings.insert(0, call.served.warning)
+        warn(response, call.warnings)
+        return response
+
+    async def _watch(self, request: Exchange, call: Call) -> web.StreamResponse:
+        seconds = bodies.number(call.query, "timeoutSeconds")
+        response = web.StreamResponse(status=200, headers={hdrs.CONTENT_TYPE: JSON})
+        wire: Wire = _HttpWire(request, response)
+        faulty = self._faulty_wire(request, wire)
+        watch = self._endpoints.watch(call, faulty or wire)
+        if request.version >= (1, 1):
+            response.enable_chunked_encoding()
+        self._replies.dress(request, response)
+        await response.prepare(request)
+        self._note(request, 200)
+        if isinstance(watch, bytes):
+            await response.write(watch)
+        else:
+            timeout = seconds if seconds > 0 else uniform(_WATCH_TIMEOUT, 2 * _WATCH_TIMEOUT)
+            timer = asyncio.get_running_loop().call_later(timeout, watch.end)
+            try:
+                await (watch.run() if faulty is None else faulty.run(watch))
+            finally:
+                timer.cancel()
+        await response.write_eof()
+        return response
+
+    def _faulty_wire(self, request: Exchange, wire: Wire) -> FaultyWire | None:
+        rules = watch_rules(request.rules)
+        if not rules:
+            return None
+
+        def abort() -> None:
+            if request.transport is not None:
+                request.transport.abort()
+
+        return FaultyWire(wire, rules, self._faults, abort)
+
+
+@final
+class _HttpWire:
+    """The response of a watch."""
+
+    __slots__ = ("_request", "_response")
+
+    def __init__(self, request: Exchange, response: web.StreamResponse) -> None:
+        self._request = request
+        self._response = response
+
+    async def send(self, body: bytes) -> None:
+        await self._response.write(body)
+
+    async def drain(self) -> None:
+        await self._request.writer.drain()
+
+    def push(self, body: bytes, framed: bytes) -> int:
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            return 0
+        # The frame was made once for all watches of the channel, so it goes past the response.
+        transport.write(framed if self._response.chunked else body)
+        return transport.get_write_buffer_size()
+
+
+def _facts(
+    request: Exchange, verb: str, route: Route, resource: Resource, *, name: str = ""
+) -> RequestFacts:
+    return RequestFacts(
+        verb=verb,
+        group=resource.group,
+        plural=resource.plural,
+        kind=resource.kind,
+        namespace=route.namespace,
+        name=route.name or name,
+        subresource=route.subresource,
+        user_agent=request.headers.get(hdrs.USER_AGENT, ""),
+    )
+
+
+def _check_method(request: Exchange, verb: str, route: Route, resource: Resource) -> None:
+    """Refuse what cannot be asked of a resource at all."""
+    if not resource.rules.custom and request.method == "HEAD":
+        raise method_not_allowed()
+    if not verb:
+        if not resource.rules.custom:
+            raise method_not_allowed()
+        raise method_not_allowed(
+            f'{verb} is not supported on resources of kind "{resource.qualified_name}"',
+            {"group": resource.group, "kind": resource.plural},
+        )
+    # What can only be created has no place but where that is done.
+    misplaced = bool(route.name) or (resource.namespaced and not route.namespace)
+    if resource.verbs == ("create",) and misplaced and not route.subresource:
+        raise StatusError(404, "the server could not find the requested resource", details={})
+
+
+def _check_patch(request: Exchange) -> None:
+    """Refuse patches of built-in kinds that are none, before it is known what they are for."""
+    if request.method == "PATCH" and _media_type(request) not in _PATCHES:
+        raise StatusError(415, "415: Unsupported Media Type", details={})
+
+
+def _check_timeout(text: str) -> None:
+    if not _DURATION.fullmatch(text):
+        number = text.lstrip("+-").replace(".", "", 1)
+        why = "missing unit in" if number.isascii() and number.isdigit() else "invalid"
+        raise bad_request(
+            f'invalid timeout specified in the request URL - time: {why} duration "{text}"'
+        )
+
+
+def _media_type(request: Exchange) -> str:
+    return request.headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
+
+
+def _invite(request: Exchange) -> None:
+    """Tell a client that waits with its body that it may send it.
+
+    Raises:
+        StatusError: 417, it expects something else.
+    """
+    expected = request.headers.get(hdrs.EXPECT, "")
+    if not expected or request.version < (1, 1):
+        return
+    if expected.lower() != "100-continue":
+        raise StatusError(417, "Expectation Failed", reason="")
+    if request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def _body(request: Exchange) -> bytes:
+    if (request.content_length or 0) > bodies.BODY_LIMIT:
+        raise bodies.too_large()
+    _invite(request)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(_READ_TIMEOUT):
+            async for part in request.content.iter_any():
+                size += len(part)
+                if size > bodies.BODY_LIMIT:
+                    raise bodies.too_large()
+                parts.append(part)
+    except TimeoutError:
+        raise StatusError(408, "the body of the request did not arrive", reason="Timeout") from None
+    except web.PayloadAccessError:
+        raise ConnectionError("the connection ended before the body did") from None
+    return b"".join(parts)

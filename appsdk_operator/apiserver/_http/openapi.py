@@ -1,0 +1,328 @@
+"""OpenAPI documents of what is served: version 2 in one piece, version 3 by group and version.
+
+Built-in kinds are described by their published schemas, custom resources by their own. Descriptions
+of built-in kinds are left out: ``kubectl explain`` shows their fields and types without them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from appsdk_operator.apiserver._http.openapi_paths import META, Dialect, operations
+from appsdk_operator.apiserver._schema import builtin_schemas
+from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
+
+__all__ = ["Document", "document"]
+
+_GVK: Final = "x-kubernetes-group-version-kind"
+_OLDER, _NEWER = Dialect(newer=False), Dialect(newer=True)
+_TEXT: Final = {"type": "string"}
+# What any resource's operations need besides its own definition.
+_COMMON: Final = ("APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent")
+_LEADING: Final = {
+    "api": f"{META}APIVersions",
+    "apis": f"{META}APIGroupList",
+    "version": "io.k8s.apimachinery.pkg.version.Info",
+}
+# Where version 2 has other words for the same.
+_OLDER_WORDS: Final = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": _TEXT,
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
+        "type": "string",
+        "format": "int-or-string",
+    },
+}
+
+
+@attrs.frozen
+class Document:
+    """A document as it is sent."""
+
+    body: bytes
+    etag: str
+    """What changes when the document does."""
+
+    @classmethod
+    def of(cls, content: Any) -> Document:
+        """The document with that content."""
+        body = msgspec.json.encode(content)
+        return cls(body, hashlib.sha512(body).hexdigest().upper())
+
+
+def document(catalog: Catalog, path: str) -> Document | None:
+    """The document at ``path``, None when there is none."""
+    if path == "/openapi/v2":
+        return Document.of(_older(catalog))
+    prefixes = _prefixes(catalog)
+    if path == "/openapi/v3":
+        links = {prefix: _link(prefix, _newer(prefix, kinds)) for prefix, kinds in prefixes}
+        return Document.of({"paths": links})
+    wanted = dict(prefixes).get(path.removeprefix("/openapi/v3/"))
+    return None if wanted is None else _newer(path.removeprefix("/openapi/v3/"), wanted)
+
+
+def _link(prefix: str, found: Document) -> dict[str, str]:
+    return {"serverRelativeURL": f"/openapi/v3/{prefix}?hash={found.etag}"}
+
+
+def _prefixes(catalog: Catalog) -> list[tuple[str, tuple[ServedVersion, ...]]]:
+    """The paths below ``/openapi/v3``, each with what is served there."""
+    found: dict[str, list[ServedVersion]] = {"api": [], "apis": [], "version": []}
+    for served in _served(catalog):
+        group = served.resource.group
+        if group:
+            found.setdefault(f"apis/{group}", [])
+        prefix = f"apis/{group}/{served.version}" if group else f"api/{served.version}"
+        found.setdefault(prefix, []).append(served)
+    return [(prefix, tuple(found[prefix])) for prefix in sorted(found)]
+
+
+def _served(catalog: Catalog) -> Iterable[ServedVersion]:
+    for resource in catalog:
+        for served in resource.versions.values():
+            if served.served:
+                yield served
+
+
+def _name(served: ServedVersion) -> str:
+    """The name of a definition, as the real server makes it."""
+    resource = served.resource
+    known = builtin_schemas.definition_of(resource.group, served.version, resource.kind)
+    if known is not None and not resource.rules.custom:
+        return known
+    reverse = ".".join(reversed(resource.group.split(".")))
+    return f"{reverse}.{served.version}.{resource.kind}"
+
+
+# -- version 3 -------------------------------------------------------------------------------
+
+_built: Final[dict[tuple[str, tuple[int, ...]], Document]] = {}
+_MOST_BUILT: Final = 64
+
+
+def _newer(prefix: str, kinds: tuple[ServedVersion, ...]) -> Document:
+    """The document of a group and version; those of built-in kinds are made once."""
+    if any(served.resource.rules.custom for served in kinds):
+        return Document.of(_describe(prefix, kinds))
+    key = (prefix, tuple(hash(_name(served)) for served in kinds))
+    if key not in _built:
+        if len(_built) >= _MOST_BUILT:
+            _built.clear()
+        _built[key] = Document.of(_describe(prefix, kinds))
+    return _built[key]
+
+
+def _describe(prefix: str, kinds: tuple[ServedVersion, ...]) -> dict[str, Any]:
+    answer = f"{META}APIResourceList"
+    if not kinds:
+        # What leads to groups and versions has no resources.
+        answer = _LEADING.get(prefix, f"{META}APIGroup")
+    responses = _NEWER.responses(answer)
+    paths: dict[str, Any] = {f"/{prefix}/": {"get": {"responses": responses}}}
+    schemas: dict[str, Any] = {}
+    group_version = prefix.split("/")[1:]
+    wanted = [f"{META}{name}" for name in _COMMON] if kinds else [answer]
+    for served in kinds:
+        name = _name(served)
+        paths |= operations(served, name, _NEWER)
+        if served.resource.rules.custom:
+            schemas |= _custom(served, name, _NEWER)
+            wanted += [f"{META}{part}" for part in ("ObjectMeta", "ListMeta")]
+        else:
+            wanted += [name, f"{name}List"]
+        if "scale" in served.subresources:
+            wanted.append("io.k8s.api.autoscaling.v1.Scale")
+    found = _reachable(wanted)
+    schemas |= {name: _newer_definitions()[name] for name in found}
+    if kinds:
+        _name_kinds(schemas, group_version)
+    return {
+        "openapi": "3.0.0",
+        "info": _info(),
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(schemas.items())),
+            "securitySchemes": {
+                "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}
+            },
+        },
+    }
+
+
+def _name_kinds(schemas: dict[str, Any], group_version: list[str]) -> None:
+    """Say that deletions and events of watches are part of each group."""
+    places = [("", "v1")]
+    if len(group_version) == 2:
+        places.append((group_version[0], group_version[1]))
+    for kind in ("DeleteOptions", "WatchEvent"):
+        kinds = [{"group": group, "kind": kind, "version": version} for group, version in places]
+        schemas[f"{META}{kind}"] = {**schemas[f"{META}{kind}"], _GVK: kinds}
+
+
+def _info() -> dict[str, str]:
+    major, minor, *_ = builtin_schemas.data().version.removeprefix("v").split(".")
+    return {"title": "Kubernetes", "version": f"{major}.{minor}"}
+
+
+@functools.cache
+def _newer_definitions() -> Mapping[str, Any]:
+    """The published definitions, with references as version 3 has them."""
+    return {
+        name: _linked(schema, _NEWER.prefix)
+        for name, schema in builtin_schemas.data().schemas.items()
+    }
+
+
+def _linked(node: Any, prefix: str, *, named: bool = False) -> Any:
+    """With whole references; ``named`` when the keys are names of fields."""
+    if isinstance(node, dict):
+        return {
+            key: prefix + value
+            if key == "$ref" and isinstance(value, str) and not named
+            else _linked(value, prefix, named=key == "properties" and not named)
+            for key, value in node.items()
+        }
+    return [_linked(item, prefix) for item in node] if isinstance(node, list) else node
+
+
+def _reachable(names: Iterable[str]) -> set[str]:
+    """The definitions that those of ``names`` are made of."""
+    schemas = builtin_schemas.data().schemas
+    found: set[str] = set()
+    open_ = [name for name in names if name in schemas]
+    while open_:
+        name = open_.pop()
+        if name not in found:
+            found.add(name)
+            open_ += _references(name) - found
+    return found
+
+
+@functools.cache
+def _references(name: str) -> frozenset[str]:
+    found: set[str] = set()
+
+    def walk(node: Any, *, named: bool = False) -> None:
+        if isinstance(node, dict):
+            for key, value in node.items():
+                if key == "$ref" and isinstance(value, str) and not named:
+                    found.add(value)
+                else:
+                    walk(value, named=key == "properties" and not named)
+        elif isinstance(node, list):
+            for item in node:
+                walk(item)
+
+    walk(builtin_schemas.data().schemas[name])
+    return frozenset(found)
+
+
+# -- version 2 -------------------------------------------------------------------------------
+
+
+def _older(catalog: Catalog) -> dict[str, Any]:
+    definitions = dict(_older_definitions())
+    paths: dict[str, Any] = {}
+    places: dict[tuple[str, str], None] = {("", "v1"): None}
+    for served in _served(catalog):
+        name = _name(served)
+        paths |= operations(served, name, _OLDER)
+        places[served.resource.group, served.version] = None
+        if served.resource.rules.custom:
+            definitions |= _custom(served, name, _OLDER)
+    for kind in ("DeleteOptions", "WatchEvent"):
+        kinds = [{"group": group, "kind": kind, "version": version} for group, version in places]
+        definitions[f"{META}{kind}"] = {**definitions[f"{META}{kind}"], _GVK: kinds}
+    return {
+        "swagger": "2.0",
+        "info": _info(),
+        "paths": paths,
+        "definitions": definitions,
+        "securityDefinitions": {
+            "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}
+        },
+        "security": [{"BearerToken": []}],
+    }
+
+
+@functools.cache
+def _older_definitions() -> Mapping[str, Any]:
+    """The published definitions in the words of version 2."""
+    return {
+        name: _OLDER_WORDS.get(name) or _simpler(schema)
+        for name, schema in builtin_schemas.data().schemas.items()
+    }
+
+
+def _simpler(node: Any, *, named: bool = False) -> Any:
+    if isinstance(node, list):
+        return [_simpler(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if named:
+        return {key: _simpler(value) for key, value in node.items()}
+    made = {
+        key: _simpler(value, named=key == "properties")
+        for key, value in node.items()
+        if key not in ("allOf", "$ref", "default")
+    }
+    reference = node.get("$ref") or next((part["$ref"] for part in node.get("allOf", ())), None)
+    return {**made, "$ref": _OLDER.prefix + reference} if isinstance(reference, str) else made
+
+
+# -- custom resources ------------------------------------------------------------------------
+
+
+def _custom(served: ServedVersion, name: str, dialect: Dialect) -> dict[str, Any]:
+    """The definitions of a custom resource and of its list."""
+    schema = dict(served.schema or {"type": "object"})
+    if not dialect.newer:
+        schema = _plain(schema)
+    resource = served.resource
+    properties = {
+        **(schema.get("properties") or {}),
+        "apiVersion": _TEXT,
+        "kind": _TEXT,
+        "metadata": _part(f"{META}ObjectMeta", dialect),
+    }
+    kind = {"group": resource.group, "kind": resource.kind, "version": served.version}
+    made = {**schema, "type": "object", "properties": properties, _GVK: [kind]}
+    listed = {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": _TEXT,
+            "items": {"type": "array", "items": dialect.reference(name)},
+            "kind": _TEXT,
+            "metadata": _part(f"{META}ListMeta", dialect),
+        },
+        _GVK: [{**kind, "kind": resource.list_kind}],
+    }
+    return {name: made, f"{name}List": listed}
+
+
+def _part(name: str, dialect: Dialect) -> dict[str, Any]:
+    reference = dialect.reference(name)
+    return {"allOf": [reference]} if dialect.newer else reference
+
+
+def _plain(schema: Any) -> Any:
+    """The part of a schema that version 2 has words for, too."""
+    if isinstance(schema, Mapping):
+        kept = {
+            key: _plain(value)
+            for key, value in schema.items()
+            if key not in ("nullable", "oneOf", "anyOf", "not", "x-kubernetes-validations")
+        }
+        if kept.get("x-kubernetes-preserve-unknown-fields"):
+            kept.pop("properties", None)
+        return kept
+    if isinstance(schema, list):
+        return [_plain(item) for item in schema]
+    return schema

@@ -1,0 +1,319 @@
+"""The forms objects are sent in: whole (as JSON or protobuf), metadata only, rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
+
+from appsdk_operator.apiserver._builtin import protobuf
+from appsdk_operator.apiserver._builtin.tables import tables
+from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._storage.storage import Record
+from appsdk_operator.apiserver._values.status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    not_acceptable,
+)
+
+__all__ = [
+    "AnyForm",
+    "PartialForm",
+    "ProtobufForm",
+    "TableForm",
+    "WholeForm",
+    "media_type_of",
+    "negotiate",
+]
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def _list_metadata(served: ServedVersion, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Lists of custom resources say that nothing is left, those of built-in kinds say nothing."""
+    return {"continue": "", **metadata} if served.resource.rules.custom else metadata
+
+
+def _list(head: dict[str, Any], items: Iterable[bytes]) -> bytes:
+    """A list object: ``head`` with the items, which are JSON already."""
+    return b'%b,"items":[%b]}\n' % (_encode(head)[:-1], b",".join(items))
+
+
+@final
+class WholeForm:
+    """Objects as they are."""
+
+    key = "json"
+
+    def one(self, _served: ServedVersion, obj: dict[str, Any]) -> bytes:
+        """An object that is not stored, or not as it is shown."""
+        return _encode(obj)
+
+    def stored(self, served: ServedVersion, record: Record) -> bytes:
+        """A stored object."""
+        return served.data(record)
+
+    if TYPE_CHECKING:
+
+        def event_object(self, served: ServedVersion, record: Record) -> bytes: ...
+        def first_event(self, served: ServedVersion, record: Record) -> bytes: ...
+    else:
+        event_object = first_event = stored
+    has_head = False
+
+    def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
+        """The object of a bookmark."""
+        kind, version = served.resource.kind, served.api_version
+        return _encode({"kind": kind, "apiVersion": version, "metadata": metadata})
+
+    def list(
+        self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
+    ) -> bytes:
+        """A list of stored objects."""
+        head = {
+            "kind": served.resource.list_kind,
+            "apiVersion": served.api_version,
+            "metadata": _list_metadata(served, metadata),
+        }
+        return _list(head, map(served.item, records))
+
+
+@final
+class ProtobufForm:
+    """Objects as they are, in protobuf; the events of watches are JSON."""
+
+    key: str = WholeForm.key
+
+    def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
+        """An object that is not stored, or not as it is shown."""
+        return _as_protobuf(_WHOLE.one(served, obj))
+
+    def stored(self, served: ServedVersion, record: Record) -> bytes:
+        """A stored object."""
+        return _as_protobuf(_WHOLE.stored(served, record))
+
+    has_head = False
+    if TYPE_CHECKING:
+
+        def event_object(self, served: ServedVersion, record: Record) -> bytes: ...
+        def first_event(self, served: ServedVersion, record: Record) -> bytes: ...
+        def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes: ...
+    else:
+        event_object = first_event = WholeForm.event_object
+        bookmark = WholeForm.bookmark
+
+    def list(
+        self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
+    ) -> bytes:
+        """A list of stored objects."""
+        return _as_protobuf(_WHOLE.list(served, records, metadata))
+
+
+def _as_protobuf(body: bytes) -> bytes:
+    """The same as protobuf; unchanged when it holds what its Go type has no place for."""
+    try:
+        return protobuf.encode(msgspec.json.decode(body)) or body
+    except ValueError:
+        return body
+
+
+def media_type_of(body: bytes) -> str:
+    """What a body that a form made is."""
+    return protobuf.MEDIA_TYPE if protobuf.is_encoded(body) else _JSON
+
+
+@final
+class PartialForm:
+    """The metadata of objects only, as ``PartialObjectMetadata``.
+
+    Args:
+        version: of ``meta.k8s.io``: ``v1`` or ``v1beta1``.
+        lists: whether lists were asked for, and no single objects.
+    """
+
+    def __init__(self, version: str, *, lists: bool) -> None:
+        """The form of that version."""
+        self._version = f"meta.k8s.io/{version}"
+        self._lists = lists
+        self.key: str = f"partial/{version}"
+
+    def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
+        """An object that is not stored, or not as it is shown."""
+        if self._lists:
+            raise StatusError(500, "content is not a list", reason="")
+        return self._object(served, obj)
+
+    def _object(self, _served: ServedVersion, obj: dict[str, Any]) -> bytes:
+        partial = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": self._version,
+            "metadata": obj["metadata"],
+        }
+        return _encode(partial)
+
+    def stored(self, served: ServedVersion, record: Record) -> bytes:
+        """A stored object."""
+        return self.one(served, record.decode())
+
+    if TYPE_CHECKING:
+
+        def event_object(self, served: ServedVersion, record: Record) -> bytes: ...
+        def first_event(self, served: ServedVersion, record: Record) -> bytes: ...
+    else:
+        event_object = first_event = stored
+    has_head = False
+
+    def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
+        """The object of a bookmark."""
+        return self._object(served, {"metadata": metadata})
+
+    def list(
+        self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
+    ) -> bytes:
+        """A list of stored objects."""
+        if not self._lists:
+            raise StatusError(
+                406,
+                "you requested PartialObjectMetadata, but the requested object is a list "
+                f"({_go_list_type(served)})",
+            )
+        head = {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": self._version,
+            "metadata": metadata,
+        }
+        if not records:
+            return _encode({**head, "items": None})
+        return _list(head, (self._object(served, record.decode()) for record in records))
+
+
+def _go_list_type(served: ServedVersion) -> str:
+    if served.resource.rules.custom:
+        return "*unstructured.UnstructuredList"
+    package = served.resource.group.partition(".")[0]
+    if package in ("", "events"):
+        package = "core"
+    return f"*{package}.{served.resource.list_kind}"
+
+
+@final
+class TableForm:
+    """Rows for people to read.
+
+    Args:
+        include: what each row carries: ``None``, ``Metadata`` (the default) or ``Object``.
+        now: gives the seconds since 1970, for ages.
+        version: of ``meta.k8s.io``: ``v1`` or ``v1beta1``.
+
+    Raises:
+        StatusError: 400, rows cannot carry that.
+    """
+
+    def __init__(self, include: str, now: Callable[[], float], version: str = "v1") -> None:
+        """A table whose rows carry what ``include`` says."""
+        if include not in ("", "None", "Metadata", "Object"):
+            what = "must be 'Metadata', 'Object', 'None', or empty"
+            problem = FieldError.invalid("includeObject", include, what)
+            raise bad_request(f"Unable to convert to Table as requested: {problem}")
+        self._include = include or "Metadata"
+        self._now = now
+        self._version = f"meta.k8s.io/{version}"
+        self.key: str = f"table/{version}/{self._include}"
+
+    def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
+        """A table of one object that is not stored, or not as it is shown."""
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return self._table(served, [obj], metadata)
+
+    def stored(self, served: ServedVersion, record: Record) -> bytes:
+        """A table of one stored object."""
+        return self.one(served, served.decode(record))
+
+    first_event = stored
+    has_head = True
+
+    def event_object(self, served: ServedVersion, record: Record) -> bytes:
+        """A table without its columns, which only the first event of a watch has."""
+        return self._headless(served, served.read(record.decode()))
+
+    def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
+        """The object of a bookmark."""
+        return self._headless(served, {"metadata": metadata})
+
+    def _headless(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return self._table(served, [obj], metadata, columnDefinitions=None)
+
+    def list(
+        self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
+    ) -> bytes:
+        """A table of stored objects."""
+        objects = [served.decode(record) for record in records]
+        return self._table(served, objects, metadata)
+
+    def _table(
+        self,
+        served: ServedVersion,
+        objects: Sequence[dict[str, Any]],
+        metadata: dict[str, Any],
+        **other: Any,
+    ) -> bytes:
+        now = self._now()
+        rows = [tables.row(served, obj, self._include, now) for obj in objects]
+        table = tables.table(served, rows, metadata)
+        return _encode({**table, "apiVersion": self._version, **other})
+
+
+AnyForm = WholeForm | ProtobufForm | PartialForm | TableForm
+
+_JSON: Final = "application/json"
+_WHOLE: Final = WholeForm()
+_PARTIAL: Final = {
+    (version, lists): PartialForm(version, lists=lists)
+    for version in ("v1", "v1beta1")
+    for lists in (True, False)
+}
+_MEDIA_TYPES: Final = (_JSON, "application/yaml", protobuf.MEDIA_TYPE)
+_PROTOBUF: Final = ProtobufForm()
+# What is made in JSON is rewritten in YAML for those who prefer that.
+_JSON_TYPES: Final = ("application/json", "application/yaml", "application/*", "*/*")
+
+
+def negotiate(
+    accept: str,
+    *,
+    include: str = "",
+    now: Callable[[], float] = lambda: 0.0,
+    custom: bool = True,
+) -> AnyForm:
+    """The form for an ``Accept`` header; the first that can be made wins, as on the real server.
+
+    Args:
+        accept: the header.
+        include: what the rows of a table carry.
+        now: gives the seconds since 1970, for ages.
+        custom: whether it is about custom resources, which are not written as protobuf.
+
+    Raises:
+        StatusError: 406, the client takes none of them.
+    """
+    if accept in ("", "*/*", "application/json"):
+        return _WHOLE
+    for part in accept.split(","):
+        media_type, *parameters = (piece.strip() for piece in part.split(";"))
+        if media_type == protobuf.MEDIA_TYPE and not custom and not parameters:
+            return _PROTOBUF
+        if media_type not in _JSON_TYPES:
+            continue
+        given = {name: value for name, _, value in (p.partition("=") for p in parameters)}
+        wanted = given.get("as", "")
+        if not wanted:
+            return _WHOLE
+        if given.get("g") == "meta.k8s.io" and given.get("v") in ("v1", "v1beta1"):
+            if wanted == "Table":
+                return TableForm(include, now, given["v"])
+            if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+                return _PARTIAL[given["v"], wanted.endswith("List")]
+    raise not_acceptable(_MEDIA_TYPES)

@@ -1,0 +1,42 @@
+"""Where requests lead to, and what to say when that is nowhere."""
+
+from __future__ import annotations
+
+from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
+from appsdk_operator.apiserver._values.routes import Route
+from appsdk_operator.apiserver._values.status import StatusError, not_found
+
+__all__ = ["NoPageError", "find", "unknown_path"]
+
+
+class NoPageError(Exception):
+    """404 in plain text: nothing is served at that path."""
+
+
+def unknown_path(catalog: Catalog, path: str) -> Exception:
+    """What to raise for a path that leads nowhere."""
+    parts = path.split("/")
+    if len(parts) < (3 if parts[1] == "api" else 4):
+        return NoPageError()
+    return _unknown(catalog, "" if parts[1] == "api" else parts[2])
+
+
+def _unknown(catalog: Catalog, group: str) -> Exception:
+    if catalog.is_builtin(group):
+        return StatusError(404, "the server could not find the requested resource", details={})
+    return NoPageError()
+
+
+def find(catalog: Catalog, route: Route) -> ServedVersion:
+    """The resource a route leads to.
+
+    Raises:
+        StatusError: 404.
+        NoPageError: 404 without a Status, as the real server answers what no group of it owns.
+    """
+    served = catalog.find(route.group, route.version, route.plural)
+    if served is None or (route.namespace and not served.resource.namespaced):
+        raise _unknown(catalog, route.group)
+    if served.resource.namespaced and route.name and not route.namespace:
+        raise not_found(route.plural, route.group, route.name)
+    return served

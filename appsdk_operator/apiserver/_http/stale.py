@@ -1,0 +1,54 @@
+"""Reads from a watch cache that lags: what a rule of that name makes of a request.
+
+The real server answers some reads from memory, and where there are several servers the memory of
+one may be behind that of another. Who names no version, or 0, takes any state; who names one is
+made to wait until the cache has reached it; what follows from there on is complete and in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from appsdk_operator.apiserver._storage.storage import Collection, Record, Storage
+from appsdk_operator.apiserver._values.status import not_found
+
+if TYPE_CHECKING:
+    from appsdk_operator.apiserver._http.endpoints import Call
+
+__all__ = ["cache_at", "stale_query", "stale_record"]
+
+
+def cache_at(storage: Storage, collection: Collection, behind: int) -> int:
+    """The revision at which a cache is that lacks the last ``behind`` changes."""
+    if len(collection.events) < behind:
+        return min(collection.floor, storage.revision)
+    return max(collection.floor, collection.events[-behind].revision - 1)
+
+
+def stale_query(query: Mapping[str, str], at: int | None) -> Mapping[str, str]:
+    """The query of a list as the cache would understand it."""
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    if at is None or not version.isdigit() or match == "Exact" or query.get("continue"):
+        return query
+    if version != "0" and query.get("limit") and not match:
+        return query  # an exact version is asked for
+    reached = max(at, int(version))
+    return {**query, "resourceVersion": str(reached), "resourceVersionMatch": "Exact"}
+
+
+def stale_record(call: Call) -> Record | None:
+    """The object of a get as the cache has it.
+
+    Raises:
+        StatusError: 404, the cache has none.
+    """
+    version = call.query.get("resourceVersion", "")
+    if call.at is None or not version.isdigit():
+        return None
+    target, resource = call.target, call.served.resource
+    prefix = f"{target.namespace}/" if target.namespace else ""
+    for record in resource.collection.scan(prefix, at=max(call.at, int(version))):
+        if record.key == target.key:
+            return record
+    raise not_found(resource.plural, resource.group, target.name)

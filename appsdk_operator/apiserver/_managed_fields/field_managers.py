@@ -1,0 +1,429 @@
+"""Who owns which fields: from a write to the ``managedFields`` it leaves behind.
+
+:class:`FieldManagers` belongs to a server. The steps and their order are those of the real one's
+field manager: what the request says of owners, who loses and who gets what, what nobody owns, not
+too many of them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Final, final
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from appsdk_operator.apiserver._managed_fields import go_objects as go
+from appsdk_operator.apiserver._managed_fields import managed_fields as entries
+from appsdk_operator.apiserver._managed_fields import merge as merging
+from appsdk_operator.apiserver._managed_fields import owners as owning
+from appsdk_operator.apiserver._managed_fields import resets, sets, values
+from appsdk_operator.apiserver._managed_fields.last_applied import (
+    allowed_by_last_applied,
+    keep_last_applied,
+)
+from appsdk_operator.apiserver._managed_fields.managed_fields import Managed
+from appsdk_operator.apiserver._managed_fields.owners import (
+    ConversionError,
+    Convert,
+    Filters,
+    Manager,
+    OwnershipConflict,
+    Typed,
+)
+from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, SCALE, Schemas, Shape
+from appsdk_operator.apiserver._schema import builtin_schemas
+from appsdk_operator.apiserver._schema.metadata import timestamp
+from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
+from appsdk_operator.apiserver._values.status import StatusError, bad_request
+from appsdk_operator.runtime import Clock
+
+__all__ = ["FieldManager", "FieldManagers", "conflict_status"]
+
+_BEFORE: Final = "before-first-apply"
+# Whoever makes the present request, until it is clear what of its fields are new.
+_CURRENT: Final = Manager("current-operation", "")
+_KUBECTL: Final = "kubectl"
+
+
+@final
+class FieldManagers:
+    """Gives each served version its field manager."""
+
+    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+        """Times come from ``clock``, other versions of a resource from ``catalog``."""
+        self._catalog = catalog
+        self._clock = clock
+        self._shapes: WeakKeyDictionary[ServedVersion, tuple[Any, Shape]] = WeakKeyDictionary()
+        self._builtin: Schemas | None = None
+        self._second = (-1, "")
+
+    def of(self, served: ServedVersion, subresource: str = "") -> FieldManager:
+        """The manager for writes of a served version or one of its subresources."""
+        known = served.field_managers
+        if known is None or known[0] is not served.schema or known[1] is not served.subresources:
+            known = served.field_managers = (served.schema, served.subresources, {})
+        found: FieldManager | None = known[2].get(subresource)
+        if found is None:
+            found = known[2][subresource] = self._made(served, subresource)
+        return found
+
+    def _made(self, served: ServedVersion, subresource: str) -> FieldManager:
+        resource = served.resource
+        custom = resource.rules.custom
+        return FieldManager(
+            group=resource.group,
+            version=served.version,
+            kind=resource.kind,
+            subresource=subresource,
+            custom=custom,
+            shape=self.shape(served),
+            filters=resets.filters(resource, served, subresource),
+            convert=lambda typed, api_version: self._convert(served, typed, api_version),
+            filled=_as_it_is if custom else lambda obj: go.filled(obj, served),
+            now=self._now,
+        )
+
+    def of_scale(self) -> FieldManager:
+        """The manager for writes of a scale."""
+        return FieldManager(
+            group="autoscaling",
+            version="v1",
+            kind="Scale",
+            subresource="scale",
+            custom=False,
+            shape=SCALE,
+            filters={},
+            convert=lambda typed, version: typed if version == typed.api_version else None,
+            filled=_as_it_is,
+            now=self._now,
+        )
+
+    def _now(self) -> str:
+        second = int(self._clock.time())
+        if self._second[0] != second:
+            self._second = (second, timestamp(second))
+        return self._second[1]
+
+    def shape(self, served: ServedVersion) -> Shape:
+        """How the objects of a version are owned."""
+        known = self._shapes.get(served)
+        if known is not None and known[0] is served.schema:
+            return known[1]
+        if served.resource.rules.custom:
+            shape = Schemas().custom(served.schema) if served.schema is not None else DEDUCED
+        else:
+            shape = self._builtin_shape(served)
+        self._shapes[served] = (served.schema, shape)
+        return shape
+
+    def _builtin_shape(self, served: ServedVersion) -> Shape:
+        name = go.definition_of(served)
+        if name is None:
+            return DEDUCED
+        if self._builtin is None:
+            self._builtin = Schemas(builtin_schemas.data().schemas)
+        return self._builtin.shape({"$ref": name})
+
+    def _convert(self, served: ServedVersion, typed: Typed, api_version: str) -> Typed | None:
+        if typed.api_version == api_version:
+            return typed
+        source = self._version(served, typed.api_version)
+        target = self._version(served, api_version)
+        if source is None or target is None:
+            if served.resource.rules.custom:
+                raise ConversionError(
+                    f"request to convert CR to an invalid group/version: {api_version}"
+                )
+            return None
+        # A webhook that converts is not asked: it would have to be waited for.
+        value = copy.deepcopy(typed.value)
+        stored = source.to_storage(value) if source.to_storage is not None else value
+        value = target.read(stored)
+        return Typed(value, self.shape(target), api_version)
+
+    def _version(self, served: ServedVersion, api_version: str) -> ServedVersion | None:
+        group, _, version = api_version.rpartition("/")
+        if group == served.resource.group:
+            return served.resource.versions.get(version)
+        # Events are served in two groups.
+        for resource in self._catalog:
+            if resource.group == group and resource.collection is served.resource.collection:
+                return resource.versions.get(version)
+        return None
+
+
+def _as_it_is(obj: dict[str, Any]) -> dict[str, Any]:
+    return obj
+
+
+@final
+@attrs.frozen(kw_only=True)
+class FieldManager:
+    """What one kind of write does to the owners."""
+
+    group: str
+    version: str
+    kind: str
+    subresource: str
+    custom: bool
+    """Whether it is about custom resources."""
+    shape: Shape
+    """How the objects are owned."""
+    filters: Filters
+    """What the write can set at all."""
+    convert: Convert
+    """To the versions that owners name their fields in."""
+    filled: Callable[[dict[str, Any]], dict[str, Any]]
+    """What is always there, whoever wrote the object."""
+    now: Callable[[], str]
+
+    @property
+    def api_version(self) -> str:
+        """Group and version."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def updated(self, live: dict[str, Any] | None, new: dict[str, Any], manager: str) -> None:
+        """Set in ``new`` who owns what once it has taken the place of ``live``.
+
+        Args:
+            live: the object before; None for a new one.
+            new: the object as it was asked for; entries a client sent in it count.
+            manager: who asked for it.
+        """
+        given = new["metadata"].pop("managedFields", None)
+        managed = self._owners_to_start_with(live, given)
+        if not managed.owners and live is not None:
+            # Nobody owns anything: that stays so until somebody applies.
+            return
+        if live is None and not managed.owners and self.custom:
+            self._create(new, manager)
+            return
+        try:
+            self._update(live, new, managed, manager)
+        except ConversionError:
+            return
+        self._set(new, managed)
+
+    def _create(self, new: dict[str, Any], name: str) -> None:
+        """As an update of nothing, for new custom resources: there are many of them."""
+        fields: sets.FieldSet = {}
+        for key in sorted(new):
+            value, shape = new[key], self._shape_of(key)
+            if key == "metadata":
+                value = {
+                    name: item for name, item in value.items() if not entries.is_stripped(name)
+                }
+                node = values.whole(value, shape)
+                node.pop(sets.SELF, None)
+                if node:
+                    fields["f:metadata"] = node
+            elif key not in ("apiVersion", "kind"):
+                fields[f"f:{key}"] = values.whole(value, shape)
+        keep = self.filters.get(self.api_version)
+        if keep is not None and "f:status" in fields:
+            fields = keep(fields)
+        if fields:
+            entry = {
+                "manager": name,
+                "operation": "Update",
+                "apiVersion": self.api_version,
+                "time": self.now(),
+                "fieldsType": "FieldsV1",
+                "fieldsV1": fields,
+            }
+            new["metadata"]["managedFields"] = [entry]
+
+    def _shape_of(self, name: str) -> Shape:
+        rules = self.shape.map
+        return (rules.child(name) if rules is not None else None) or DEDUCED
+
+    def _owners_to_start_with(self, live: dict[str, Any] | None, given: Any) -> Managed:
+        known = live["metadata"].get("managedFields") if live is not None else None
+        if not self.subresource and given is not None:
+            if entries.is_reset(given, custom=self.custom):
+                return Managed()
+            if given != known:
+                try:
+                    managed = entries.decode(given, trusted=False)
+                except (ValueError, AttributeError):
+                    managed = Managed()
+                if managed.owners:
+                    return managed
+        return entries.decode(known or (), trusted=True)
+
+    def _set(self, obj: dict[str, Any], managed: Managed) -> None:
+        if managed.owners:
+            made = entries.encode(managed, by_text=self.custom)
+            obj["metadata"]["managedFields"] = made
+        else:
+            obj["metadata"].pop("managedFields", None)
+
+    def _update(
+        self, live: dict[str, Any] | None, new: dict[str, Any], managed: Managed, name: str
+    ) -> None:
+        me = Manager(name, "Update", self.api_version, self.subresource)
+        before = self._typed(self.filled(self._zero() if live is None else live))
+        after = self._typed(self.filled(new))
+        owners = owning.update(before, after, managed.owners, _CURRENT, self.filters, self.convert)
+        mine = owners.pop(_CURRENT, None)
+        fields = entries.stripped(mine.fields) if mine is not None else {}
+        if mine is not None and fields:
+            known = owners.get(me)
+            fields = sets.union(fields, known.fields) if known is not None else fields
+            owners[me] = attrs.evolve(mine, fields=fields)
+            managed.times[me] = self.now()
+        managed.owners = owners
+        entries.capped(managed)
+
+    # -- apply -------------------------------------------------------------------------------
+
+    def applied(
+        self, live: dict[str, Any] | None, config: Any, manager: str, *, force: bool
+    ) -> dict[str, Any]:
+        """What the object becomes when ``manager`` applies ``config``, and who owns what then.
+
+        Raises:
+            StatusError: 400, 409 or 500: it cannot be applied.
+        """
+        self._check_kind(config)
+        managed = Managed()
+        if live is not None:
+            managed = entries.decode(live["metadata"].get("managedFields") or (), trusted=True)
+        if not managed.owners and live is not None:
+            self._update(None, live, managed, _BEFORE)
+        try:
+            obj = self._apply(live, config, managed, manager, force=force)
+        except OwnershipConflict as error:
+            disputed = error.fields
+            if manager == _KUBECTL and live is not None:
+                disputed = self._not_from_kubectl(live, disputed)
+            if disputed:
+                raise conflict_status(disputed) from None
+            obj = self._apply(live, config, managed, manager, force=True)
+        except ConversionError as error:
+            raise StatusError(500, str(error), reason="") from None
+        if manager == _KUBECTL:
+            keep_last_applied(obj, config)
+        return obj
+
+    def _check_kind(self, config: Any) -> None:
+        group, version, kind = _kind_of(config)
+        if (group, version, kind) != (self.group, self.version, self.kind):
+            raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+
+    def _apply(
+        self,
+        live: dict[str, Any] | None,
+        config: dict[str, Any],
+        managed: Managed,
+        name: str,
+        *,
+        force: bool,
+    ) -> dict[str, Any]:
+        metadata = config.get("metadata")
+        if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+            raise bad_request("metadata.managedFields must be nil")
+        wanted = self._typed(config)
+        self._check(wanted)
+        me = Manager(name, "Apply", "", self.subresource)
+        before = self._typed(self._zero() if live is None else _without_entries(live))
+        merged, owners = owning.apply(
+            before, wanted, dict(managed.owners), me, self.filters, self.convert, force=force
+        )
+        mine = owners.get(me)
+        if mine is not None:
+            fields = entries.stripped(mine.fields)
+            owners[me] = attrs.evolve(mine, fields=fields)
+            if not fields:
+                del owners[me]
+        times = dict(managed.times)
+        if live is None or not values.same(merged.value, before.value):
+            times[me] = self.now()
+        obj = dict(merged.value)
+        obj["metadata"] = dict(obj.get("metadata") or {})
+        self._set(obj, Managed(owners, times))
+        return obj
+
+    def _check(self, config: Typed) -> None:
+        try:
+            merging.check(config.value, config.shape)
+        except merging.TypedError as error:
+            metadata = config.value.get("metadata") or {}
+            place = metadata if isinstance(metadata, dict) else {}
+            group, version, kind = _kind_of(config.value)
+            raise StatusError(
+                500,
+                f"failed to create typed patch object ({place.get('namespace') or ''}/"
+                f"{place.get('name') or ''}; {group}/{version}, Kind={kind}): {error}",
+                reason="",
+            ) from None
+
+    def _not_from_kubectl(
+        self, live: dict[str, Any], disputed: dict[Manager, sets.FieldSet]
+    ) -> dict[Manager, sets.FieldSet]:
+        """What is in dispute besides what the client-side apply of kubectl has left."""
+        allowed = allowed_by_last_applied(live, self._typed(live))
+        if allowed is None:
+            return disputed
+        left = {manager: sets.difference(fields, allowed) for manager, fields in disputed.items()}
+        return {manager: fields for manager, fields in left.items() if fields}
+
+    # -- what they share ---------------------------------------------------------------------
+
+    def _zero(self) -> dict[str, Any]:
+        """What there is before anything is created."""
+        return {"apiVersion": self.api_version, "kind": self.kind}
+
+    def _typed(self, obj: dict[str, Any]) -> Typed:
+        return Typed(obj, self.shape, self.api_version)
+
+
+def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:
+    metadata = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
+    return {**obj, "metadata": metadata}
+
+
+def _kind_of(config: Any) -> tuple[str, str, str]:
+    """Group, version and kind that a configuration names."""
+    given = config if isinstance(config, dict) else {}
+    api_version = _text(given.get("apiVersion"))
+    if api_version.count("/") > 1:
+        return "", "", ""
+    group, _, version = api_version.rpartition("/")
+    return group, version, _text(given.get("kind"))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def conflict_status(disputed: dict[Manager, sets.FieldSet]) -> StatusError:
+    """409: who owns what somebody else applies."""
+    found = [
+        (_shown(manager), sets.path_text(path))
+        for manager in sorted(disputed)
+        for path in sets.paths(disputed[manager])
+    ]
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field}
+        for who, field in found
+    ]
+    if len(found) == 1:
+        who, field = found[0]
+        message = f"Apply failed with 1 conflict: conflict with {who}: {field}"
+    else:
+        lines: list[str] = []
+        for manager in sorted(disputed):
+            lines.append(f"conflicts with {_shown(manager)}:")
+            lines += [f"- {sets.path_text(path)}" for path in sets.paths(disputed[manager])]
+        message = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+    return StatusError(409, message, details={"causes": causes})
+
+
+def _shown(manager: Manager) -> str:
+    text = sets.quoted(manager.name)
+    if manager.subresource:
+        text += f" with subresource {sets.quoted(manager.subresource)}"
+    return f"{text} using {manager.api_version}" if manager.operation == "Update" else text

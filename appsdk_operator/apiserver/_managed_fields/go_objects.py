@@ -1,0 +1,85 @@
+"""Objects of built-in kinds as the real server holds them: with every field that Go always writes.
+
+There a struct that is no pointer is never missing, and a list or map without ``omitempty`` is null
+when it is not set. Whether a field is new or was there before depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from appsdk_operator.apiserver._schema import builtin_schemas
+from appsdk_operator.apiserver._storage.resources import ServedVersion
+
+__all__ = ["definition_of", "filled"]
+
+_DAEMON_SET: Final = "io.k8s.api.apps.v1.DaemonSet"
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+_NUMBERS: Final = ("integer", "number")
+
+
+def definition_of(served: ServedVersion) -> str | None:
+    """The name of the definition of a built-in kind."""
+    resource = served.resource
+    return builtin_schemas.definition_of(resource.group, served.version, resource.kind)
+
+
+def filled(obj: dict[str, Any], served: ServedVersion) -> dict[str, Any]:
+    """A copy with what Go always writes filled in; what it leaves out is not looked for."""
+    name = definition_of(served)
+    if name is None:
+        return obj
+    made = _filled(obj, name)
+    if name == _DAEMON_SET and "metadata" in obj:
+        # A field of the internal version, which the published one writes as an annotation.
+        metadata = made["metadata"]
+        annotations = {_TEMPLATE_GENERATION: "0", **(metadata.get("annotations") or {})}
+        made["metadata"] = {**metadata, "annotations": annotations}
+    return made
+
+
+def _filled(value: dict[str, Any], name: str) -> dict[str, Any]:
+    data = builtin_schemas.data()
+    properties = data.schemas.get(name, {}).get("properties") or {}
+    made = {
+        key: _filled_value(item, properties[key]) if key in properties else item
+        for key, item in value.items()
+    }
+    for key, go_type in data.types.get(name, {}).items():
+        if key not in made and go_type[0] in "an" and key in properties:
+            made[key] = None if go_type[0] == "n" else _zero(properties[key])
+    return made
+
+
+def _filled_value(value: Any, schema: Any) -> Any:
+    reference = _reference(schema)
+    if isinstance(value, dict):
+        if reference:
+            return _filled(value, reference)
+        items = schema.get("additionalProperties")
+        if isinstance(items, dict) and _reference(items):
+            return {key: _filled_value(item, items) for key, item in value.items()}
+    elif isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, dict) and _reference(items):
+            return [_filled_value(item, items) for item in value]
+    return value
+
+
+def _zero(schema: Any) -> Any:
+    reference = _reference(schema)
+    if reference:
+        return _filled({}, reference) if schema.get("default") == {} else None
+    kind = schema.get("type")
+    if kind == "string":
+        return "" if schema.get("format") != "date-time" else None
+    if kind in _NUMBERS:
+        return 0
+    return False if kind == "boolean" else None
+
+
+def _reference(schema: Any) -> str:
+    parts: Sequence[Any] = schema.get("allOf") or ()
+    found = schema.get("$ref") or (parts[0].get("$ref", "") if len(parts) == 1 else "")
+    return str(found)

@@ -1,0 +1,68 @@
+"""The annotation of kubectl's client-side apply, and how server-side apply takes over from it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from appsdk_operator.apiserver._managed_fields import merge as merging
+from appsdk_operator.apiserver._managed_fields import sets, values
+from appsdk_operator.apiserver._managed_fields.owners import Typed
+from appsdk_operator.apiserver._managed_fields.sets import FieldSet
+
+__all__ = ["allowed_by_last_applied", "keep_last_applied"]
+
+_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_LIMIT: Final = 256 * 1024
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+def _last_applied(obj: dict[str, Any]) -> str:
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(_ANNOTATION) or "")
+
+
+def allowed_by_last_applied(obj: dict[str, Any], live: Typed) -> FieldSet | None:
+    """What kubectl applied by itself and nobody changed since: it may take that over.
+
+    Args:
+        obj: the object.
+        live: the same, with its shape.
+
+    Returns:
+        None if kubectl did not apply it in this version.
+    """
+    text = _last_applied(obj)
+    if not text:
+        return None
+    try:
+        last = msgspec.json.decode(text)
+        if last.get("apiVersion") != live.api_version:
+            return None
+        merging.check(live.value, live.shape)
+        merging.check(last, live.shape)
+    except (msgspec.MsgspecError, AttributeError, merging.TypedError):
+        return None
+    fields = values.field_set(last, live.shape)
+    found = values.compare(last, live.value, live.shape)
+    for changed in (found.modified, found.added, found.removed):
+        fields = sets.difference(fields, changed)
+    return fields
+
+
+def keep_last_applied(obj: dict[str, Any], config: dict[str, Any]) -> None:
+    """Write what is applied into the annotation, where there is one, as kubectl itself would."""
+    if not _last_applied(obj):
+        return
+    metadata = dict(config.get("metadata") or {})
+    if metadata.get("annotations"):
+        given = metadata["annotations"]
+        metadata["annotations"] = {
+            name: value for name, value in given.items() if name != _ANNOTATION
+        }
+    text = _encode({**config, "metadata": metadata}).decode() + "\n"
+    annotations = {**obj["metadata"]["annotations"], _ANNOTATION: text}
+    if sum(len(name) + len(value.encode()) for name, value in annotations.items()) > _LIMIT:
+        del annotations[_ANNOTATION]
+    obj["metadata"]["annotations"] = annotations

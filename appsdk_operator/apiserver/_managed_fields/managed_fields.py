@@ -1,0 +1,280 @@
+"""``metadata.managedFields``: reading and writing its entries, and keeping them few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from appsdk_operator.apiserver._managed_fields import sets
+from appsdk_operator.apiserver._managed_fields.owners import Manager, Owner, Owners
+from appsdk_operator.apiserver._managed_fields.sets import FieldSet
+from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+
+__all__ = [
+    "SERVER",
+    "Managed",
+    "Times",
+    "capped",
+    "decode",
+    "encode",
+    "is_reset",
+    "is_stripped",
+    "manager_name",
+    "manager_problems",
+    "settle",
+    "stripped",
+    "timeless",
+]
+
+Times: TypeAlias = dict[Manager, str | None]
+
+SERVER: Final = "kube-apiserver"
+"""What the server calls itself where it writes objects."""
+
+_TYPE: Final = "FieldsV1"
+_MAX_NAME: Final = 128
+_MAX_UPDATERS: Final = 10
+_ANCIENT: Final = "ancient-changes"
+
+# What nobody owns: the server sets it, or it names the object.
+_STRIPPED: Final[FieldSet] = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {
+        sets.SELF: {},
+        **{
+            f"f:{name}": {}
+            for name in (
+                "name",
+                "namespace",
+                "creationTimestamp",
+                "selfLink",
+                "uid",
+                "clusterName",
+                "generation",
+                "managedFields",
+                "resourceVersion",
+            )
+        },
+    },
+}
+
+
+@attrs.define
+class Managed:
+    """The owners of an object's fields, and when each wrote last."""
+
+    owners: Owners = attrs.field(factory=dict)
+    times: Times = attrs.field(factory=dict)
+
+
+def is_stripped(name: str) -> bool:
+    """Whether nobody owns that field of the metadata."""
+    return f"f:{name}" in _STRIPPED["f:metadata"]
+
+
+def stripped(fields: FieldSet) -> FieldSet:
+    """A set without what nobody owns."""
+    return sets.difference(fields, _STRIPPED)
+
+
+# -- entries ---------------------------------------------------------------------------------
+
+
+def decode(entries: Iterable[Mapping[str, Any]], *, trusted: bool) -> Managed:
+    """Read the entries of an object.
+
+    Args:
+        entries: the entries.
+        trusted: whether :func:`encode` made them.
+
+    Raises:
+        ValueError: one of them is not valid.
+    """
+    managed = Managed()
+    for entry in entries:
+        operation, api_version = entry.get("operation"), entry.get("apiVersion")
+        if not trusted:
+            _check(entry)
+        fields = entry.get("fieldsV1")
+        if not trusted:
+            fields = sets.parse(fields or {})
+            fields.pop(sets.SELF, None)
+        applied = operation == "Apply"
+        manager = Manager(
+            entry.get("manager") or "",
+            operation or "",
+            "" if applied else api_version or "",
+            entry.get("subresource") or "",
+        )
+        managed.owners[manager] = Owner(fields or {}, api_version or "", applied)
+        managed.times[manager] = entry.get("time")
+    return managed
+
+
+def _check(entry: Mapping[str, Any]) -> None:
+    if entry.get("operation") not in ("Apply", "Update"):
+        raise ValueError("operation must be `Apply` or `Update`")
+    texts = ("manager", "apiVersion", "subresource", "time", "fieldsType")
+    if any(not isinstance(entry.get(name) or "", str) for name in texts):
+        raise ValueError("not an entry of managedFields")
+    if not entry.get("apiVersion"):
+        raise ValueError("apiVersion must not be empty")
+    if entry.get("fieldsType") != _TYPE:
+        raise ValueError("fieldsType must be FieldsV1")
+
+
+def encode(managed: Managed, *, by_text: bool) -> list[dict[str, Any]]:
+    """The entries as the object shows them.
+
+    Args:
+        managed: the owners.
+        by_text: the way of custom resources, see :func:`ordered`.
+    """
+    entries = [
+        _entry(manager, owner, managed.times.get(manager), by_text=by_text)
+        for manager, owner in managed.owners.items()
+    ]
+    if len(entries) > 1:
+        entries.sort(key=_place)
+    return entries
+
+
+def _entry(manager: Manager, owner: Owner, time: str | None, *, by_text: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "manager": manager.name,
+        "operation": "Apply" if owner.applied else manager.operation,
+        "apiVersion": owner.api_version,
+    }
+    if time:
+        entry["time"] = time
+    entry["fieldsType"] = _TYPE
+    entry["fieldsV1"] = sets.ordered(owner.fields, by_text=by_text)
+    if manager.subresource:
+        entry["subresource"] = manager.subresource
+    return entry
+
+
+def _place(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        entry["operation"],
+        entry.get("time") or "",
+        entry["manager"],
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )
+
+
+def is_reset(entries: Any, *, custom: bool) -> bool:
+    """Whether a client sent what means: forget who owns what."""
+    if entries == []:
+        # The real server cannot tell an empty list from none in a custom resource.
+        return not custom
+    return bool(entries == [{}])
+
+
+def timeless(entries: Any) -> Any:
+    """The entries without their times."""
+    return [
+        {name: value for name, value in entry.items() if name != "time"} for entry in entries or ()
+    ]
+
+
+def settle(new: dict[str, Any], old: dict[str, Any]) -> None:
+    """Take back new times if nothing else of an object has changed."""
+    ours, theirs = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
+    if not ours or not theirs or len(ours) != len(theirs) or ours == theirs:
+        return
+    if timeless(ours) != timeless(theirs):
+        return
+    if _without_entries(new) == _without_entries(old):
+        new["metadata"]["managedFields"] = theirs
+
+
+def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:
+    metadata = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
+    return {**obj, "metadata": metadata}
+
+
+# -- keeping them few ------------------------------------------------------------------------
+
+
+def capped(managed: Managed) -> None:
+    """Put the oldest entries of updates together until there are no more than ten."""
+    updaters = [manager for manager, owner in managed.owners.items() if not owner.applied]
+    over = len(updaters) - _MAX_UPDATERS
+    if over <= 0:
+        return
+    owners, times = managed.owners, managed.times
+    updaters.sort(key=lambda manager: (times.get(manager) or "", manager))
+    first: dict[str, Manager] = {}
+    for manager in updaters:
+        if over <= 0:
+            return
+        owner = owners[manager]
+        version = owner.api_version
+        if version not in first:
+            first[version] = manager
+            continue
+        bucket = Manager(_ANCIENT, "Update", version)
+        if bucket not in owners:
+            owners[bucket] = owners.pop(first[version])
+        fields = sets.union(owner.fields, owners[bucket].fields)
+        owners[bucket] = attrs.evolve(owner, fields=fields)
+        if manager != bucket:
+            owners.pop(manager, None)
+        times[bucket] = times.get(manager)
+        over -= 1
+
+
+# -- names -----------------------------------------------------------------------------------
+
+
+def manager_name(given: str, user_agent: str) -> str:
+    """Who makes a request: what it says, else its program as the User-Agent has it."""
+    if given:
+        return given
+    name = ""
+    size = 0
+    # A header is bytes: those that are no UTF-8 show up as such.
+    text = user_agent.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    for char in text.partition("/")[0]:
+        if not char.isprintable():
+            continue
+        size += len(char.encode())
+        if size > _MAX_NAME:
+            break
+        name += char
+    return name or "unknown"
+
+
+def manager_problems(name: str) -> list[FieldError]:
+    """What is wrong with a field manager that a request names."""
+    problems: list[FieldError] = []
+    if len(name.encode()) > _MAX_NAME:
+        problems.append(
+            FieldError(
+                "FieldValueTooLong",
+                "fieldManager",
+                f"Too long: may not be more than {_MAX_NAME} bytes",
+            )
+        )
+    position = 0
+    for char in name:
+        if not char.isprintable():
+            problems.append(
+                FieldError.invalid(
+                    "fieldManager",
+                    Verbatim(f'"{_escaped(name)}"'),
+                    f"invalid character U+{ord(char):04X} (at position {position})",
+                )
+            )
+        position += len(char.encode())
+    return problems
+
+
+def _escaped(text: str) -> str:
+    """A text as it stands between Go's quotes."""
+    return text.encode("unicode_escape").decode().replace('"', '\\"')

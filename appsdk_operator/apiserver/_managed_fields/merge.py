@@ -1,0 +1,214 @@
+"""Merging what somebody applies into an object, and what is wrong with the shape of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from appsdk_operator.apiserver._managed_fields import sets
+from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, ListShape, MapShape, Shape
+from appsdk_operator.apiserver._managed_fields.values import ItemError, item_element
+from appsdk_operator.apiserver._values.go_text import GO_TYPES
+
+__all__ = ["TypedError", "check", "merge"]
+
+
+class TypedError(ValueError):
+    """A value that does not have the form its schema asks for; the text is the real server's."""
+
+
+# -- merge -----------------------------------------------------------------------------------
+
+
+def merge(live: Any, applied: Any, shape: Shape) -> Any:
+    """The live value with what is applied in it: of two leaves the applied one stays.
+
+    Nothing goes by this: null, ``{}`` and ``[]`` do not empty what is there. Items of a list keep
+    their place unless the applied ones come in another order.
+    """
+    form = shape.form_of(applied)
+    if form == "scalar":
+        return applied
+    if form == "list":
+        assert shape.list is not None
+        if not shape.list.associative or not (live or applied):
+            return applied
+        return _merge_lists(
+            live if isinstance(live, list) else [],
+            applied if isinstance(applied, list) else [],
+            shape.list,
+        )
+    before = live if isinstance(live, dict) else {}
+    after = applied if isinstance(applied, dict) else {}
+    if shape.map is None or shape.map.atomic or not (before or after):
+        return applied
+    merged = dict(before)
+    for name, value in after.items():
+        if name in before:
+            merged[name] = merge(before[name], value, shape.map.child(name) or DEDUCED)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _merge_lists(live: list[Any], applied: list[Any], rules: ListShape) -> list[Any]:
+    """Both lists' items, each once: live ones where they were, applied ones in their order."""
+    there = _elements(live, rules)
+    wanted = _elements(applied, rules)
+    # Live items of one identity that are there several times merge with nothing.
+    known: dict[str, Any] = {}
+    for element, item in zip(there, live, strict=True):
+        known[element] = None if element in known else item
+    mine = dict(zip(wanted, applied, strict=True))
+    anchors = iter([element for element in wanted if element in known])
+    anchor = next(anchors, None)
+    done: set[str] = set()
+    merged: list[Any] = []
+    at = turn = 0
+    while at < len(there) or turn < len(wanted):
+        element = there[at] if at < len(there) else ""
+        if element and element not in mine:
+            merged.append(live[at])
+            at += 1
+            continue
+        turns = turn < len(wanted)
+        if element and turns and anchor and element not in (wanted[turn], anchor):
+            # It comes later in the applied order.
+            at += 1
+            continue
+        if element and (element in done or (turns and element == wanted[turn])):
+            at += 1
+        if turns:
+            chosen = wanted[turn]
+            done.add(chosen)
+            item = mine[chosen]
+            known_item = known.get(chosen)
+            merged.append(item if chosen not in known else merge(known_item, item, rules.element))
+            turn += 1
+            if chosen == anchor:
+                anchor = next(anchors, None)
+    return merged
+
+
+def _elements(items: list[Any], rules: ListShape) -> list[str]:
+    found: list[str] = []
+    for index, item in enumerate(items):
+        try:
+            found.append(item_element(rules, item))
+        except ItemError:
+            found.append(f"i:{index}")
+    return found
+
+
+# -- what is wrong ---------------------------------------------------------------------------
+
+
+def check(value: Any, shape: Shape, *, duplicates: bool = False) -> None:
+    """Make sure that a value has the forms of its shape.
+
+    Args:
+        value: the value.
+        shape: what it should look like.
+        duplicates: whether a list may have several items of one identity.
+
+    Raises:
+        TypedError: it has not; the text names each place.
+    """
+    problems = [
+        f"{path}: {text}" if path else text
+        for path, text in _check(value, shape, duplicates=duplicates)
+    ]
+    if problems:
+        raise TypedError(problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems]))
+
+
+def _check(value: Any, shape: Shape, *, duplicates: bool) -> Iterator[tuple[str, str]]:
+    form = shape.form_of(value)
+    if form == "scalar":
+        problem = _scalar_problem(value, shape.scalar)
+        if problem:
+            yield "", problem
+    elif value is None:
+        return
+    elif form == "list":
+        if isinstance(value, list) and shape.list is not None:
+            yield from _check_list(value, shape.list, duplicates=duplicates)
+        else:
+            yield "", f"expected list, got {_go_pointer(value)}"
+    elif isinstance(value, dict) and shape.map is not None:
+        yield from _check_map(value, shape.map, duplicates=duplicates)
+    else:
+        yield "", f"expected map, got {_go_pointer(value)}"
+
+
+def _check_map(
+    value: dict[str, Any], rules: MapShape, *, duplicates: bool
+) -> Iterator[tuple[str, str]]:
+    for name in sorted(value):
+        child = rules.child(name)
+        if child is None:
+            yield f".{name}", "field not declared in schema"
+            return
+        for path, text in _check(value[name], child, duplicates=duplicates):
+            yield f".{name}{path}", text
+
+
+def _check_list(
+    items: list[Any], rules: ListShape, *, duplicates: bool
+) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        element = f"i:{index}"
+        if rules.associative:
+            try:
+                element = item_element(rules, item)
+            except ItemError as error:
+                yield "", f"element {index}: {error}"
+                return
+            if element in seen and not duplicates:
+                yield "", f"duplicate entries for key {sets.element_text(element)}"
+            seen.add(element)
+        for path, text in _check(item, rules.element, duplicates=duplicates):
+            yield f"{sets.element_text(element)}{path}", text
+
+
+def _scalar_problem(value: Any, scalar: str) -> str:
+    if value is None:
+        return ""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if scalar == "numeric" and not number:
+        return f"expected numeric (int or float), got {GO_TYPES[type(value)]}"
+    if scalar == "string" and not isinstance(value, str):
+        return f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
+    if scalar == "boolean" and not isinstance(value, bool):
+        return f"expected boolean, got {_go_pointer(value)}"
+    if scalar == "untyped" and isinstance(value, (dict, list)):
+        return f"expected any scalar, got {_go_pointer(value)}"
+    return ""
+
+
+def _go_pointer(value: Any) -> str:
+    """A value as Go prints a pointer to it."""
+    return f"&{{{_go_plain(value)}}}"
+
+
+def _go_plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{_go_plain(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_go_plain, value))}]"
+    return "<nil>" if value is None else str(value)
+
+
+def _go_syntax(value: Any) -> str:
+    """A value as Go source."""
+    if isinstance(value, str):
+        return sets.quoted(value)
+    if isinstance(value, dict):
+        inner = ", ".join(f'"{key}":{_go_syntax(value[key])}' for key in sorted(value))
+        return f"map[string]interface {{}}{{{inner}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
+    return "interface {}(nil)" if value is None else _go_plain(value)

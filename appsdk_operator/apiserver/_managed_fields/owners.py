@@ -1,0 +1,317 @@
+"""Who owns which fields of an object, and what becomes of that when somebody writes it.
+
+:func:`update` is for every write that says what the whole object shall be, :func:`apply` for one
+that says what its author wants of it. Both are functions of the object before, the object or the
+configuration that came, and the owners so far. The semantics are those of structured-merge-diff's
+``merge``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from appsdk_operator.apiserver._managed_fields import merge as merging
+from appsdk_operator.apiserver._managed_fields import sets, values
+from appsdk_operator.apiserver._managed_fields.sets import FieldSet
+from appsdk_operator.apiserver._managed_fields.shapes import Shape
+
+__all__ = [
+    "ConversionError",
+    "Convert",
+    "Filters",
+    "Manager",
+    "Owner",
+    "Owners",
+    "OwnershipConflict",
+    "Typed",
+    "apply",
+    "named_members",
+    "reconciled",
+    "update",
+]
+
+
+@attrs.frozen(order=True)
+class Manager:
+    """What tells one owner from another."""
+
+    name: str
+    operation: str
+    """``Update`` or ``Apply``."""
+    api_version: str = ""
+    """``""`` for those that apply: they are one owner whatever version they write."""
+    subresource: str = ""
+
+
+@attrs.frozen
+class Owner:
+    """What a manager owns."""
+
+    fields: FieldSet
+    api_version: str
+    """The version its fields are named in."""
+    applied: bool = False
+
+
+Owners: TypeAlias = dict[Manager, Owner]
+
+
+@attrs.frozen
+class Typed:
+    """An object in one of its versions."""
+
+    value: Any
+    shape: Shape
+    api_version: str
+
+
+Convert: TypeAlias = Callable[[Typed, str], Typed | None]
+"""The object in another version; None if there is no such version (any more).
+
+Raises :class:`ConversionError` where the real server gives up instead of forgetting the owner.
+"""
+Filters: TypeAlias = Mapping[str, Callable[[FieldSet], FieldSet]]
+"""By version, which fields a request of this kind can set at all; it owns no others."""
+
+
+class ConversionError(Exception):
+    """An object cannot be had in the version that an owner names its fields in."""
+
+
+class OwnershipConflict(Exception):  # noqa: N818 - named after what it is answered with
+    """Somebody applies other values for fields that others own."""
+
+    def __init__(self, fields: Mapping[Manager, FieldSet]) -> None:
+        """``fields`` are those in dispute, by their owner."""
+        super().__init__("other managers own some of the fields")
+        self.fields = dict(fields)
+
+
+def _everything(fields: FieldSet) -> FieldSet:
+    return fields
+
+
+def update(
+    live: Typed,
+    new: Typed,
+    owners: Owners,
+    manager: Manager,
+    filters: Filters,
+    convert: Convert,
+) -> Owners:
+    """The owners once ``manager`` has made ``live`` into ``new``: it owns what it changed."""
+    owners = _reconciled_owners(live, owners, convert)
+    difference = _compare(live, new, filters)
+    owners = _hand_over(live, new, owners, manager, difference, filters, convert, force=True)
+    mine = owners.get(manager)
+    fields = sets.difference(mine.fields, difference.removed) if mine is not None else {}
+    fields = sets.union(sets.union(fields, difference.modified), difference.added)
+    fields = filters.get(new.api_version, _everything)(fields)
+    owners.pop(manager, None)
+    if fields:
+        owners[manager] = Owner(fields, new.api_version)
+    return owners
+
+
+def apply(
+    live: Typed,
+    config: Typed,
+    owners: Owners,
+    manager: Manager,
+    filters: Filters,
+    convert: Convert,
+    *,
+    force: bool,
+) -> tuple[Typed, Owners]:
+    """What the object becomes when ``manager`` applies ``config``, and its owners then.
+
+    Raises:
+        OwnershipConflict: it would change what others own, and does not ``force`` it.
+    """
+    owners = _reconciled_owners(live, owners, convert)
+    merged = attrs.evolve(live, value=merging.merge(live.value, config.value, live.shape))
+    before = owners.get(manager)
+    wanted = values.field_set(config.value, config.shape)
+    wanted = filters.get(config.api_version, _everything)(wanted)
+    owners[manager] = Owner(wanted, config.api_version, applied=True)
+    if before is not None and before.fields:
+        merged = _prune(merged, owners, config.api_version, before, convert)
+    difference = _compare(live, merged, filters)
+    owners = _hand_over(live, merged, owners, manager, difference, filters, convert, force=force)
+    return merged, owners
+
+
+# -- who loses what --------------------------------------------------------------------------
+
+
+def _compare(old: Typed, new: Typed, filters: Filters) -> values.Comparison:
+    found = values.compare(old.value, new.value, old.shape)
+    kept = filters.get(old.api_version)
+    if kept is not None:
+        found.removed, found.modified = kept(found.removed), kept(found.modified)
+        found.added = kept(found.added)
+    return found
+
+
+def _hand_over(
+    live: Typed,
+    new: Typed,
+    owners: Owners,
+    manager: Manager,
+    difference: values.Comparison,
+    filters: Filters,
+    convert: Convert,
+    *,
+    force: bool,
+) -> Owners:
+    """The owners without what changed under them."""
+    versions: dict[str, values.Comparison] = {new.api_version: difference}
+    conflicts: dict[Manager, FieldSet] = {}
+    left: Owners = {}
+    for other, owner in owners.items():
+        if other == manager:
+            left[other] = owner
+            continue
+        changes = versions.get(owner.api_version)
+        if changes is None:
+            before = convert(live, owner.api_version)
+            after = convert(new, owner.api_version)
+            if before is None or after is None:
+                # Fields of a version that is gone are nobody's.
+                continue
+            changes = versions[owner.api_version] = _compare(before, after, filters)
+        fields = owner.fields
+        disputed = sets.intersection(fields, changes.changed)
+        if disputed:
+            conflicts[other] = disputed
+            fields = sets.difference(fields, disputed)
+        left[other] = attrs.evolve(owner, fields=sets.difference(fields, changes.removed))
+    if conflicts and not force:
+        raise OwnershipConflict(conflicts)
+    return {other: owner for other, owner in left.items() if owner.fields}
+
+
+# -- what is given up ------------------------------------------------------------------------
+
+
+def _prune(
+    merged: Typed, owners: Owners, api_version: str, before: Owner, convert: Convert
+) -> Typed:
+    """Without what the manager applied last time, does not apply now, and nobody else owns."""
+    then = convert(merged, before.api_version)
+    if then is None:
+        return merged
+    last = named_members(before.fields, then.shape)
+    pruned = attrs.evolve(then, value=values.remove(then.value, last, then.shape))
+    pruned = _with_owned(then, pruned, owners, convert)
+    kept = convert(pruned, before.api_version)
+    if kept is None:
+        return merged
+    gone = sets.difference(_members_of(then), _members_of(kept))
+    result = values.remove(then.value, sets.intersection(gone, last), then.shape)
+    return convert(attrs.evolve(then, value=result), api_version) or merged
+
+
+def _members_of(typed: Typed) -> FieldSet:
+    return named_members(values.field_set(typed.value, typed.shape), typed.shape)
+
+
+def _with_owned(merged: Typed, pruned: Typed, owners: Owners, convert: Convert) -> Typed:
+    """What was taken away too much: what somebody owns, in whatever version, stays."""
+    managed: dict[str, FieldSet] = {}
+    for owner in owners.values():
+        known = managed.get(owner.api_version, {})
+        managed[owner.api_version] = sets.union(known, owner.fields)
+    # The version at hand first: others may not be convertible without what it has.
+    for api_version in sorted(managed, key=lambda name: name != pruned.api_version):
+        fields = managed[api_version]
+        whole = convert(merged, api_version)
+        part = convert(pruned, api_version)
+        if whole is None or part is None:
+            continue
+        merged = whole
+        stays = sets.union(_members_of(part), named_members(fields, merged.shape))
+        gone = sets.difference(_members_of(merged), stays)
+        pruned = attrs.evolve(merged, value=values.remove(merged.value, gone, merged.shape))
+    return pruned
+
+
+def named_members(fields: FieldSet, shape: Shape | None) -> FieldSet:
+    """The same set with every named field above a member as a member too."""
+    found: FieldSet = {}
+    for element, node in fields.items():
+        if not node:
+            found[element] = node
+            continue
+        below = _shape_below(shape, element)
+        member = (
+            element.startswith("f:")
+            and shape is not None
+            and shape.map is not None
+            and shape.map.declares(element[2:])
+        )
+        children = named_members(node, below)
+        found[element] = {sets.SELF: {}, **children} if member else children
+    return found
+
+
+def _shape_below(shape: Shape | None, element: str) -> Shape | None:
+    if shape is not None and shape.map is not None and element.startswith("f:"):
+        return shape.map.child(element[2:])
+    if shape is not None and shape.list is not None and element.startswith("k:"):
+        return shape.list.element
+    return None
+
+
+# -- schemas change --------------------------------------------------------------------------
+
+
+def _reconciled_owners(live: Typed, owners: Owners, convert: Convert) -> Owners:
+    """The owners with their fields named as the present schemas have them."""
+    found: Owners = {}
+    for manager, owner in owners.items():
+        typed = live if owner.api_version == live.api_version else convert(live, owner.api_version)
+        if typed is None:
+            found[manager] = owner
+            continue
+        fields = reconciled(owner.fields, typed.shape)
+        found[manager] = owner if fields is owner.fields else attrs.evolve(owner, fields=fields)
+    return found
+
+
+def reconciled(fields: FieldSet, shape: Shape) -> FieldSet:
+    """The set once a map or list below ``shape`` has become atomic: it is owned as a whole.
+
+    A set that needs no change is returned as it is.
+    """
+    changed: FieldSet = {}
+    for element, node in fields.items():
+        if not node or element == sets.SELF:
+            continue
+        below = _reconciling_shape(shape, element)
+        if below is None:
+            continue
+        became = _reconciled_node(node, below)
+        if became is not node:
+            changed[element] = became
+    return {**fields, **changed} if changed else fields
+
+
+def _reconciled_node(node: FieldSet, shape: Shape) -> FieldSet:
+    first = shape.forms[0]
+    if first == "map" and shape.map is not None:
+        if shape.map.is_deduced:
+            return node
+        return {} if shape.map.atomic else reconciled(node, shape)
+    if first == "list" and shape.list is not None:
+        return reconciled(node, shape) if shape.list.associative else {}
+    return node
+
+
+def _reconciling_shape(shape: Shape, element: str) -> Shape | None:
+    if shape.forms[0] == "list":
+        return shape.list.element if shape.list is not None else None
+    return shape.map.child(element[2:]) if shape.map is not None else None

@@ -1,0 +1,118 @@
+"""Which fields a write cannot set, so that nobody comes to own them by it.
+
+The table is that of the real server's strategies: a write of an object leaves its status alone, one
+of the status all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from appsdk_operator.apiserver._managed_fields import sets
+from appsdk_operator.apiserver._managed_fields.owners import Filters
+from appsdk_operator.apiserver._managed_fields.sets import FieldSet
+from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
+
+__all__ = ["filters"]
+
+_SPEC: Final[FieldSet] = {"f:spec": {}}
+_STATUS: Final[FieldSet] = {"f:status": {}}
+_ALL_BUT_STATUS: Final[FieldSet] = {"f:metadata": {}, "f:spec": {}}
+
+_EXCLUDED: Final[Mapping[tuple[str, str], FieldSet]] = {
+    ("certificatesigningrequests.certificates.k8s.io", ""): {"f:spec": {}, "f:status": {}},
+    ("certificatesigningrequests.certificates.k8s.io", "status"): {
+        "f:spec": {},
+        "f:status": {"f:conditions": {}},
+    },
+    ("certificatesigningrequests.certificates.k8s.io", "approval"): {
+        "f:spec": {},
+        "f:status": {"f:certificate": {}},
+    },
+    ("deployments.apps", "status"): {"f:spec": {}, "f:metadata": {"f:labels": {}}},
+    ("pods", "status"): {
+        "f:spec": {},
+        "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}},
+    },
+    **{
+        (name, "status"): _ALL_BUT_STATUS
+        for name in (
+            "apiservices.apiregistration.k8s.io",
+            "devicetaintrules.resource.k8s.io",
+            "flowschemas.flowcontrol.apiserver.k8s.io",
+            "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+            "resourceclaims.resource.k8s.io",
+            "servicecidrs.networking.k8s.io",
+            "storageversionmigrations.storagemigration.k8s.io",
+            "storageversions.internal.apiserver.k8s.io",
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+            "volumeattachments.storage.k8s.io",
+        )
+    },
+}
+
+_CONTAINERS: Final = ("f:containers", "f:initContainers")
+_RESIZED: Final = ("f:resources", "f:resizePolicy")
+
+
+def filters(resource: Resource, served: ServedVersion, subresource: str) -> Filters:
+    """By version, what a write keeps of a set of fields."""
+    if resource.rules.custom:
+        return _custom_filters(resource, served, subresource)
+    place = (resource.qualified_name, subresource)
+    excluded = _EXCLUDED.get(place)
+    if excluded is None and not served.has_status:
+        return {}
+    if excluded is None:
+        excluded = _SPEC if subresource == "status" else _STATUS
+    keep = _INCLUDING.get(place) or _without(excluded)
+    return {version.api_version: keep for version in resource.versions.values()}
+
+
+def _custom_filters(resource: Resource, served: ServedVersion, subresource: str) -> Filters:
+    if subresource == "status":
+        return {
+            version.api_version: _KEEPS_STATUS
+            for version in resource.versions.values()
+            if version.has_status
+        }
+    return {served.api_version: _KEEPS_ALL_BUT_STATUS} if served.has_status else {}
+
+
+def _without(excluded: FieldSet) -> Callable[[FieldSet], FieldSet]:
+    return lambda fields: sets.difference_below(fields, excluded)
+
+
+def _only_ephemeral(fields: FieldSet) -> FieldSet:
+    spec = fields.get("f:spec", {})
+    name = "f:ephemeralContainers"
+    return _spec({name: spec[name]} if name in spec else {}, fields)
+
+
+def _only_resized(fields: FieldSet) -> FieldSet:
+    spec = fields.get("f:spec", {})
+    kept: FieldSet = {}
+    for name in _CONTAINERS:
+        found: FieldSet = {}
+        for element, node in spec.get(name, {}).items():
+            parts = {part: node[part] for part in _RESIZED if part in node}
+            if element != sets.SELF and parts:
+                found[element] = {sets.SELF: {}, **parts} if sets.SELF in node else parts
+        if found:
+            kept[name] = found
+    return _spec(kept, fields)
+
+
+def _spec(kept: FieldSet, fields: FieldSet) -> FieldSet:
+    if not kept:
+        return {}
+    return {"f:spec": {sets.SELF: {}, **kept} if sets.SELF in fields["f:spec"] else kept}
+
+
+_KEEPS_STATUS: Final = _without(_ALL_BUT_STATUS)
+_KEEPS_ALL_BUT_STATUS: Final = _without(_STATUS)
+_INCLUDING: Final = {
+    ("pods", "ephemeralcontainers"): _only_ephemeral,
+    ("pods", "resize"): _only_resized,
+}

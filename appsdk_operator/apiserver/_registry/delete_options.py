@@ -1,0 +1,101 @@
+"""The options of a deletion: all from the body, or without one from the query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin import protobuf
+from appsdk_operator.apiserver._registry import bodies
+from appsdk_operator.apiserver._registry.write_requests import DeleteOptions
+from appsdk_operator.apiserver._values import go_json
+from appsdk_operator.apiserver._values.status import FieldError, bad_request, invalid
+
+__all__ = ["delete_options", "options_of"]
+
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
+_TYPES: Final[dict[str, tuple[type, str]]] = {
+    "gracePeriodSeconds": (int, "int64"),
+    "propagationPolicy": (str, "v1.DeletionPropagation"),
+    "orphanDependents": (bool, "bool"),
+    "preconditions": (dict, "v1.Preconditions"),
+    "dryRun": (list, "[]string"),
+}
+
+
+def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
+    """What a deletion is asked to heed.
+
+    Raises:
+        StatusError: 400 or 422.
+    """
+    return options_of(_of_body(body) if body.strip() else _of_query(query))
+
+
+def options_of(given: Mapping[str, Any]) -> DeleteOptions:
+    """What a deletion is asked to heed, from options whose types are right.
+
+    Raises:
+        StatusError: 422, a value that does not exist.
+    """
+    policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
+    problems: list[FieldError] = []
+    if policy is not None and orphan is not None:
+        what = "orphanDependents and deletionPropagation cannot be both set"
+        problems.append(FieldError.invalid("propagationPolicy", policy, what))
+    elif policy is not None and policy not in _POLICIES:
+        supported = (*_POLICIES, "nil")
+        problems.append(FieldError.not_supported("propagationPolicy", policy, supported))
+    if problems:
+        raise invalid("DeleteOptions", "meta.k8s.io", "", problems)
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    preconditions = given.get("preconditions") or {}
+    return DeleteOptions(
+        dry_run=bodies.dry_run({}, given, "DeleteOptions"),
+        propagation=policy,
+        grace=given.get("gracePeriodSeconds"),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+    )
+
+
+def _of_query(query: Mapping[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if query.get("propagationPolicy"):
+        given["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" in query:
+        given["orphanDependents"] = bodies.flag(query, "orphanDependents")
+    if "gracePeriodSeconds" in query:
+        given["gracePeriodSeconds"] = bodies.number(query, "gracePeriodSeconds")
+    if "dryRun" in query:
+        given["dryRun"] = [query["dryRun"]]
+    return given
+
+
+def _of_body(body: bytes) -> dict[str, Any]:
+    if protobuf.is_encoded(body):
+        body = bodies.as_json(body, protobuf.MEDIA_TYPE)
+    try:
+        given: Any = go_json.decode(body)
+    except ValueError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+    if not isinstance(given, dict):
+        raise bad_request("expected object DeleteOptions")
+    kind, version = given.get("kind") or "DeleteOptions", given.get("apiVersion") or "v1"
+    if kind != "DeleteOptions":
+        raise bad_request(
+            f'no kind "{kind}" is registered for version "{version}" in scheme '
+            '"pkg/runtime/scheme.go:111"'
+        )
+    for name, (type_, go) in _TYPES.items():
+        _check(given.get(name), type_, f"struct field DeleteOptions.{name}", go)
+    for name, go in (("uid", "types.UID"), ("resourceVersion", "string")):
+        place = f"struct field Preconditions.preconditions.{name}"
+        _check((given.get("preconditions") or {}).get(name), str, place, go)
+    return given
+
+
+def _check(value: Any, type_: type, place: str, go: str) -> None:
+    if value is not None and type(value) is not type_:
+        raise bad_request(go_json.mismatch(value, place, go))

@@ -1,0 +1,75 @@
+"""What a deletion means for an object: preconditions, propagation, grace, and when it is gone."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from appsdk_operator.apiserver._storage.resources import Resource
+from appsdk_operator.apiserver._storage.storage import Record
+from appsdk_operator.apiserver._values.status import conflict
+
+__all__ = ["FOREGROUND", "ORPHAN", "check_preconditions", "grace_of", "is_gone", "set_propagation"]
+
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+
+
+def check_preconditions(
+    resource: Resource, record: Record, uid: str | None, resource_version: str | None
+) -> None:
+    """Refuse to delete another object, or another state, than the one that is meant.
+
+    Raises:
+        StatusError: 409.
+    """
+    if uid is not None and uid != record.uid:
+        why = (
+            f"the UID in the precondition ({uid}) does not match the UID in record "
+            f"({record.uid}). The object might have been deleted and then recreated"
+        )
+    elif resource_version not in (None, str(record.revision)):
+        why = (
+            f"the ResourceVersion in the precondition ({resource_version}) does not "
+            f"match the ResourceVersion in record ({record.revision}). The object might have "
+            "been modified"
+        )
+    else:
+        return
+    raise conflict(resource.kind, resource.group, record.name, why)
+
+
+def set_propagation(metadata: dict[str, Any], propagation: str | None) -> None:
+    """Note in the finalizers what is to become of the dependents."""
+    finalizers = list(metadata.get("finalizers", ()))
+    if propagation is None:
+        return
+    kept = [name for name in finalizers if name not in (ORPHAN, FOREGROUND)]
+    if propagation == "Orphan":
+        kept.append(ORPHAN)
+    elif propagation == "Foreground":
+        kept.append(FOREGROUND)
+    if kept != finalizers:
+        metadata["finalizers"] = kept
+
+
+def grace_of(obj: dict[str, Any], wanted: int | None) -> int:
+    """Seconds a pod that runs somewhere is given."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    grace = int(spec.get("terminationGracePeriodSeconds", 30)) if wanted is None else wanted
+    # Less than nothing is as little as can be without going at once.
+    grace = 1 if grace < 0 else grace
+    before = obj["metadata"].get("deletionGracePeriodSeconds")
+    return grace if before is None else min(grace, before)
+
+
+def is_gone(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """Whether an update takes away the last that held an object whose deletion was asked for."""
+    metadata = new["metadata"]
+    return (
+        "deletionTimestamp" in old["metadata"]
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not (new.get("kind") == "Namespace" and new.get("spec", {}).get("finalizers"))
+    )

@@ -1,0 +1,208 @@
+"""JSON patches, merge patches and strategic merge patches, with the real server's answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._builtin import decoding
+from appsdk_operator.apiserver._builtin.types import DecodeError
+from appsdk_operator.apiserver._managed_fields.merge_keys import merge_keys
+from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._values import go_json
+from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    invalid,
+)
+from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
+from appsdk_operator.resource._strategic import (
+    DirectiveError,
+    MergeKeyError,
+    apply_strategic_merge_patch,
+)
+
+__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "apply", "fitted"]
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+_MAX_OPERATIONS: Final = 10_000
+
+
+def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVersion) -> Any:
+    """What a patch in ``body`` makes of ``old``.
+
+    Raises:
+        StatusError: 400, 413, 422 or 500: it cannot be applied.
+    """
+    patch = _decoded(content_type, body)
+    try:
+        if content_type == JSON_PATCH:
+            for operation in patch:
+                old = apply_json_patch(old, [_as_go_does(old, operation)])
+            return old
+        if content_type == MERGE_PATCH:
+            return apply_merge_patch(old, patch)
+        resource = served.resource
+        keys = merge_keys(resource.group, served.version, resource.kind)
+        return apply_strategic_merge_patch(old, patch, keys)
+    except DirectiveError as error:
+        directive = _printed(error.part.get("$patch"))
+        raise _failed(f"unknown patch type: {directive} in map: {_printed(error.part)}") from None
+    except MergeKeyError as error:
+        if not isinstance(error.element, Mapping):
+            raise _failed("list element types are not identical") from None
+        shown = _printed(error.element)
+        raise _failed(f"map: {shown} does not contain declared merge key: {error.key}") from None
+    except PatchError:
+        raise StatusError(
+            422, "the server rejected our request due to an error in our request", details={}
+        ) from None
+
+
+def fitted(
+    content_type: str, body: bytes, new: Any, served: ServedVersion, validation: str
+) -> tuple[dict[str, Any], list[str]]:
+    """The patched object in the form it is kept in, and what to warn of.
+
+    Args:
+        content_type: of the patch.
+        body: the patch.
+        new: the object with the patch applied.
+        served: what it is an object of.
+        validation: ``Strict`` refuses unknown and duplicate fields, ``Ignore`` says nothing.
+
+    Raises:
+        StatusError: 400 or 422, the patch makes something of it that it cannot be.
+    """
+    if not isinstance(new, dict):
+        raise StatusError(
+            422, "the server rejected our request due to an error in our request", details={}
+        )
+    if served.resource.rules.custom:
+        _check_type(new, served)
+    strategic = content_type == STRATEGIC_PATCH
+    unknown: list[str] = []
+    made = new
+    if decoding.has_type(served):
+        try:
+            made, unknown = decoding.read(served, new, converting=strategic)
+        except DecodeError as error:
+            raise _unfit(strategic, body, new, str(error)) from None
+    if validation == "Ignore":
+        return made, []
+    if strategic:
+        # Found level by level there.
+        unknown.sort(key=lambda path: path.count("."))
+    told = _complaints(content_type, body, unknown)
+    if told and validation == "Strict":
+        why = f"strict decoding error: {', '.join(told)}"
+        raise _unfit(strategic, body, new, why)
+    return made, told
+
+
+def _check_type(new: dict[str, Any], served: ServedVersion) -> None:
+    """Custom resources stay what they are."""
+    resource = served.resource
+    wanted = {"kind": resource.kind, "apiVersion": served.api_version}
+    problems = [
+        FieldError.invalid(name, new.get(name), f"must be {value}")
+        for name, value in wanted.items()
+        if new.get(name) != value
+    ]
+    if problems:
+        metadata = new.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        raise invalid(str(new.get("kind")), resource.group, str(name), problems)
+
+
+def _complaints(content_type: str, body: bytes, unknown: list[str]) -> list[str]:
+    if content_type == JSON_PATCH:
+        return [f'unknown field "{path}"' for path in unknown]
+    told = decoding.complaints_of(body, unknown)
+    return told + [text for path in unknown if (text := f'unknown field "{path}"') not in told]
+
+
+def _as_go_does(old: Any, operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation with the leniency of the library that the real server uses.
+
+    It replaces members of objects that are not there, and copies them as null.
+    """
+    kind, path = operation.get("op"), operation.get("path")
+    if kind == "replace" and isinstance(path, str) and _is_missing_member(old, path):
+        return {**operation, "op": "add"}
+    source = operation.get("from")
+    if kind == "copy" and isinstance(source, str) and _is_missing_member(old, source):
+        return {"op": "add", "path": path, "value": None}
+    return operation
+
+
+def _is_missing_member(obj: Any, path: str) -> bool:
+    if "/" not in path:
+        return False
+    *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
+    for step in steps:
+        if isinstance(obj, list):
+            index = whole(step)
+            if index is None or not 0 <= index < len(obj):
+                return False
+            obj = obj[index]
+        elif isinstance(obj, dict):
+            obj = obj.get(step)
+        else:
+            return False
+    return isinstance(obj, dict) and last not in obj
+
+
+def _decoded(content_type: str, body: bytes) -> Any:
+    prefix = "" if content_type == STRATEGIC_PATCH else "error decoding patch: "
+    try:
+        patch = go_json.decode(body)
+    except ValueError as error:
+        raise bad_request(f"{prefix}{error}") from None
+    is_list = content_type == JSON_PATCH
+    if patch is None and content_type != STRATEGIC_PATCH:
+        if is_list:
+            return []
+        raise bad_request("Invalid JSON Patch")
+    if not isinstance(patch, list if is_list else dict):
+        wanted = "[]handlers.jsonPatchOp" if is_list else "map[string]interface {}"
+        raise bad_request(f"{prefix}{go_json.mismatch(patch, 'value', wanted)}")
+    for operation in patch if is_list else ():
+        if not isinstance(operation, dict):
+            why = go_json.mismatch(operation, "value", "handlers.jsonPatchOp")
+            raise bad_request(f"{prefix}{why}")
+    if content_type == JSON_PATCH and len(patch) > _MAX_OPERATIONS:
+        raise StatusError(
+            413,
+            f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got "
+            f"{len(patch)}",
+        )
+    return patch
+
+
+def _unfit(strategic: bool, body: bytes, new: dict[str, Any], why: str) -> StatusError:
+    shown = _printed(json.loads(body)) if strategic else json.dumps(new, separators=(",", ":"))
+    return invalid("", "", "", [FieldError.invalid("patch", shown, why)])
+
+
+def _failed(message: str) -> StatusError:
+    return StatusError(500, message, reason="")
+
+
+def _printed(value: Any) -> str:
+    """A value as Go prints it."""
+    if isinstance(value, Mapping):
+        inner = " ".join(f"{key}:{_printed(value[key])}" for key in sorted(value))
+        return f"map[{inner}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_printed, value))}]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

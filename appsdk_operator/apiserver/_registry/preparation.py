@@ -1,0 +1,139 @@
+"""What an object has to be to be stored: of the right shape, in the right place, and valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from appsdk_operator.apiserver._builtin import decoding
+from appsdk_operator.apiserver._registry.write_requests import Target, WriteOptions
+from appsdk_operator.apiserver._schema import metadata as _metadata
+from appsdk_operator.apiserver._schema.metadata_shape import check_shape
+from appsdk_operator.apiserver._schema.objects import CoercionError
+from appsdk_operator.apiserver._values.status import bad_request, invalid
+
+__all__ = ["fit_schema", "metadata_of", "validate"]
+
+
+def metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of ``obj``, which is of the right shape and fits where it was sent.
+
+    Raises:
+        StatusError: 400, it is not or does not.
+    """
+    resource = target.served.resource
+    metadata = check_shape(obj, resource.kind, target.served.version, custom=resource.rules.custom)
+    if target.name and metadata.get("name", target.name) != target.name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({target.name})"
+        )
+    if resource.namespaced:
+        namespace = metadata.get("namespace") or target.namespace
+        if namespace != target.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on "
+                "the request"
+            )
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    return metadata
+
+
+def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> list[str]:
+    """Drop unknown fields and fill in defaults; the warnings to tell.
+
+    Raises:
+        StatusError: 400, it cannot be read, or has unknown fields and may not.
+    """
+    served = target.served
+    structure = served.structure
+    if structure is None:
+        if options.origin is not None and decoding.has_type(served):
+            return [f'unknown field "{path}"' for path in decoding.fit(served, obj)]
+        return []
+    nulls = list(_nulls(obj)) if options.applied else []
+    try:
+        dropped = structure.fit(obj)
+    except CoercionError as error:
+        kind = served.resource.kind
+        raise bad_request(
+            f'{kind} in version "{served.version}" cannot be handled as a {kind}: {error}'
+        ) from None
+    stored = served.resource.versions[served.resource.storage_version]
+    if (
+        stored is not served
+        and stored.structure is not None
+        and served.to_storage is None
+        and served.resource.converter is None
+    ):
+        # What the stored version has no field for is not kept, whoever sent it.
+        stored.structure.fit(obj)
+        structure.prune(obj)
+    for place, name in nulls:
+        place.setdefault(name, None)
+    complaints = [f'unknown field "{path}"' for path in dropped]
+    if not complaints or options.field_validation == "Ignore":
+        return []
+    if options.field_validation == "Strict":
+        kind = served.resource.kind
+        raise bad_request(
+            f'{kind} in version "{served.version}" cannot be handled as a {kind}: '
+            f"strict decoding error: {', '.join(complaints)}"
+        )
+    return complaints
+
+
+def _nulls(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects within ``value`` that have a null, and its name there."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if item is None:
+                yield value, name
+            else:
+                yield from _nulls(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _nulls(item)
+
+
+def validate(
+    target: Target,
+    new: dict[str, Any],
+    old: dict[str, Any] | None,
+    warnings: list[str],
+    subresource: str = "",
+) -> None:
+    """Refuse what breaks the rules of its kind.
+
+    Args:
+        target: the object.
+        new: the wanted state.
+        old: the present state; None on create.
+        warnings: what is to be told anyway; more is added.
+        subresource: what is written.
+
+    Raises:
+        StatusError: 422, with a cause for each rule.
+    """
+    resource = target.served.resource
+    errors = list(_metadata.validate(new["metadata"], resource.rules.name_style))
+    if old is not None:
+        errors += _metadata.validate_update(new["metadata"], old["metadata"])
+    structure = target.served.structure
+    if structure is not None:
+        status_only = subresource == "status"
+        warnings += structure.validate(new, old, errors, status_only=status_only)
+    elif resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
+        errors += _metadata.validate_finalizers(new["metadata"])
+    # A binding sets what no update may change.
+    if subresource != "binding":
+        errors += resource.rules.validate(new, old)
+    if errors:
+        name = new["metadata"].get("name", "")
+        group = resource.rules.error_group
+        group = resource.group if group is None else group
+        problem = invalid(resource.kind, group, name, errors)
+        problem.warnings += warnings
+        raise problem

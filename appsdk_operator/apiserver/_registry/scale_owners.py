@@ -1,0 +1,147 @@
+"""Writes of a scale: who owns the replicas of the object behind it.
+
+A scale shows the owners of the object's replicas only, as those of its own field of that name. What
+a write of the scale makes of them is carried over to the object.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.apiserver._managed_fields import managed_fields as entries
+from appsdk_operator.apiserver._managed_fields import sets
+from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
+from appsdk_operator.apiserver._managed_fields.managed_fields import Managed
+from appsdk_operator.apiserver._managed_fields.owners import Owner
+from appsdk_operator.apiserver._registry.subresources import scale_paths
+from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
+from appsdk_operator.apiserver._values.status import StatusError
+
+__all__ = ["ScaleOwners"]
+
+_API_VERSION: Final = "autoscaling/v1"
+_REPLICAS: Final = ("f:spec", "f:replicas")
+_REPLICAS_SET: Final[sets.FieldSet] = {"f:spec": {"f:replicas": {}}}
+
+
+@final
+class ScaleOwners:
+    """The owners of one object's replicas while its scale is written."""
+
+    def __init__(self, fields: FieldManagers, served: ServedVersion, obj: dict[str, Any]) -> None:
+        """The owners as ``obj``, of the version ``served``, has them."""
+        self._manager = fields.of_scale()
+        self._served = served
+        self._entries = obj["metadata"].get("managedFields")
+
+    def updated(self, live: dict[str, Any], wanted: Any, manager: str) -> Any:
+        """The scale ``wanted`` in the place of ``live``, and who owns its fields."""
+        if not isinstance(wanted, dict) or not isinstance(wanted.get("metadata", {}), dict):
+            return wanted
+        new = {**wanted, "metadata": {**wanted.get("metadata", {})}}
+        self._manager.updated(self._shown(live), new, manager)
+        return new
+
+    def applied(
+        self, live: dict[str, Any], config: Any, manager: str, *, force: bool
+    ) -> dict[str, Any]:
+        """The scale with ``config`` applied, and who owns its fields.
+
+        Raises:
+            StatusError: 400, 409 or 500: it cannot be applied.
+        """
+        scale = self._manager.applied(self._shown(live), config, manager, force=force)
+        if self._served.resource.rules.custom:
+            # The real server cannot, however it is applied, but tells of conflicts before.
+            metadata = scale["metadata"]
+            raise StatusError(
+                500,
+                f"failed to convert new object ({metadata.get('namespace', '')}/"
+                f"{metadata['name']}; autoscaling/v1, Kind=Scale) to proper version: request to "
+                "convert CR to an invalid group/version: autoscaling/v1",
+                reason="",
+            )
+        return scale
+
+    def tell(self, obj: dict[str, Any], scale: Any) -> None:
+        """Set in the object who owns its replicas, given the scale that was written."""
+        told = (scale.get("metadata") or {}).get("managedFields") or ()
+        owners = entries.decode(told, trusted=True)
+        served = self._served
+        made = _from_scale(owners, self._entries, served.resource, served.api_version)
+        if made:
+            obj["metadata"]["managedFields"] = made
+        else:
+            obj["metadata"].pop("managedFields", None)
+
+    def _shown(self, live: dict[str, Any]) -> dict[str, Any]:
+        shown = _to_scale(self._entries, self._served.resource)
+        metadata = {**live["metadata"]}
+        if shown.owners:
+            metadata["managedFields"] = entries.encode(shown, by_text=False)
+        return {**live, "metadata": metadata}
+
+
+def _paths(resource: Resource) -> dict[str, sets.Path | None]:
+    """Where each version keeps its replicas; None for a version that has no scale."""
+    found: dict[str, sets.Path | None] = {}
+    for served in resource.versions.values():
+        steps = scale_paths(served).replicas if "scale" in served.subresources else None
+        found[served.api_version] = None if steps is None else tuple(f"f:{s}" for s in steps)
+    return found
+
+
+def _to_scale(parent: Any, resource: Resource) -> Managed:
+    """The owners of the replicas, given the entries of the object."""
+    managed = entries.decode(parent or (), trusted=True)
+    paths = _paths(resource)
+    found = Managed()
+    for manager, owner in managed.owners.items():
+        path = paths.get(owner.api_version)
+        if path is not None and sets.has(owner.fields, path):
+            found.owners[manager] = Owner(_REPLICAS_SET, _API_VERSION, owner.applied)
+            found.times[manager] = managed.times.get(manager)
+    return found
+
+
+def _from_scale(
+    scale: Managed, parent: Any, resource: Resource, api_version: str
+) -> list[dict[str, Any]]:
+    """The entries of the object once the scale has these owners.
+
+    Args:
+        scale: the owners of the scale.
+        parent: the entries of the object before.
+        resource: its resource.
+        api_version: the version the scale was written in.
+    """
+    before = entries.decode(parent or (), trusted=True)
+    paths = _paths(resource)
+    left = dict(scale.owners)
+    found = Managed({}, dict(before.times))
+    for manager, owner in before.owners.items():
+        if owner.api_version not in paths:
+            continue
+        path = paths[owner.api_version]
+        if path is None or not sets.has(owner.fields, path):
+            found.owners[manager] = owner
+            continue
+        if left.pop(manager, None) is not None:
+            found.owners[manager] = owner
+            continue
+        fields = sets.difference(owner.fields, _set_of(path))
+        if fields:
+            found.owners[manager] = attrs.evolve(owner, fields=fields)
+    mine = paths.get(api_version)
+    for manager, owner in left.items():
+        if mine is not None and sets.has(owner.fields, _REPLICAS):
+            found.owners[manager] = Owner(_set_of(mine), api_version, owner.applied)
+    return entries.encode(found, by_text=True)
+
+
+def _set_of(path: sets.Path) -> sets.FieldSet:
+    fields: sets.FieldSet = {}
+    sets.attach(fields, path, {})
+    return fields

@@ -1,0 +1,1 @@
+"""Structural schemas: pruning, defaults, validation, rules."""

@@ -1,0 +1,154 @@
+"""The published schemas of the built-in kinds, read from a data file when they are first needed.
+
+The file holds the structure of Kubernetes' OpenAPI documents and the facts of the Go types behind
+them; ``hack/builtin_schemas.py`` makes it. :func:`schema` is what most callers want: it gives the
+schema of a kind in the shape that schemas of custom resources have, so that the same code reads
+both.
+
+Everything here is shared and must not be changed. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import importlib.resources
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+__all__ = ["Data", "data", "definition", "definition_of", "schema"]
+
+_PACKAGE: Final = "appsdk_operator.apiserver._schema"
+_FILE: Final = "builtin_schemas.json.gz"
+_ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
+# Definitions that stand for JSON of any shape; the documents cannot say so.
+_FREE: Final = (
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension",
+)
+_INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+
+
+@attrs.frozen(kw_only=True)
+class Data:
+    """What the data file holds."""
+
+    version: str
+    """The release of Kubernetes, for example ``v1.36.3``."""
+    kinds: Mapping[tuple[str, str, str], str]
+    """The definition of each group, version and kind."""
+    schemas: Mapping[str, Mapping[str, Any]]
+    """The definitions as published; a ``$ref`` is the bare name of another."""
+    types: Mapping[str, Mapping[str, str]]
+    """How Go writes the fields of each definition: a letter and the Go type.
+
+    ``o``: left out when it is empty; ``p``: a pointer, left out when it is nil; ``n``: null when it
+    is nil; ``a``: always written.
+    """
+
+
+@functools.cache
+def data() -> Data:
+    """The content of the data file; some milliseconds the first time."""
+    packed = importlib.resources.files(_PACKAGE).joinpath(_FILE).read_bytes()
+    content = msgspec.json.decode(gzip.decompress(packed))
+    return Data(
+        version=content["version"],
+        kinds={(group, version, kind): name for group, version, kind, name in content["kinds"]},
+        schemas=content["schemas"],
+        types=content["types"],
+    )
+
+
+def definition_of(group: str, version: str, kind: str) -> str | None:
+    """The name of a kind's definition, for example ``io.k8s.api.apps.v1.Deployment``."""
+    return data().kinds.get((group, version, kind))
+
+
+def schema(group: str, version: str, kind: str) -> Mapping[str, Any] | None:
+    """The schema of a built-in kind, None for others.
+
+    It has the shape of a custom resource's ``openAPIV3Schema``: ``type``, ``properties``,
+    ``items``, ``x-kubernetes-list-type`` and so on, without references: where several fields
+    share a definition they share the dict. Definitions may contain themselves, so walk it along
+    with an object, never as a whole. Numbers that may be texts have
+    ``x-kubernetes-int-or-string``, and what may hold anything
+    ``x-kubernetes-preserve-unknown-fields``.
+
+    >>> schema("apps", "v1", "Deployment")["properties"]["spec"]["required"]
+    ['selector', 'template']
+    """
+    name = definition_of(group, version, kind)
+    return None if name is None else definition(name)
+
+
+def definition(name: str) -> Mapping[str, Any]:
+    """The schema of a definition, as :func:`schema` gives it.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    found = _resolved.get(name)
+    if found is None:
+        later: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        under_way: dict[str, dict[str, Any]] = {}
+        found = _resolve_definition(name, later, under_way)
+        for copy, target in later:
+            copy.update({key: value for key, value in target.items() if key not in copy})
+        # Whole before anybody sees it; two threads may make one twice, which does no harm.
+        _resolved.update(under_way)
+    return found
+
+
+_resolved: Final[dict[str, dict[str, Any]]] = {}
+_Later = list[tuple[dict[str, Any], dict[str, Any]]]
+
+
+def _resolve_definition(
+    name: str, later: _Later, under_way: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    known = _resolved.get(name) or under_way.get(name)
+    if known is not None:
+        return known
+    made = under_way[name] = {}
+    if name in _FREE:
+        made.update(_ANYTHING)
+    elif name == _INT_OR_STRING:
+        made["x-kubernetes-int-or-string"] = True
+    else:
+        made.update(_resolve(data().schemas[name], later, under_way))
+    return made
+
+
+def _resolve(
+    node: Mapping[str, Any], later: _Later, under_way: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    reference = node.get("$ref") or next((part["$ref"] for part in node.get("allOf", ())), None)
+    if isinstance(reference, str):
+        target = _resolve_definition(reference, later, under_way)
+        # A default of {} says that Go has no pointer there: nothing for those who read schemas.
+        own = {
+            key: value
+            for key, value in node.items()
+            if key not in ("$ref", "allOf") and not (key == "default" and value == {})
+        }
+        if not own:
+            return target
+        later.append((own, target))
+        return own
+    made = dict(node)
+    if "properties" in node:
+        made["properties"] = {
+            key: _resolve(child, later, under_way) for key, child in node["properties"].items()
+        }
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            made[key] = _resolve(node[key], later, under_way)
+    return made

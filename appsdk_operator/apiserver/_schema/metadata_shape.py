@@ -1,0 +1,137 @@
+"""Metadata read as Go reads it: with the types that its fields have, and without what is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from appsdk_operator.apiserver._values.status import bad_request
+
+__all__ = ["check_shape"]
+
+# The Go type of each field of metadata that the server relies on.
+_TEXT, _NUMBER = "string", "int64"
+_FIELDS: Final = {
+    "name": _TEXT,
+    "generateName": _TEXT,
+    "namespace": _TEXT,
+    "selfLink": _TEXT,
+    "uid": "types.UID",
+    "resourceVersion": _TEXT,
+    "generation": _NUMBER,
+    "creationTimestamp": "v1.Time",
+    "deletionTimestamp": "v1.Time",
+    "deletionGracePeriodSeconds": _NUMBER,
+    "labels": "map[string]string",
+    "annotations": "map[string]string",
+    "finalizers": "[]string",
+    "ownerReferences": "[]v1.OwnerReference",
+    "managedFields": "[]v1.ManagedFieldsEntry",
+}
+_PYTHON: Final[dict[str, tuple[type, ...]]] = {
+    "map[string]string": (dict,),
+    "[]string": (list,),
+    "[]v1.OwnerReference": (list,),
+    "[]v1.ManagedFieldsEntry": (list,),
+    _NUMBER: (int,),
+}
+_OWNER: Final = {
+    "apiVersion": _TEXT,
+    "kind": _TEXT,
+    "name": _TEXT,
+    "uid": "types.UID",
+    "controller": "bool",
+    "blockOwnerDeletion": "bool",
+}
+
+
+def check_shape(obj: dict[str, Any], kind: str, version: str, *, custom: bool) -> dict[str, Any]:
+    """The metadata of ``obj``, with nulls and empty collections gone.
+
+    Raises:
+        StatusError: 400, a field of metadata has a type the server cannot work with.
+    """
+    metadata = obj.get("metadata")
+    if metadata is None:
+        metadata = {}
+    problem = next(_problems(metadata, custom=custom), None)
+    if problem is not None:
+        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+    obj["metadata"] = metadata = {
+        key: value
+        for key, value in metadata.items()
+        # An empty list of managedFields means something else than none.
+        if value is not None and value != {} and (value != [] or key == "managedFields")
+    }
+    return metadata
+
+
+def _problems(metadata: Any, *, custom: bool) -> Iterator[str]:
+    place = "ObjectMeta" if custom else "ObjectMeta.metadata"
+    if not isinstance(metadata, dict):
+        target = "value" if custom else "struct field"
+        name = "v1.ObjectMeta" if custom else "metadata of type v1.ObjectMeta"
+        yield f"json: cannot unmarshal {_json_type(metadata)} into Go {target} of type {name}"
+        return
+    for name, wanted in _FIELDS.items():
+        value = metadata.get(name)
+        if value is None:
+            continue
+        if not _fits(value, wanted):
+            yield _mismatch(value, f"{place}.{name}", wanted)
+        elif isinstance(value, dict):
+            yield from (
+                _mismatch(item, f"{place}.{name}", _TEXT)
+                for item in value.values()
+                if item is not None and not isinstance(item, str)
+            )
+        elif name == "finalizers":
+            yield from (
+                _mismatch(item, f"{place}.{name}", _TEXT)
+                for item in value
+                if not isinstance(item, str)
+            )
+        elif name == "managedFields":
+            yield from (
+                _mismatch(item, f"{place}.{name}", "v1.ManagedFieldsEntry")
+                for item in value
+                if not isinstance(item, dict)
+            )
+        elif name == "ownerReferences":
+            yield from _owner_problems(value, f"{place}.{name}", custom=custom)
+
+
+def _owner_problems(owners: list[Any], place: str, *, custom: bool) -> Iterator[str]:
+    inner = "OwnerReference" if custom else f"OwnerReference.{place.partition('.')[2]}"
+    for owner in owners:
+        if not isinstance(owner, dict):
+            yield _mismatch(owner, place, "v1.OwnerReference")
+            continue
+        for name, wanted in _OWNER.items():
+            value = owner.get(name)
+            if value is not None and not _fits(value, wanted):
+                yield _mismatch(value, f"{inner}.{name}", wanted)
+
+
+def _fits(value: Any, wanted: str) -> bool:
+    if wanted == "bool":
+        return isinstance(value, bool)
+    return isinstance(value, _PYTHON.get(wanted, (str,))) and not isinstance(value, bool)
+
+
+def _mismatch(value: Any, place: str, wanted: str) -> str:
+    return (
+        f"json: cannot unmarshal {_json_type(value)} into Go struct field {place} of type {wanted}"
+    )
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (list, dict)):
+        return "array" if isinstance(value, list) else "object"
+    return "null"

@@ -1,0 +1,299 @@
+"""Checks of custom resources beyond single values: list types, embedded objects, replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from appsdk_operator.apiserver._schema import metadata as _metadata
+from appsdk_operator.apiserver._schema.fit import EMBEDDED
+from appsdk_operator.apiserver._values import names as _names
+from appsdk_operator.apiserver._values.go_text import GO_TYPES, go_json
+from appsdk_operator.apiserver._values.names import NameStyle
+from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+
+__all__ = ["CoercionError", "Visit", "coercion", "embedded", "list_types", "replicas"]
+
+Visit = Callable[[Any, str, list[FieldError]], None]
+"""From a value, its path and the errors to add to."""
+
+_LIST_TYPE: Final = "x-kubernetes-list-type"
+_canonical: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+class CoercionError(ValueError):
+    """An embedded object whose metadata cannot be read; the text is the server's."""
+
+
+def _walk(
+    schema: Mapping[str, Any], find: Callable[[Mapping[str, Any]], Visit | None]
+) -> Visit | None:
+    """A visitor of the values below ``schema`` that ``find`` has checks for, None without any."""
+    own = find(schema)
+    children: dict[str, Visit] = {}
+    for name, child in (schema.get("properties") or {}).items():
+        if (below := _walk(child, find)) is not None:
+            children[name] = below
+    additional = schema.get("additionalProperties")
+    other = _walk(additional, find) if isinstance(additional, Mapping) else None
+    items = schema.get("items")
+    each = _walk(items, find) if isinstance(items, Mapping) else None
+    if own is None and not children and other is None and each is None:
+        return None
+
+    def visit(value: Any, path: str, errors: list[FieldError]) -> None:
+        if own is not None:
+            own(value, path, errors)
+        if type(value) is dict:
+            for name, item in value.items():
+                if (child := children.get(name)) is not None:
+                    child(item, f"{path}.{name}" if path else name, errors)
+                elif other is not None:
+                    other(item, f"{path}[{name}]", errors)
+        elif type(value) is list and each is not None:
+            for index, item in enumerate(value):
+                each(item, f"{path}[{index}]", errors)
+
+    return visit
+
+
+# -- list types ------------------------------------------------------------------------------
+
+
+def list_types(schema: Mapping[str, Any]) -> Visit | None:
+    """The checks that sets have no item and maps no key twice."""
+    return _walk(schema, _list_type)
+
+
+def _list_type(schema: Mapping[str, Any]) -> Visit | None:
+    match schema.get(_LIST_TYPE):
+        case "set":
+            return _check_set
+        case "map":
+            names = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+            return lambda value, path, errors: _check_map(value, names, path, errors)
+        case _:
+            return None
+
+
+def _twice(identities: list[bytes]) -> Iterator[int]:
+    """Where something is there for the second time."""
+    seen: dict[bytes, int] = {}
+    for index, identity in enumerate(identities):
+        seen[identity] = times = seen.get(identity, 0) + 1
+        if times == 2:
+            yield index
+
+
+def _check_set(value: Any, path: str, errors: list[FieldError]) -> None:
+    if isinstance(value, list) and len(value) > 1:
+        errors += [
+            FieldError.duplicate(f"{path}[{index}]", _shown(value[index]))
+            for index in _twice([_canonical(item) for item in value])
+        ]
+
+
+def _check_map(value: Any, names: tuple[str, ...], path: str, errors: list[FieldError]) -> None:
+    if not isinstance(value, list):
+        return
+    for index, item in enumerate(value):
+        if item is not None and not isinstance(item, dict):
+            detail = "must be an object for an array of list-type map"
+            errors.append(FieldError.invalid(f"{path}[{index}]", _shown(item), detail))
+            return
+    keys = [{name: item[name] for name in names if name in item} if item else {} for item in value]
+    errors += [
+        FieldError.duplicate(f"{path}[{index}]", _shown(keys[index]))
+        for index in _twice([_canonical(key) for key in keys])
+    ]
+
+
+def _shown(value: Any) -> Any:
+    return Verbatim(go_json(value)) if isinstance(value, (dict, list)) else value
+
+
+# -- embedded objects ------------------------------------------------------------------------
+
+
+def embedded(schema: Mapping[str, Any]) -> Visit | None:
+    """The checks of what embedded objects say about themselves."""
+    return _walk(schema, lambda part: _check_embedded if part.get(EMBEDDED) else None)
+
+
+def _check_embedded(value: Any, path: str, errors: list[FieldError]) -> None:
+    if not isinstance(value, dict):
+        return
+    below = f"{path}." if path else ""
+    for name in ("apiVersion", "kind"):
+        if name not in value:
+            errors.append(FieldError.required(f"{below}{name}"))
+        elif not value[name]:
+            errors.append(FieldError.invalid(f"{below}{name}", "", "must not be empty"))
+    version = value.get("apiVersion")
+    if isinstance(version, str) and version.count("/") > 1:
+        detail = f"unexpected GroupVersion string: {version}"
+        errors.append(FieldError.invalid(f"{below}apiVersion", version, detail))
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind:
+        errors += [
+            FieldError.invalid(f"{below}kind", kind, f"{_MIXED}{problem}")
+            for problem in _names.label_problems(kind.lower())
+        ]
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict):
+        named = {**metadata, "name": metadata.get("name") or "fakename"}
+        for error in _metadata.validate(named, NameStyle.PATH_SEGMENT):
+            errors.append(attrs.evolve(error, field=f"{below}{error.field}"))
+
+
+_NO_TEXT: Final = "must be a string"
+_MIXED: Final = "may have mixed case, but should otherwise match: "
+
+_OWNER: Final = "[]v1.OwnerReference"
+_MANAGED: Final = "[]v1.ManagedFieldsEntry"
+_META: Final[dict[str, str]] = {
+    "name": "string",
+    "generateName": "string",
+    "namespace": "string",
+    "selfLink": "string",
+    "uid": "types.UID",
+    "resourceVersion": "string",
+    "generation": "int64",
+    "creationTimestamp": "time",
+    "deletionTimestamp": "time",
+    "deletionGracePeriodSeconds": "int64",
+    "labels": "map[string]string",
+    "annotations": "map[string]string",
+    "ownerReferences": _OWNER,
+    "finalizers": "[]string",
+    "managedFields": _MANAGED,
+}
+_WORDS: Final[dict[type, str]] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+
+
+def coercion(schema: Mapping[str, Any]) -> Callable[[dict[str, Any], list[str]], None] | None:
+    """What drops the unknown fields of embedded objects' metadata, and tells them.
+
+    The function raises :class:`CoercionError` for metadata of other types.
+    """
+    dropped: list[str] = []
+
+    def one(value: Any, path: str, _errors: list[FieldError]) -> None:
+        if isinstance(value, dict):
+            _coerce(value, path, dropped)
+
+    visit = _walk(schema, lambda part: one if part.get(EMBEDDED) else None)
+    if visit is None:
+        return None
+
+    def coerce(obj: dict[str, Any], unknown: list[str]) -> None:
+        dropped.clear()
+        visit(obj, "", [])
+        unknown += dropped
+
+    return coerce
+
+
+def _coerce(value: dict[str, Any], path: str, dropped: list[str]) -> None:
+    for name in ("apiVersion", "kind"):
+        if name in value and not isinstance(value[name], str):
+            shown = _shown(value[name])
+            raise CoercionError(str(FieldError.invalid(f"{path}.{name}", shown, _NO_TEXT)))
+    if "metadata" not in value:
+        return
+    metadata = value["metadata"]
+    if metadata is None:
+        value["metadata"] = {}
+        return
+    if unreadable := _unreadable(metadata):
+        error = FieldError.invalid(f"{path}.metadata", _shown(metadata), f"json: {unreadable}")
+        raise CoercionError(str(error))
+    dropped += [f"{path}.metadata.{name}" for name in sorted(metadata) if name not in _META]
+    value["metadata"] = {
+        name: item
+        for name, item in metadata.items()
+        if name in _META and item not in (None, "", {}, [])
+    }
+
+
+def _unreadable(metadata: Any) -> str:
+    if not isinstance(metadata, dict):
+        return f"cannot unmarshal {_WORDS[type(metadata)]} into Go value of type v1.ObjectMeta"
+    for name in sorted(metadata):
+        wanted, item = _META.get(name), metadata[name]
+        if wanted is None or item is None:
+            continue
+        found = _misfit(wanted, item)
+        if found:
+            word, type_ = found
+            return f"cannot unmarshal {word} into Go struct field ObjectMeta.{name} of type {type_}"
+    return ""
+
+
+def _misfit(wanted: str, item: Any) -> tuple[str, str] | None:
+    """What was found and what should be there, where a field has another type."""
+    python = {"[": list, "m": dict, "i": int}.get(wanted[0], str)
+    if not isinstance(item, python) or isinstance(item, bool):
+        return _WORDS[type(item)], wanted
+    parts = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    inner = dict if wanted in (_OWNER, _MANAGED) else str
+    for part in parts:
+        if part is not None and not isinstance(part, inner):
+            return _WORDS[type(part)], wanted.removeprefix("[]").removeprefix("map[string]")
+    return None
+
+
+# -- replicas --------------------------------------------------------------------------------
+
+
+def replicas(obj: Any, scale: Mapping[str, Any], *, spec: bool) -> Iterator[FieldError]:
+    """What is wrong with the numbers and the selector that the scale of an object shows."""
+    names = ["specReplicasPath"] if spec else []
+    for name in [*names, "statusReplicasPath"]:
+        path = scale.get(name) or ""
+        value, problem = _at(obj, path, int, "int64")
+        if problem:
+            yield FieldError.invalid(path, 0, problem)
+        elif value < 0:
+            yield FieldError.invalid(path, value, "should be a non-negative integer")
+        elif value > 2**31 - 1:
+            detail = f"should be less than or equal to {2**31 - 1}"
+            yield FieldError.invalid(path, value, detail)
+    selector = scale.get("labelSelectorPath")
+    if selector:
+        _value, problem = _at(obj, selector, str, "string")
+        if problem:
+            yield FieldError.invalid(selector, "", problem)
+
+
+def _at(obj: Any, path: str, kind: type, go_name: str) -> tuple[Any, str]:
+    """The value at a path and what is wrong with it."""
+    value = obj
+    steps = path.removeprefix(".").split(".")
+    for index, step in enumerate(steps):
+        if not isinstance(value, dict):
+            return None, _accessor(steps[:index], value, "map[string]interface {}")
+        if step not in value:
+            return kind(), ""
+        value = value[step]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        return None, _accessor(steps, value, go_name)
+    return value, ""
+
+
+def _accessor(steps: list[str], value: Any, wanted: str) -> str:
+    shown = "<nil>" if value is None else value
+    return (
+        f".{'.'.join(steps)} accessor error: {shown} is of the type "
+        f"{GO_TYPES[type(value)]}, expected {wanted}"
+    )

@@ -1,0 +1,323 @@
+"""The rules of a schema (``x-kubernetes-validations``), compiled, and objects checked by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.apiserver._cel import cost as _cel_cost
+from appsdk_operator.apiserver._cel import expressions
+from appsdk_operator.apiserver._cel.paths import PathError, valid_path
+from appsdk_operator.apiserver._cel.schema import (
+    Convert,
+    converter,
+    declared,
+    with_metadata,
+)
+from appsdk_operator.apiserver._cel.types import (
+    BOOL,
+    STRING,
+    Declared,
+    Type,
+    optional_of,
+)
+from appsdk_operator.apiserver._cel.values import NONE, CelError, Optional
+from appsdk_operator.apiserver._schema.values import NOT_THERE, correlated, same
+from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+
+__all__ = ["RULES", "CompiledRule", "Rulebook", "compile_rule"]
+
+RULES: Final = "x-kubernetes-validations"
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_BUDGET: Final = 10_000_000
+_MAX_MESSAGE: Final = 5 * 1024
+_OUT_OF_BUDGET: Final = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
+
+
+@final
+@attrs.define
+class CompiledRule:
+    """One rule: what it evaluates, or what is wrong with it, and what it costs at most."""
+
+    rule: Mapping[str, Any]
+    program: expressions.Program | None = None
+    error: str = ""
+    cost: int = 0
+    uses_old: bool = False
+    message: expressions.Program | None = None
+    message_error: str = ""
+    message_cost: int = 0
+    field: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The rule in messages: its message, if it has one, else its text."""
+        return str(self.rule.get("message") or self.rule["rule"]).strip()
+
+
+def compile_rule(
+    schema: Mapping[str, Any], rule: Mapping[str, Any], known: Declared
+) -> CompiledRule:
+    """Compile a rule of ``schema``, whose values are as ``known`` says."""
+    made = CompiledRule(rule)
+    optional = bool(rule.get("optionalOldSelf"))
+    variables = {
+        "self": known.type,
+        "oldSelf": optional_of(known.type) if optional else known.type,
+    }
+    text = str(rule.get("rule") or "")
+    if not text.strip():
+        return made
+    made.program, made.error = _program(text, variables, BOOL)
+    if made.error:
+        made.error = _PROBLEMS.get(made.error, f"compilation failed: {made.error}")
+        return made
+    assert made.program is not None
+    made.uses_old = made.program.uses("oldSelf")
+    made.cost = _cel_cost.estimated(made.program.root, known)
+    expression = rule.get("messageExpression")
+    if expression:
+        made.message, problem = _program(str(expression), variables, STRING)
+        if problem:
+            made.message_error = _PROBLEMS.get(
+                problem, f"messageExpression compilation failed: {problem}"
+            )
+        elif made.message is not None:
+            made.message_cost = _cel_cost.estimated(made.message.root, known)
+    if rule.get("fieldPath"):
+        try:
+            made.field = valid_path(str(rule["fieldPath"]), schema)[0]
+        except PathError:
+            made.field = ""
+    return made
+
+
+_PROBLEMS: Final = {
+    "bool": "cel expression must evaluate to a bool",
+    "string": "messageExpression must evaluate to a string",
+}
+
+
+def _program(
+    text: str, variables: Mapping[str, Type], wanted: Type
+) -> tuple[expressions.Program | None, str]:
+    try:
+        program = expressions.compile(text, variables)
+    except expressions.CompileError as error:
+        return None, str(error)
+    return (program, "") if program.type == wanted else (None, wanted.name)
+
+
+@attrs.define
+class _Run:
+    """One object being checked."""
+
+    errors: list[FieldError]
+    warnings: list[str]
+    budget: int = _BUDGET
+
+
+Nearest = tuple[Any, Any] | None
+"""The nearest value around that has an old state, with that state."""
+
+
+@final
+class Rulebook:
+    """All rules of a schema and of what is below it."""
+
+    def __init__(self, schema: Mapping[str, Any], known: Declared, *, root: bool) -> None:
+        """The rules of ``schema``; ``root``: it is that of a whole resource."""
+        self._schema = schema
+        self._rules = [compile_rule(schema, rule, known) for rule in schema.get(RULES) or ()]
+        self._convert: Convert | None = converter(with_metadata(schema) if root else schema)
+        self._type = str(schema.get("type") or "")
+        self._fields: dict[str, Rulebook] = {}
+        properties = (with_metadata(schema) if root else schema).get("properties") or {}
+        for name, child in properties.items():
+            below = _below(child, f"self.{name}")
+            if below is not None:
+                self._fields[name] = below
+        additional, items = schema.get("additionalProperties"), schema.get("items")
+        self._values = _below(additional) if isinstance(additional, Mapping) else None
+        self._items = _below(items) if isinstance(items, Mapping) else None
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any], *, root: bool) -> Rulebook | None:
+        """The rules of a schema; None without any."""
+        if not _has_rules(schema):
+            return None
+        known = declared(schema, root=root)
+        return None if known is None else cls(schema, known, root=root)
+
+    def check(self, new: Any, old: Any, errors: list[FieldError], path: str = "") -> list[str]:
+        """Add what is wrong with ``new``, given the old state; the warnings to tell.
+
+        ``old`` is NOT_THERE for what is new.
+        """
+        run = _Run(errors, [])
+        nearest = None if old is NOT_THERE else (new, old)
+        self.visit(new, old, path, run, nearest)
+        return run.warnings
+
+    def visit(self, value: Any, old: Any, path: str, run: _Run, nearest: Nearest) -> bool:
+        """Check a part of an object; whether there is budget left."""
+        if value is None:
+            return True
+        if self._rules and not self._check_rules(value, old, path, run, nearest):
+            return False
+        if isinstance(value, dict):
+            return self._check_fields(value, old, path, run, nearest)
+        if isinstance(value, list) and self._items is not None:
+            find = correlated(self._schema, old) if old is not NOT_THERE else None
+            for index, item in enumerate(value):
+                before = find(item) if find is not None else NOT_THERE
+                around = nearest if before is NOT_THERE else (item, before)
+                if not self._items.visit(item, before, f"{path}[{index}]", run, around):
+                    return False
+        return True
+
+    def _check_fields(
+        self, value: dict[str, Any], old: Any, path: str, run: _Run, nearest: Nearest
+    ) -> bool:
+        known = old if isinstance(old, dict) else {}
+        for name, item in value.items():
+            if self._values is not None:
+                below, at = self._values, f"{path}[{name}]"
+            elif name in self._fields:
+                below, at = self._fields[name], f"{path}.{name}" if path else name
+            else:
+                continue
+            before = known.get(name, NOT_THERE)
+            around = nearest if before is NOT_THERE else (item, before)
+            if not below.visit(item, before, at, run, around):
+                return False
+        return True
+
+    def _check_rules(self, value: Any, old: Any, path: str, run: _Run, nearest: Nearest) -> bool:
+        convert = self._convert
+        there = old is not NOT_THERE and old is not None
+        current = value if convert is None else convert(value)
+        previous = (old if convert is None else convert(old)) if there else None
+        for rule in self._rules:
+            if rule.program is None:
+                continue
+            optional = bool(rule.rule.get("optionalOldSelf"))
+            if rule.uses_old and not there and not optional:
+                continue
+            variables: dict[str, Any] = {"self": current}
+            if optional:
+                variables["oldSelf"] = Optional(previous) if there else NONE
+            elif there:
+                variables["oldSelf"] = previous
+            failed = self._evaluate(rule, variables, path, run)
+            if failed is None:
+                return False
+            if failed:
+                plain = {"self": current, **({"oldSelf": previous} if there else {})}
+                error = self._failure(rule, value, plain, path, run)
+                if not rule.uses_old and nearest is not None and same(*nearest):
+                    run.warnings.append(str(error))
+                else:
+                    run.errors.append(error)
+        return True
+
+    def _evaluate(
+        self, rule: CompiledRule, variables: dict[str, Any], path: str, run: _Run
+    ) -> bool | None:
+        """Whether the rule is broken; None when no further one may run."""
+        assert rule.program is not None
+        field = path or "<nil>"
+        if run.budget <= 0:
+            run.errors.append(FieldError.invalid(field, self._type, _OUT_OF_BUDGET))
+            return None
+        try:
+            value, cost = rule.program.evaluate_with_cost(variables)
+        except CelError as error:
+            detail = f"{error} evaluating rule: {rule.shown}"
+            cancelled = str(error).startswith("operation cancelled")
+            if cancelled:
+                detail = (
+                    f"'{error}': no further validation rules will be run due to call cost exceeds "
+                    f"limit for rule: {rule.shown}"
+                )
+            elif str(error).startswith("no such overload"):
+                detail = (
+                    f"'{error}': call arguments did not match a supported operator, function or "
+                    f"macro signature for rule: {rule.shown}"
+                )
+            run.errors.append(FieldError.invalid(field, self._type, detail))
+            return None if cancelled else False
+        if cost > run.budget:
+            run.errors.append(FieldError.invalid(field, self._type, _OUT_OF_BUDGET))
+            return None
+        run.budget -= cost
+        return value is not True
+
+    def _failure(
+        self, rule: CompiledRule, value: Any, variables: dict[str, Any], path: str, run: _Run
+    ) -> FieldError:
+        detail = self._message(rule, variables, run)
+        if not detail:
+            message = str(rule.rule.get("message") or "").strip()
+            detail = message or f"failed rule: {rule.shown}"
+        at = path
+        if rule.field:
+            at = f"{path}.{rule.field}" if path else rule.field
+        return _REASONS.get(str(rule.rule.get("reason") or ""), _invalid)(
+            at or "<nil>", _OMITTED if self._type in ("object", "array") else value, detail
+        )
+
+    @staticmethod
+    def _message(rule: CompiledRule, variables: dict[str, Any], run: _Run) -> str:
+        """What the rule's own expression says, ``""`` when that is nothing to print."""
+        if rule.message is None:
+            return ""
+        try:
+            text, cost = rule.message.evaluate_with_cost(variables)
+        except CelError:
+            return ""
+        run.budget -= cost
+        text = text.strip()
+        return "" if "\n" in text or len(text.encode()) > _MAX_MESSAGE else text
+
+
+_OMITTED: Final = Verbatim("")
+
+
+def _invalid(field: str, value: Any, detail: str) -> FieldError:
+    if value is _OMITTED:
+        return FieldError("FieldValueInvalid", field, f"Invalid value: {detail}")
+    return FieldError.invalid(field, value, detail)
+
+
+def _duplicate(field: str, value: Any, _detail: str) -> FieldError:
+    if value is _OMITTED:
+        return FieldError("FieldValueDuplicate", field, "Duplicate value")
+    return FieldError.duplicate(field, value)
+
+
+_REASONS: Final[dict[str, Callable[[str, Any, str], FieldError]]] = {
+    "FieldValueForbidden": lambda field, _value, detail: FieldError.forbidden(field, detail),
+    "FieldValueRequired": lambda field, _value, detail: FieldError.required(field, detail),
+    "FieldValueDuplicate": _duplicate,
+}
+
+
+def _has_rules(schema: Mapping[str, Any]) -> bool:
+    if schema.get(RULES):
+        return True
+    parts = list((schema.get("properties") or {}).values())
+    parts += [schema.get("items"), schema.get("additionalProperties")]
+    return any(_has_rules(part) for part in parts if isinstance(part, Mapping))
+
+
+def _below(schema: Mapping[str, Any], path: str = "self") -> Rulebook | None:
+    if not _has_rules(schema):
+        return None
+    root = bool(schema.get(_EMBEDDED))
+    known = declared(schema, root=root, path=path)
+    return None if known is None else Rulebook(schema, known, root=root)

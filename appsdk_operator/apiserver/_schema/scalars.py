@@ -1,0 +1,183 @@
+"""Checks of texts, numbers and enumerations, as a schema's value validations ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._values import formats
+from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
+from appsdk_operator.apiserver._values.go_text import go_float, go_json, go_quote
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = [
+    "Check",
+    "composite",
+    "enum_step",
+    "field_at",
+    "invalid_at",
+    "number_steps",
+    "string_steps",
+]
+
+Check = Callable[[Any, Any, str, list[FieldError]], int]
+"""From value, old value, path and the errors to add to, to the number of things that matched."""
+
+
+def field_at(path: str) -> str:
+    """The field in errors for a path; the root has none."""
+    return path.removeprefix(".") or "<nil>"
+
+
+def invalid_at(path: str, value: Any, detail: str) -> FieldError:
+    """What is wrong with the value at a path."""
+    return FieldError.invalid(field_at(path), value, detail)
+
+
+def composite(detail: str) -> FieldError:
+    """What is wrong with several things at once, which is told of no field."""
+    return FieldError("FieldValueInvalid", "<nil>", f'Invalid value: "": {detail}')
+
+
+def string_steps(schema: Mapping[str, Any], format_: str) -> Iterable[Check]:
+    """The checks of texts: lengths, a pattern and a format."""
+    longest, shortest = schema.get("maxLength"), schema.get("minLength")
+    pattern = schema.get("pattern")
+    if longest is not None or shortest or pattern:
+        yield _text_step(longest, shortest, pattern)
+    if format_ and formats.is_checked(format_):
+
+        def check_format(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
+            if not formats.is_valid(format_, value):
+                detail = f"{path} in body must be of type {format_}: {go_quote(value)}"
+                message = f"Invalid value: {go_quote(value)}: {detail}"
+                errors.append(FieldError("FieldValueTypeInvalid", field_at(path), message))
+            return 1
+
+        yield check_format
+
+
+def _text_step(longest: int | None, shortest: int | None, pattern: str | None) -> Check:
+    problem = ""
+    found_in = None
+    if pattern:
+        try:
+            found_in = go_pattern(pattern).found_in
+        except GoPatternError as error:
+            problem = f", but pattern is invalid: {error}"
+
+    def step(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
+        if longest is not None and len(value) > longest:
+            message = f"Too long: may not be more than {longest} byte{'s' * (longest != 1)}"
+            errors.append(FieldError("FieldValueTooLong", field_at(path), message))
+        elif shortest and len(value) < shortest:
+            detail = f"{path} in body should be at least {shortest} chars long"
+            errors.append(invalid_at(path, value, detail))
+        elif pattern and (found_in is None or not found_in(value)):
+            detail = f"{path} in body should match '{pattern}{problem}'"
+            errors.append(invalid_at(path, value, detail))
+        return 0
+
+    return step
+
+
+_FLOAT32: Final = 3.4028234663852886e38
+_RANGES: Final = {"int32": 2**31, "int64": 2**63, "": 2**63}
+
+
+def number_steps(
+    schema: Mapping[str, Any], types: tuple[str, ...], format_: str
+) -> Iterable[Check]:
+    """The checks of numbers: range, bounds and factor."""
+    declared = types[0] if len(types) == 1 else ""
+    if declared == "integer" or format_ == "float":
+        yield _range_step(declared, format_)
+    factor = schema.get("multipleOf")
+    if factor is not None:
+
+        def check_factor(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
+            if isinstance(value, int) and factor < 1:
+                # The server compares integers with the integral part of the factor.
+                detail = f"factor MultipleOf declared for {path} must be positive: 0"
+                errors.append(invalid_at(path, 0, detail))
+            elif not _divides(factor, value):
+                detail = f"{path} in body should be a multiple of {_number(factor)}"
+                errors.append(invalid_at(path, value, detail))
+            return 0
+
+        yield check_factor
+    if schema.get("minimum") is not None:
+        exclusive = bool(schema.get("exclusiveMinimum"))
+        yield _bound_step(schema["minimum"], exclusive=exclusive, lower=True)
+    if schema.get("maximum") is not None:
+        exclusive = bool(schema.get("exclusiveMaximum"))
+        yield _bound_step(schema["maximum"], exclusive=exclusive, lower=False)
+
+
+def _range_step(declared: str, format_: str) -> Check:
+    limit = _RANGES.get(format_, 0)
+    with_format = f"with format {format_}" if format_ else "(default format)"
+
+    def step(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
+        if declared == "integer":
+            fits = float(value).is_integer() and -limit <= value < limit
+        else:
+            fits = abs(value) <= _FLOAT32
+        if not fits:
+            errors.append(
+                composite(f"Checked value must be of type {declared} {with_format} in {path}")
+            )
+        return 0
+
+    return step
+
+
+def _divides(factor: float, value: float) -> bool:
+    if isinstance(value, int):
+        return value % int(factor) == 0
+    quotient = value * (1 / factor) if factor < 1 else value / factor
+    nearest = round(quotient)
+    return abs(quotient - nearest) <= 1e-9 * max(1.0, abs(quotient)) and abs(quotient) <= 2**53
+
+
+def _bound_step(bound: float, *, exclusive: bool, lower: bool) -> Check:
+    words = "greater than" if lower else "less than"
+    if not exclusive:
+        words += " or equal to"
+    sign = 1 if lower else -1
+
+    def step(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
+        # The server compares integers with the integral part of the bound.
+        limit = int(bound) if isinstance(value, int) else bound
+        over = (value - limit) * sign
+        if over < 0 or (exclusive and over == 0):
+            errors.append(
+                invalid_at(path, value, f"{path} in body should be {words} {_number(limit)}")
+            )
+        return 0
+
+    return step
+
+
+def _number(value: float) -> str:
+    return go_float(value) if type(value) is float else str(value)
+
+
+def enum_step(allowed: list[Any]) -> Check:
+    """The check that a value is one of those listed."""
+    texts = [item if isinstance(item, str) else go_json(item) for item in allowed]
+    plain = frozenset(item for item in allowed if isinstance(item, str))
+
+    def step(value: Any, _old: Any, path: str, errors: list[FieldError]) -> int:
+        if type(value) is str:
+            found = value in plain
+        else:
+            found = any(
+                value == item and isinstance(value, bool) == isinstance(item, bool)
+                for item in allowed
+            )
+        if not found:
+            errors.append(FieldError.not_supported(field_at(path), value, texts))
+        return 0
+
+    return step

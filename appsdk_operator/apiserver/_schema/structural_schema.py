@@ -1,0 +1,151 @@
+"""Structural schemas of custom resources: drop what they do not name, fill in defaults, validate.
+
+The three work on plain JSON values and in this order, as the real server's do. A schema is
+compiled once, when its definition is served, because every write goes through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.apiserver._schema import fit as _schema_fit
+from appsdk_operator.apiserver._schema import objects, rules, values
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = ["Structure"]
+
+_BLOCKING: Final = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+_UNCHECKED: Final = FieldError(
+    "FieldValueInvalid",
+    "<nil>",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
+@final
+class Structure:
+    """What one version of a custom resource may look like."""
+
+    def __init__(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None = None) -> None:
+        """The schema at the root, and the ``scale`` subresource, if there is one."""
+        self.has_defaults: bool = _schema_fit.has_defaults(schema)
+        self._schema = schema
+        self._scale = scale
+        self._prune: _schema_fit.Fit | None = None
+        self._fit = _schema_fit.compiled(schema, root=True)
+        self._coerce = objects.coercion(schema)
+        self._values = values.compiled(_without_implied(schema))
+        status = (schema.get("properties") or {}).get("status")
+        self._status = values.compiled(status) if status else None
+        self._embedded = objects.embedded(schema)
+        self._lists = objects.list_types(schema)
+        self._rules = rules.Rulebook.of(schema, root=True)
+
+    def is_for(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None) -> bool:
+        """Whether it was made of these."""
+        return self._schema == schema and self._scale == scale
+
+    def fit(self, obj: dict[str, Any]) -> list[str]:
+        """Drop unknown fields and nulls, fill in defaults; the paths of unknown fields.
+
+        Raises:
+            CoercionError: an embedded object's metadata cannot be read.
+        """
+        dropped: list[str] = []
+        self._fit(obj, "", dropped)
+        dropped.sort()
+        if self._coerce is not None:
+            self._coerce(obj, dropped)
+        return dropped
+
+    def prune(self, obj: dict[str, Any]) -> None:
+        """Drop unknown fields and nulls."""
+        if self._prune is None:
+            self._prune = _schema_fit.compiled(self._schema, root=True, defaults=False)
+        self._prune(obj, "", [])
+
+    def validate(
+        self,
+        new: dict[str, Any],
+        old: dict[str, Any] | None,
+        errors: list[FieldError],
+        *,
+        status_only: bool = False,
+    ) -> list[str]:
+        """Add everything in ``new`` that breaks the schema; what ``old`` has too may stay.
+
+        Args:
+            new: the wanted state.
+            old: the present state; None on create.
+            errors: what is known to be wrong already, to add to.
+            status_only: whether nothing but the status can have changed.
+
+        Returns:
+            What to warn of: rules that are broken as they were before.
+        """
+        found: list[FieldError] = []
+        if status_only and old is not None:
+            self._check_status(new, old, found)
+        else:
+            self._values(new, values.NOT_THERE if old is None else old, "", found)
+        errors += dict.fromkeys(found)
+        if self._scale is not None:
+            errors += objects.replicas(new, self._scale, spec=not status_only)
+        return self._check_whole(new, old, errors)
+
+    def _check_status(
+        self, new: dict[str, Any], old: dict[str, Any], errors: list[FieldError]
+    ) -> None:
+        if "status" not in new or self._status is None:
+            return
+        before = old.get("status", values.NOT_THERE)
+        if before is values.NOT_THERE or not values.same(new["status"], before):
+            found: list[FieldError] = []
+            self._status(new["status"], before, "", found)
+            errors += map(_below_status, found)
+
+    def _check_whole(
+        self, new: dict[str, Any], old: dict[str, Any] | None, errors: list[FieldError]
+    ) -> list[str]:
+        if self._embedded is not None:
+            self._embedded(new, "", errors)
+        if self._lists is not None:
+            before: list[FieldError] = []
+            if old is not None:
+                self._lists(old, "", before)
+            if not before:
+                self._lists(new, "", errors)
+        if self._rules is None:
+            return []
+        if any(error.reason in _BLOCKING for error in errors):
+            errors.append(_UNCHECKED)
+            return []
+        was = values.NOT_THERE if old is None else old
+        return self._rules.check(new, was, errors)
+
+
+def _below_status(error: FieldError) -> FieldError:
+    field = "status" if error.field == "<nil>" else f"status.{error.field}"
+    return attrs.evolve(error, field=field)
+
+
+def _without_implied(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a resource without the bare fields that every object has, for speed."""
+    properties = dict(schema.get("properties") or {})
+    for name in ("apiVersion", "kind", "metadata"):
+        declared = properties.get(name) or {}
+        if not set(declared) - {"type", "description"}:
+            properties.pop(name, None)
+    return {**schema, "properties": properties}

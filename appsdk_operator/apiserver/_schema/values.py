@@ -1,0 +1,361 @@
+"""Value validations of a schema, compiled once into functions.
+
+The order of the checks, the words and the choice among alternatives are those of kube-openapi's
+validator, which Kubernetes uses for custom resources. Every check tells how many things matched:
+where no alternative of an ``anyOf`` fits, the errors of the one that matched most are told.
+
+With the old state at hand what has not changed is not checked again ("ratcheting").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from appsdk_operator.apiserver._schema.scalars import (
+    Check,
+    composite,
+    enum_step,
+    field_at,
+    invalid_at,
+    number_steps,
+    string_steps,
+)
+from appsdk_operator.apiserver._values import formats
+from appsdk_operator.apiserver._values.go_text import go_quote
+from appsdk_operator.apiserver._values.status import FieldError
+
+__all__ = ["NOT_THERE", "Check", "compiled", "correlated", "go_type", "same"]
+
+NOT_THERE: Final = object()
+"""What stands for an old value there is none of."""
+
+_canonical: Final = msgspec.json.Encoder(order="sorted").encode
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_TYPES: Final[dict[type, str]] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+_GO_FORMATS: Final[dict[type, str]] = {int: "int64", float: "float64"}
+_RATCHETED: Final = 4
+
+
+def go_type(value: Any) -> str:
+    """The JSON type of a value in the validator's words."""
+    return "null" if value is None else _TYPES[type(value)]
+
+
+def same(value: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; 1, 1.0 and True are three values."""
+    return bool(value == other) and (
+        type(value) is str is type(other) or _canonical(value) == _canonical(other)
+    )
+
+
+def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
+    return FieldError(
+        "FieldValueTypeInvalid",
+        field_at(path),
+        f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"',
+    )
+
+
+def compiled(schema: Mapping[str, Any]) -> Check:
+    """The check of all value validations in ``schema``."""
+    types: tuple[str, ...] = (schema["type"],) if schema.get("type") else ()
+    if schema.get(_INT_OR_STRING):
+        types = ("integer", "string")
+    format_ = _formats_in_force(schema.get("format") or "", types)
+    plans = {kind: _plan(kind, schema, types, format_) for kind in _TYPES}
+    nullable = bool(schema.get("nullable")) or not types
+    listed = ",".join(types)
+
+    def check(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+        if value is None:
+            if nullable:
+                return 1
+            errors.append(_wrong_type(path, listed, "null"))
+            return 0
+        count, steps = plans[type(value)]
+        for step in steps:
+            count += step(value, old, path, errors)
+        return count
+
+    return check
+
+
+def _formats_in_force(name: str, types: tuple[str, ...]) -> str:
+    """The format if it means something for the type; others are ignored."""
+    wanted = types[0] if len(types) == 1 else ""
+    if wanted == "integer":
+        return name if name in ("int32", "int64") else ""
+    if wanted == "number":
+        return name if name in ("float", "double") else ""
+    if wanted in ("", "string"):
+        return name if formats.is_known(name) else ""
+    return ""
+
+
+def _plan(
+    kind: type, schema: Mapping[str, Any], types: tuple[str, ...], format_: str
+) -> tuple[int, tuple[Check, ...]]:
+    """What matches in any case for values of one Python type, and the checks to make."""
+    matches = 4 + (2 if types or format_ else 0)
+    steps: list[Check] = []
+    if (step := _type_step(kind, types, format_)) is not None:
+        matches -= 1
+        steps.append(step)
+    steps += _combinations(schema)
+    if kind is str:
+        matches += 1
+        steps += string_steps(schema, format_)
+    elif kind is int or kind is float:
+        matches += 2
+        steps += number_steps(schema, types, format_)
+    elif kind is list:
+        matches += 2
+        steps += _array_steps(schema)
+    if schema.get("enum"):
+        steps.append(enum_step(schema["enum"]))
+    if kind is dict:
+        matches += 1
+        steps += _object_steps(schema)
+    return matches, tuple(steps)
+
+
+def _type_step(kind: type, types: tuple[str, ...], format_: str) -> Check | None:
+    found = _TYPES[kind]
+    fits = not types or found in types or (found == "integer" and "number" in types)
+    may_be_integer = kind is float and "integer" in types
+    if fits and not (types == () and format_ and kind is not str):
+        return None
+    texts = kind is str or kind is list
+    numeric = "number" in types or "integer" in types
+    if format_ and texts and not numeric:
+        return None
+    wanted, shown = ",".join(types), found
+    if format_ and not texts:
+        wanted, shown = format_, _GO_FORMATS.get(kind, "")
+
+    def step(value: Any, _old: Any, path: str, errors: list[FieldError]) -> int:
+        if may_be_integer and value.is_integer() and abs(value) <= 2**53:
+            return 1
+        errors.append(_wrong_type(path, wanted, shown))
+        return 0
+
+    return step
+
+
+# -- alternatives ----------------------------------------------------------------------------
+
+
+def _combinations(schema: Mapping[str, Any]) -> Iterable[Check]:
+    if schema.get("anyOf"):
+        yield _any_of([compiled(part) for part in schema["anyOf"]])
+    if schema.get("oneOf"):
+        yield _one_of([compiled(part) for part in schema["oneOf"]])
+    if schema.get("allOf"):
+        yield _all_of([compiled(part) for part in schema["allOf"]])
+    if isinstance(schema.get("not"), Mapping):
+        yield _not(compiled(schema["not"]))
+
+
+def _any_of(parts: list[Check]) -> Check:
+    def step(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+        best: list[FieldError] = []
+        most = -1
+        for part in parts:
+            found: list[FieldError] = []
+            count = part(value, old, path, found)
+            if not found:
+                return count
+            if count > most:
+                best, most = found, count
+        errors.append(composite(f"{go_quote(path)} must validate at least one schema (anyOf)"))
+        errors += best
+        return most
+
+    return step
+
+
+def _one_of(parts: list[Check]) -> Check:
+    def step(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+        best: list[FieldError] = []
+        most, valid, matched = -1, 0, 0
+        for part in parts:
+            found: list[FieldError] = []
+            count = part(value, old, path, found)
+            if not found:
+                valid += 1
+                matched = matched or count
+            elif not valid and count > most:
+                best, most = found, count
+        if valid == 1:
+            return matched
+        which = f"Found {valid} valid alternatives" if valid else "Found none valid"
+        errors.append(
+            composite(f"{go_quote(path)} must validate one and only one schema (oneOf). {which}")
+        )
+        if not valid:
+            errors += best
+            return most
+        return 0
+
+    return step
+
+
+def _all_of(parts: list[Check]) -> Check:
+    def step(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+        valid = count = 0
+        for part in parts:
+            found: list[FieldError] = []
+            count += part(value, old, path, found)
+            valid += not found
+            errors += found
+        if valid != len(parts):
+            more = "" if valid else ". None validated"
+            errors.append(
+                composite(f"{go_quote(path)} must validate all the schemas (allOf){more}")
+            )
+        return count
+
+    return step
+
+
+def _not(part: Check) -> Check:
+    def step(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+        found: list[FieldError] = []
+        part(value, old, path, found)
+        if not found:
+            errors.append(composite(f"{go_quote(path)} must not validate the schema (not)"))
+        return 0
+
+    return step
+
+
+# -- lists and objects -----------------------------------------------------------------------
+
+
+def correlated(schema: Mapping[str, Any], old: Any) -> Callable[[Any], Any] | None:
+    """A way from the items of a list to their old states, where the list has keys."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return None
+    names = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+    known: dict[bytes, Any] = {}
+    for item in old:
+        if isinstance(item, dict):
+            known.setdefault(_canonical([item.get(name) for name in names]), item)
+
+    def find(item: Any) -> Any:
+        if not isinstance(item, dict):
+            return NOT_THERE
+        return known.get(_canonical([item.get(name) for name in names]), NOT_THERE)
+
+    return find
+
+
+def _array_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
+    if isinstance(schema.get("items"), Mapping):
+        check = compiled(schema["items"])
+
+        def check_items(value: list[Any], old: Any, path: str, errors: list[FieldError]) -> int:
+            count = 0
+            find = correlated(schema, old) if old is not NOT_THERE else None
+            for index, item in enumerate(value):
+                before = find(item) if find is not None else NOT_THERE
+                if before is not NOT_THERE and same(item, before):
+                    count += _RATCHETED
+                else:
+                    count += check(item, before, f"{path}[{index}]", errors)
+            return count
+
+        yield check_items
+    least, most = schema.get("minItems"), schema.get("maxItems")
+    if least or most is not None:
+
+        def check_size(value: list[Any], _old: Any, path: str, errors: list[FieldError]) -> int:
+            if least and len(value) < least:
+                detail = f"{path} in body should have at least {least} items"
+                errors.append(invalid_at(path, len(value), detail))
+            if most is not None and len(value) > most:
+                errors.append(_too_many(path, len(value), most))
+            return 0
+
+        yield check_size
+
+
+def _too_many(path: str, count: int, limit: int) -> FieldError:
+    message = f"Too many: {count}: must have at most {limit} item{'s' * (limit != 1)}"
+    return FieldError("FieldValueTooMany", field_at(path), message)
+
+
+def _object_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
+    least, most = schema.get("minProperties"), schema.get("maxProperties")
+    if least or most is not None:
+
+        def check_size(
+            value: dict[str, Any], _old: Any, path: str, errors: list[FieldError]
+        ) -> int:
+            if least and len(value) < least:
+                detail = f"{path} in body should have at least {least} properties"
+                errors.append(invalid_at(path, len(value), detail))
+            if most is not None and len(value) > most:
+                errors.append(_too_many(path, len(value), most))
+            return 0
+
+        yield check_size
+    known = {name: compiled(child) for name, child in (schema.get("properties") or {}).items()}
+    additional = schema.get("additionalProperties")
+    if known or isinstance(additional, Mapping) or additional is False:
+        other = compiled(additional) if isinstance(additional, Mapping) else None
+        yield _fields_step(known, other, closed=additional is False)
+    names: list[str] = schema.get("required") or []
+    required = tuple(names)
+    if required:
+        wanted = frozenset(required)
+
+        def check_required(
+            value: dict[str, Any], _old: Any, path: str, errors: list[FieldError]
+        ) -> int:
+            if not value.keys() >= wanted:
+                errors += [
+                    FieldError.required(field_at(f"{path}.{name}"))
+                    for name in required
+                    if name not in value
+                ]
+            return 0
+
+        yield check_required
+
+
+def _fields_step(known: dict[str, Check], other: Check | None, *, closed: bool) -> Check:
+    def step(value: dict[str, Any], old: Any, path: str, errors: list[FieldError]) -> int:
+        count = 0
+        before = old if old is not NOT_THERE and isinstance(old, dict) else None
+        for name, item in value.items():
+            check = known.get(name)
+            if check is not None:
+                at = f"{path}.{name}" if path else name
+            elif other is not None:
+                check, at = other, f"{path}.{name}"
+            else:
+                if closed:
+                    detail = f"{path}.{name} in body is a forbidden property"
+                    errors.append(invalid_at(path, "", detail))
+                continue
+            was = NOT_THERE
+            if before is not None and (path or name not in ("apiVersion", "kind")):
+                was = before.get(name, NOT_THERE)
+                if was is not NOT_THERE and same(item, was):
+                    count += _RATCHETED
+                    continue
+            count += check(item, was, at, errors)
+        return count
+
+    return step

@@ -1,0 +1,473 @@
+"""The API server as tests and commands use it: options, start and stop, faults and inspection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, final
+
+from appsdk_operator.apiserver._authority import Authority
+from appsdk_operator.apiserver._core import Core
+from appsdk_operator.apiserver._fault_rules import FaultRule, FaultSchedule, When
+from appsdk_operator.apiserver._http.access import Access
+from appsdk_operator.apiserver._http.connections import HttpServer
+from appsdk_operator.apiserver._http.documents import Documents
+from appsdk_operator.apiserver._http.endpoints import Endpoints
+from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest
+from appsdk_operator.apiserver._http.frontend import Frontend
+from appsdk_operator.apiserver._reachable import Reachable
+from appsdk_operator.apiserver._storage import conversion
+from appsdk_operator.apiserver._storage.storage import Collection
+from appsdk_operator.apiserver._values.run_sync import at_once
+from appsdk_operator.resource._kind import Kind
+from appsdk_operator.runtime import Clock, system_clock
+
+__all__ = ["APIServer"]
+
+_T = TypeVar("_T")
+
+_JOIN_TIMEOUT: Final = 10.0
+_GRACE: Final = 0.5
+
+
+async def _turns() -> None:
+    """Let the loop do what is waiting for its turn."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@final
+class APIServer(Reachable):
+    """A Kubernetes API server inside the process, on a real socket, with real HTTP.
+
+    It serves the built-in kinds and custom resources to any client, kubectl included, collects
+    garbage, finishes the deletion of namespaces, and does on demand what goes wrong in real life.
+    It runs in one thread of its own; every method may be called from any other thread.
+
+    The state survives :meth:`stop` and a new :meth:`start`, which listens on the same port again.
+
+    >>> with APIServer() as server:
+    ...     server.url.startswith("http://127.0.0.1:")
+    True
+
+    Args:
+        port: the TCP port; default 0, any free one.
+        host: the address to listen on; default loopback. Another one is refused while the server
+            asks nobody for credentials.
+        tls: whether to serve HTTPS, with a certificate of an authority made for this server.
+        token: the bearer token of ``admin``, who may do everything. Default: none is asked for and
+            everybody is ``admin``; with ``users``, ``rbac`` or ``authorizer`` a random one. kubectl
+            and other Go clients send tokens over TLS only.
+        users: further users by their bearer tokens, each as ``{"username": …}``, if need be with
+            ``uid``, ``groups`` and ``extra``. Who shows no token is ``system:anonymous``.
+        rbac: whether roles and bindings decide who may do what; default: everybody may do
+            everything. The roles that every cluster has are there from the start.
+        authorizer: decides instead, given the ``spec`` of a SubjectAccessReview, in the server's
+            thread; not asked about the members of ``system:masters``.
+        clock: gives the objects' time stamps. The time-outs of connections are real time.
+        crds: CustomResourceDefinitions to serve from the start.
+        history: the number of events each resource remembers for watches and for pages of lists;
+            older versions are answered with 410. Default 10,000.
+        bookmark_interval: seconds between the bookmarks of a watch; default 60.
+        streaming_lists: whether watches may begin with the state (``sendInitialEvents``); False
+            answers them with 422, as servers without the feature do.
+        request_log: the number of requests that :attr:`requests` remembers; default 10,000.
+        services: where the services are that webhooks are reached through: URLs by
+            ``namespace/name``, such as ``{"default/hooks": "https://127.0.0.1:9443"}``. The
+            certificates there must be valid for the host of the URL. Default: none is found.
+        faults: what goes wrong from the start, see :meth:`inject`.
+
+    Raises:
+        ValueError: an option out of its range.
+        StatusError: one of ``crds`` is not valid.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        tls: bool = False,
+        token: str | None = None,
+        users: Mapping[str, Mapping[str, Any]] | None = None,
+        rbac: bool = False,
+        authorizer: Callable[[Mapping[str, Any]], bool] | None = None,
+        clock: Clock = system_clock,
+        crds: Iterable[Mapping[str, Any]] = (),
+        history: int = 10_000,
+        bookmark_interval: float = 60.0,
+        streaming_lists: bool = True,
+        request_log: int = 10_000,
+        services: Mapping[str, str] | None = None,
+        faults: FaultSchedule | Iterable[FaultRule] = (),
+    ) -> None:
+        """See the class."""
+        if not 0 <= port <= 65535:
+            raise ValueError(f"port={port} is no TCP port: use 0 for any, or 1 to 65535")
+        if history < 1 or request_log < 1:
+            raise ValueError("history and request_log must be at least 1: something is remembered")
+        if bookmark_interval <= 0:
+            raise ValueError(f"bookmark_interval={bookmark_interval} must be more than 0 seconds")
+        if token is not None and not token:
+            raise ValueError("token is empty: leave it out to ask for none")
+        self._clock = clock
+        self._bookmark_interval = bookmark_interval
+        self._core = Core(clock=clock, history=history, services=services)
+        access = Access(self._core, token=token, users=users, rbac=rbac, authorizer=authorizer)
+        if access.is_open and not _is_loopback(host):
+            raise ValueError(
+                f"host={host!r} offers the server to a network: give it a token, users or rbac=True"
+            )
+        super().__init__(host, port, access, Authority(clock.time()) if tls else None)
+        self._ssl = self._authority.context(host) if self._authority is not None else None
+        self._core.create_definitions(crds)
+        self._faults = Faults(log_size=request_log)
+        self._faults.add(_as_schedule(faults))
+        self._endpoints = Endpoints(
+            self._core, streaming_lists=streaming_lists, access=self._access
+        )
+        self._documents = Documents(self._core)
+        # Held while starting and stopping, so that both may be called from any thread.
+        self._lifecycle = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._http: HttpServer | None = None
+        self._frontend: Frontend | None = None
+        self._stopping: asyncio.Event | None = None
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Listen, and return once requests are answered. Harmless when it already does.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        with self._lifecycle:
+            if self._thread is not None:
+                return self
+            listener = _listen(self._host, self._port)
+            self._port = listener.getsockname()[1]
+            self._documents.address = f"{self._host}:{self._port}"
+            ready = threading.Event()
+            failure: list[BaseException] = []
+
+            def run() -> None:
+                try:
+                    asyncio.run(self._serve(listener, ready))
+                except BaseException as error:
+                    failure.append(error)
+                finally:
+                    listener.close()
+                    ready.set()
+
+            self._thread = threading.Thread(
+                target=run, name=f"appsdk-operator-apiserver-{self._port}"
+            )
+            self._thread.start()
+            ready.wait()
+            if failure:
+                self._thread.join()
+                self._thread = None
+                raise failure[0]
+            return self
+
+    def stop(self) -> None:
+        """Close every connection and the port, and end the thread. Harmless when it is stopped."""
+        with self._lifecycle:
+            thread, loop, stopping = self._thread, self._loop, self._stopping
+            if thread is None:
+                return
+            if loop is not None and stopping is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                    loop.call_soon_threadsafe(stopping.set)
+            thread.join(_JOIN_TIMEOUT)
+            if thread.is_alive():
+                raise RuntimeError(
+                    f"the API server's thread {thread.name} did not end within {_JOIN_TIMEOUT} s"
+                )
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> Frontend:
+        """Work on ``loop``, whoever runs it, and answer requests there, wherever they come from."""
+        hub = self._core.attach(loop)
+
+        def send_bookmarks() -> None:
+            if self._core.hub is hub:
+                hub.send_bookmarks()
+                loop.call_later(self._bookmark_interval, send_bookmarks)
+
+        loop.call_later(self._bookmark_interval, send_bookmarks)
+        self._frontend = Frontend(
+            self._core, self._faults, self._endpoints, self._access, self._documents
+        )
+        return self._frontend
+
+    def call_frontend(
+        self, function: Callable[[Frontend, asyncio.AbstractEventLoop], object]
+    ) -> None:
+        """Call ``function`` on the loop of the server, and do not wait for it.
+
+        Raises:
+            ConnectionRefusedError: it does not run.
+        """
+        loop, frontend = self._loop, self._frontend
+        if loop is None or frontend is None:
+            raise ConnectionRefusedError("the embedded API server is not started")
+        loop.call_soon_threadsafe(function, frontend, loop)
+
+    async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
+        loop = asyncio.get_running_loop()
+        frontend = self.attach(loop)
+        http = HttpServer(frontend)
+        server = await loop.create_server(http, sock=listener, ssl=self._ssl, backlog=512)
+        self._loop, self._http, self._stopping = loop, http, asyncio.Event()
+        ready.set()
+        try:
+            await self._stopping.wait()
+        finally:
+            http.is_closing = True
+            # asyncio loses a connection that it has accepted but not yet attached when the server
+            # closes: so accept no more, and let those that were accepted arrive, before that.
+            loop.remove_reader(listener)
+            await _turns()
+            server.close()
+            self._faults.released.set()
+            if self._core.hub is not None:
+                self._core.hub.running.set()
+                for watch in list(self._core.hub.watches):
+                    watch.end()
+            http.pre_shutdown()  # idle connections end at once and are not waited for
+            await http.shutdown(_GRACE)
+            await self._close_all(http)
+            await self._core.detach()
+            await _turns()
+            self._loop = self._http = self._stopping = None
+
+    async def _close_all(self, http: HttpServer) -> None:
+        """Abort what is still open, also what is being accepted right now."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for transport in list(http.open.values()):
+            # Whoever did not read the last bytes by now does not get them.
+            transport.abort()
+        # What is aborted is closed a turn of the loop later.
+        await _turns()
+
+    def _call(self, function: Callable[[], _T]) -> _T:
+        """Run ``function`` where the state may be touched, and wait for what it returns."""
+
+        async def run() -> _T:
+            return function()
+
+        return self._await(run())
+
+    def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run ``coroutine`` where the state may be touched, and wait for what it returns."""
+        with self._lifecycle:
+            loop = self._loop
+            if loop is None or self._thread is threading.current_thread():
+                return at_once(coroutine)
+            return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_JOIN_TIMEOUT)
+
+    # -- what it holds -----------------------------------------------------------------------
+
+    @property
+    def resource_version(self) -> int:
+        """The revision of the last write."""
+        return self._call(lambda: self._core.storage.revision)
+
+    @property
+    def requests(self) -> list[LoggedRequest]:
+        """The last requests, oldest first."""
+        return self._call(lambda: list(self._faults.log))
+
+    def objects(self, kind: Kind) -> list[dict[str, Any]]:
+        """Every stored object of a kind, in the order of namespace and name."""
+
+        async def read() -> list[dict[str, Any]]:
+            served = self._core.served(kind.group, kind.version, kind.plural)
+            records = list(served.resource.collection.scan(""))
+            await conversion.prepare(served, records)
+            return [served.decode(record) for record in records]
+
+        return self._await(read())
+
+    def history(self, kind: Kind) -> list[tuple[int, str, dict[str, Any]]]:
+        """The remembered changes of a kind as ``(revision, type, object)``, oldest first.
+
+        The types are those of watch events; a deletion carries the last state.
+        """
+
+        async def read() -> list[tuple[int, str, dict[str, Any]]]:
+            served = self._core.served(kind.group, kind.version, kind.plural)
+            events = list(served.resource.collection.events)
+            await conversion.prepare(served, [event.record for event in events])
+            return [(event.revision, event.type, served.decode(event.record)) for event in events]
+
+        return self._await(read())
+
+    def open_watches(self, kind: Kind | None = None) -> int:
+        """The number of watches that are open now, of one kind or of all."""
+
+        def count() -> int:
+            hub = self._core.hub
+            wanted: Collection | None = None
+            if kind is not None:
+                served = self._core.served(kind.group, kind.version, kind.plural)
+                wanted = served.resource.collection
+            return sum(
+                wanted is None or watch.served.resource.collection is wanted
+                for watch in (hub.watches if hub is not None else ())
+            )
+
+        return self._call(count)
+
+    def apply_crds(self, crds: Iterable[Mapping[str, Any]]) -> None:
+        """Serve what these CustomResourceDefinitions define, from now on.
+
+        Raises:
+            StatusError: one is not valid, or is there already.
+        """
+        self._call(lambda: self._core.create_definitions(crds))
+
+    # -- what goes wrong ---------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """Forget the history: watches and lists at older versions are answered with 410."""
+
+        def forget() -> None:
+            if self._core.hub is not None:
+                self._core.hub.settle()
+            self._core.storage.compact()
+
+        self._call(forget)
+
+    def cut_connections(self, *, watches_only: bool = True) -> None:
+        """Abort open connections at the level of TCP, as a dying network does."""
+
+        def cut() -> None:
+            if self._http is not None:
+                self._http.cut(watches_only=watches_only)
+
+        self._call(cut)
+
+    def fail(
+        self,
+        *,
+        verb: str | None = None,
+        kind: Kind | str | None = None,
+        status: int = 503,
+        times: int = 1,
+        retry_after: int | None = None,
+        after_write: bool = False,
+    ) -> None:
+        """Let the next requests fail.
+
+        Args:
+            verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete`` or
+                ``deletecollection``; default: any.
+            kind: a kind, or its name or plural; default: any.
+            status: the HTTP status to answer with; default 503.
+            times: how many requests; default 1.
+            retry_after: seconds to tell the client to wait.
+            after_write: carry the request out and then cut the connection without an answer, so
+                that the client cannot know; ``status`` does not count then.
+
+        Raises:
+            ValueError: an unknown verb, or a status that is no error.
+        """
+        when: When = {"verb": verb, "kind": kind, "times": times}
+        if after_write:
+            self.inject([FaultRule.lose(**when)])
+        else:
+            self.inject([FaultRule.answer(status, retry_after=retry_after, **when)])
+
+    def inject(self, faults: FaultSchedule | Iterable[FaultRule]) -> None:
+        """From now on, let requests go wrong by these rules, behind those that are in force.
+
+        Args:
+            faults: rules, or a schedule of them with the seed of their chances.
+
+        Raises:
+            TypeError: one is no rule.
+
+        >>> from appsdk_operator.testing import FaultRule
+        >>> with APIServer() as server:
+        ...     server.inject([FaultRule.answer(409, verb="update", every=3)])
+        """
+        schedule = _as_schedule(faults)
+        self._call(lambda: self._faults.add(schedule))
+
+    def stall_watches(self, stalled: bool = True) -> None:
+        """Send open watches nothing at all while their connections stay open, or go on."""
+
+        def stall() -> None:
+            if self._core.hub is not None:
+                self._core.hub.stall(stalled)
+
+        self._call(stall)
+
+    def send_bookmarks(self) -> None:
+        """Send a bookmark to each watch that allows them, without waiting for its time."""
+
+        def send() -> None:
+            if self._core.hub is not None:
+                self._core.hub.send_bookmarks()
+
+        self._call(send)
+
+    def clear_faults(self) -> None:
+        """Drop the rules of :meth:`fail` and :meth:`inject`, and go on with what is stalled."""
+
+        def clear() -> None:
+            self._faults.clear()
+            if self._core.hub is not None:
+                self._core.hub.stall(False)
+
+        self._call(clear)
+
+
+def _as_schedule(faults: FaultSchedule | Iterable[FaultRule]) -> FaultSchedule:
+    return faults if isinstance(faults, FaultSchedule) else FaultSchedule(faults)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # So that a restart can have its port back while old connections fade out.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(512)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,130 @@
+"""Objects in the versions of their resource: as they are stored, and as clients want them.
+
+What a resource itself can convert takes no time. Where a webhook has to be asked, lists and watches
+are served from what it said about a revision once, as the real server serves them from its cache;
+reads of one object ask each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._storage.storage import Record
+
+__all__ = ["converted", "prepare", "read", "refresh", "shown", "stored"]
+
+
+async def converted(
+    objects: list[dict[str, Any]], source: ServedVersion, wanted: ServedVersion
+) -> list[dict[str, Any]]:
+    """``objects``, which are of version ``source``, in version ``wanted``.
+
+    Raises:
+        StatusError: 500, the webhook that has to convert them does not.
+    """
+    converter = wanted.resource.converter
+    if source is wanted:
+        return objects
+    if converter is not None:
+        found = await converter.convert(objects, source.api_version, wanted.api_version)
+        for before, obj in zip(objects, found, strict=True):
+            _prune(obj, wanted)
+            if "resourceVersion" in before["metadata"]:
+                obj["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
+        return found
+    found = []
+    for obj in objects:
+        there = source.to_storage(obj) if source.to_storage is not None else obj
+        there = wanted.read(msgspec.json.decode(msgspec.json.encode(there)))
+        if wanted.resource.rules.custom:
+            _prune(there, wanted)
+        found.append(there)
+    return found
+
+
+async def stored(obj: dict[str, Any], source: ServedVersion) -> dict[str, Any]:
+    """``obj``, which is of version ``source``, as it is stored.
+
+    Raises:
+        StatusError: 500, the webhook that has to convert it does not.
+    """
+    resource = source.resource
+    storage = resource.versions[resource.storage_version]
+    if resource.converter is not None:
+        [obj] = await converted([obj], source, storage)
+        return obj
+    if source.to_storage is not None:
+        return source.to_storage(obj)
+    return obj if storage is source else {**obj, "apiVersion": storage.api_version}
+
+
+async def prepare(served: ServedVersion, records: Iterable[Record]) -> None:
+    """Have the records converted, so that ``served`` can be asked for them.
+
+    Raises:
+        StatusError: 500, the webhook that has to convert them does not.
+    """
+    if served.resource.converter is not None:
+        await _convert(served, [record for record in records if served.needs(record)])
+
+
+async def refresh(served: ServedVersion, record: Record) -> None:
+    """Have a record converted, even if it was before.
+
+    Raises:
+        StatusError: 500, the webhook that has to convert it does not.
+    """
+    if served.resource.converter is not None and record.api_version != served.api_version:
+        await _convert(served, [record])
+
+
+async def read(served: ServedVersion, record: Record) -> dict[str, Any]:
+    """A copy of a stored object in version ``served``.
+
+    Raises:
+        StatusError: 500, the webhook that has to convert it does not.
+    """
+    await prepare(served, [record])
+    return served.decode(record)
+
+
+async def shown(obj: dict[str, Any], api_version: str, wanted: ServedVersion) -> dict[str, Any]:
+    """``obj``, which is stored as ``api_version``, in version ``wanted``.
+
+    Raises:
+        StatusError: 500, the webhook that has to convert it does not.
+    """
+    converter = wanted.resource.converter
+    if converter is None:
+        return wanted.read(obj)
+    revision = obj["metadata"].get("resourceVersion")
+    [found] = await converter.convert([obj], api_version, wanted.api_version)
+    if found is not obj:
+        _prune(found, wanted)
+        if revision:
+            found["metadata"]["resourceVersion"] = revision
+    return found
+
+
+async def _convert(served: ServedVersion, records: list[Record]) -> None:
+    converter = served.resource.converter
+    if converter is None:
+        return
+    by_version: dict[str, list[Record]] = {}
+    for record in records:
+        by_version.setdefault(record.api_version, []).append(record)
+    for version, some in by_version.items():
+        objects = [record.decode() for record in some]
+        found = await converter.convert(objects, version, served.api_version)
+        for record, obj in zip(some, found, strict=True):
+            _prune(obj, served)
+            served.keep(record, obj)
+
+
+def _prune(obj: dict[str, Any], served: ServedVersion) -> None:
+    if served.structure is not None:
+        served.structure.prune(obj)

@@ -1,0 +1,269 @@
+"""Lists: which objects, as of when, and in pages.
+
+A page's token names the revision of its list and the last key that was given. Later pages are the
+state at that revision, so nothing is missing or twice whatever happens in between.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import string
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._storage.storage import HistoryGoneError, Record, Storage
+from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    expired,
+    invalid,
+)
+from appsdk_operator.resource._selectors import FieldSelector, LabelSelector
+
+__all__ = ["ListOptions", "Page", "Selection", "check_not_ahead", "list_page"]
+
+_PAGE_GONE: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start "
+    "a new list without the continue parameter, or use the continue token in this response to "
+    "retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+_ENCODED: Final = "meta.k8s.io/v1"
+_BASE64: Final = frozenset(string.ascii_letters + string.digits + "-_")
+_TOO_OLD: Final = "The resourceVersion for the provided list is too old."
+
+
+@attrs.frozen
+class Selection:
+    """Which objects of a resource are asked for."""
+
+    namespace: str = ""
+    labels: LabelSelector = attrs.field(factory=LabelSelector)
+    fields: FieldSelector = attrs.field(factory=FieldSelector)
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of the objects start with."""
+        return f"{self.namespace}/" if self.namespace else ""
+
+    def filter(self) -> Callable[[Record], bool] | None:
+        """What is to be asked of each object with that prefix; None when there is nothing."""
+        if self.labels.empty and self.fields.empty:
+            return None
+        labels, fields = self.labels, self.fields
+        if fields.empty:
+            return lambda record: labels.matches(record.labels)
+        return lambda record: labels.matches(record.labels) and _fields_match(fields, record)
+
+    def includes(self) -> Callable[[Record], bool] | None:
+        """What is to be asked of any object of the resource; None when there is nothing."""
+        wanted = self.filter()
+        if not self.namespace:
+            return wanted
+        namespace = self.namespace
+        if wanted is None:
+            return lambda record: record.namespace == namespace
+        return lambda record: record.namespace == namespace and wanted(record)
+
+
+def _fields_match(selector: FieldSelector, record: Record) -> bool:
+    metadata = {"name": record.name, "namespace": record.namespace}
+    if all(path.startswith("metadata.") for path in selector.paths):
+        return selector.matches({"metadata": metadata})
+    return selector.matches(record.decode())
+
+
+@attrs.frozen(kw_only=True)
+class ListOptions:
+    """The query of a list, as far as it says when and how much."""
+
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    match: str = ""
+    is_stream: bool = False
+    """Whether a stream of the initial state was asked for, which is for watches only."""
+
+
+@attrs.frozen
+class Page:
+    """A part of a list."""
+
+    records: list[Record]
+    revision: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+def list_page(
+    storage: Storage, served: ServedVersion, selection: Selection, options: ListOptions
+) -> Page:
+    """The page that was asked for.
+
+    Raises:
+        StatusError: 400 or 422 for options that contradict each other, 410 for a version or token
+            that is too old, 504 for a version that is yet to come.
+    """
+    at, after = _start(storage, options)
+    if at is not None:
+        check_not_ahead(storage, at)
+    collection = served.resource.collection
+    revision = storage.revision if at is None else at
+    # The present state needs no looking back, even where the ring is too short for it.
+    past = None if at is None or at == storage.revision else at
+    wanted = selection.filter()
+    try:
+        found: Iterator[Record] = collection.scan(selection.prefix, after=after, at=past)
+        if wanted is not None:
+            found = filter(wanted, found)
+        # The state at any version comes from a cache there, which knows no pages.
+        if not options.limit or (options.resource_version == "0" and not options.continue_token):
+            return Page(list(found), revision)
+        records = list(islice(found, options.limit))
+        rest = 0
+        # With a selector the rest is not counted, as on the real server: only whether there is one.
+        rest = sum(1 for _ in (found if wanted is None else islice(found, 1)))
+    except HistoryGoneError:
+        raise _too_old(storage, options, after) from None
+    if not rest:
+        return Page(records, revision)
+    token = _encode_token(revision, records[-1].key)
+    return Page(records, revision, token, rest if wanted is None else None)
+
+
+def _start(storage: Storage, options: ListOptions) -> tuple[int | None, str]:
+    """The revision to list at (None: now) and the key to go on after."""
+    version = options.resource_version
+    if options.match or options.is_stream:
+        _check_match(options)
+    if options.continue_token:
+        if version not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        revision, after = _decode_token(options.continue_token)
+        return (None if revision < 0 else revision), after
+    if version in ("", "0"):
+        return None, ""
+    try:
+        number = parse_version(version)
+    except StatusError as error:
+        raise bad_request(f"invalid resource version: {error}") from None
+    if options.match == "Exact" or (options.limit and not options.match):
+        return number, ""
+    check_not_ahead(storage, number)
+    return None, ""
+
+
+def _check_match(options: ListOptions) -> None:
+    field, match = "resourceVersionMatch", options.match
+    problems: list[FieldError] = []
+
+    def forbid(why: str) -> None:
+        problems.append(FieldError.forbidden(field, why))
+
+    if match and not options.resource_version:
+        forbid("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if match and options.continue_token:
+        forbid("resourceVersionMatch is forbidden when continue is provided")
+    if match not in ("Exact", "NotOlderThan", ""):
+        supported = ("Exact", "NotOlderThan", "")
+        problems.append(FieldError.not_supported(field, match, supported))
+    elif match == "Exact" and options.resource_version == "0":
+        forbid('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    if options.is_stream:
+        what = "sendInitialEvents is forbidden for list"
+        problems.append(FieldError.forbidden("sendInitialEvents", what))
+    if problems:
+        raise invalid("ListOptions", "meta.k8s.io", "", problems)
+
+
+def parse_version(text: str) -> int:
+    """The number in a resourceVersion of a query.
+
+    Raises:
+        StatusError: 500 as on the real server, it is none.
+    """
+    number = whole(text) if text[:1] not in ("+", "-") else None
+    if number is not None and number < 2**64:
+        return number
+    what = "value out of range" if number is not None else "invalid syntax"
+    raise StatusError(
+        500,
+        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {what}',
+        reason="",
+    )
+
+
+def check_not_ahead(storage: Storage, revision: int) -> None:
+    """Refuse a version that is yet to come.
+
+    Raises:
+        StatusError: 504 with the cause that clients know to wait for.
+    """
+    if revision > storage.revision:
+        raise StatusError(
+            504,
+            f"Timeout: Too large resource version: {revision}, current: {storage.revision}",
+            details={
+                "causes": [
+                    {
+                        "reason": "ResourceVersionTooLarge",
+                        "message": "Too large resource version",
+                    }
+                ]
+            },
+            retry_after=1,
+        )
+
+
+def _too_old(storage: Storage, options: ListOptions, after: str) -> StatusError:
+    if not options.continue_token:
+        return expired(_TOO_OLD)
+    metadata = {"resourceVersion": str(storage.revision), "continue": _encode_token(-1, after)}
+    return expired(_PAGE_GONE, metadata=metadata)
+
+
+def _encode_token(revision: int, key: str) -> str:
+    content = {"v": _ENCODED, "rv": revision, "start": f"{key}\x00"}
+    return base64.urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
+
+
+def _decode_token(text: str) -> tuple[int, str]:
+    bad = next((at for at, char in enumerate(text) if char not in _BASE64), None)
+    if bad is None and len(text) % 4 == 1:
+        bad = len(text)
+    if bad is not None:
+        raise _bad_token(f"illegal base64 data at input byte {bad}")
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode(errors="replace")
+    try:
+        content: Any = json.loads(raw)
+    except ValueError as error:
+        raise _bad_token(_go_json_error(raw, error)) from None
+    version = content.get("v", "") if isinstance(content, dict) else ""
+    if version != _ENCODED:
+        raise _bad_token(f"server does not recognize this encoded version {version}")
+    revision, start = content.get("rv", 0), content.get("start", "")
+    if type(revision) is not int or not revision:
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {version})")
+    if type(start) is not str or not start:
+        raise _bad_token(f"encoded start key empty (version {version})")
+    return revision, start.rstrip("\x00")
+
+
+def _bad_token(why: str) -> StatusError:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")
+
+
+def _go_json_error(text: str, error: ValueError) -> str:
+    at = error.pos if isinstance(error, json.JSONDecodeError) else 0
+    if at >= len(text):
+        return "unexpected end of JSON input"
+    return f"invalid character '{text[at]}' looking for beginning of value"

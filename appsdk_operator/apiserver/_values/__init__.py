@@ -1,0 +1,1 @@
+"""Values as Kubernetes and Go read and write them: status, JSON, quantities, times, names."""

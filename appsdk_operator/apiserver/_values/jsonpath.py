@@ -1,0 +1,144 @@
+"""The JSON paths of printer columns, as client-go's ``jsonpath`` reads them."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from appsdk_operator.apiserver._values.go_text import whole
+
+__all__ = ["find"]
+
+Step = Callable[[Any], Iterator[Any]]
+
+_FIELD: Final = re.compile(r"\.((?:\\.|[^.\[\]\\ ])+)")
+_QUOTED: Final = re.compile(r"\['((?:[^'\\]|\\.)*)'\]")
+_RANGE: Final = re.compile(r"\[(-?\d*):(-?\d*)(?::(-?\d*))?\]")
+_INDEXES: Final = re.compile(r"\[(-?\d+(?:,-?\d+)*)\]")
+_FILTER: Final = re.compile(
+    r"\[\?\(\s*@((?:[.\[][^=!<>)]*)?)\s*(?:(==|!=|<=|>=|<|>)\s*(.*?))?\s*\)\]"
+)
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _index(text: str) -> int:
+    found = whole(text)
+    if found is None:
+        raise ValueError(f"invalid array index {text}")
+    return found
+
+
+def find(value: Any, path: str) -> list[Any]:
+    """Everything in ``value`` that the path leads to; nothing for a path nobody understands."""
+    found = [value]
+    for step in _steps(path):
+        found = [item for value in found for item in step(value)]
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _steps(path: str) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    position = 0
+    while position < len(path):
+        if path.startswith("..", position):
+            steps.append(_everything)
+            position += 1
+        elif path.startswith("[*]", position) or path.startswith(".*", position):
+            steps.append(_members)
+            position += 3 if path[position] == "[" else 2
+        elif (match := _FIELD.match(path, position)) is not None:
+            steps.append(_field(re.sub(r"\\(.)", r"\1", match[1])))
+            position = match.end()
+        elif (match := _QUOTED.match(path, position)) is not None:
+            # client-go takes a dot in quotes for one between two steps.
+            steps += [_field(name) for name in match[1].split(".")]
+            position = match.end()
+        elif (match := _INDEXES.match(path, position)) is not None:
+            steps.append(
+                _items([slice(i, i + 1 or None) for i in map(_index, match[1].split(","))])
+            )
+            position = match.end()
+        elif (match := _RANGE.match(path, position)) is not None:
+            bounds = [_index(text) if text else None for text in match.groups()]
+            steps.append(_items([slice(*bounds)]))
+            position = match.end()
+        elif (match := _FILTER.match(path, position)) is not None:
+            steps.append(_filter(match[1], match[2], match[3]))
+            position = match.end()
+        elif path[position] == "." and position + 1 == len(path):
+            break
+        else:
+            return (_nothing,)
+    return tuple(steps)
+
+
+def _nothing(_value: Any) -> Iterator[Any]:
+    yield from ()
+
+
+def _field(name: str) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict) and name in value:
+            yield value[name]
+
+    return step
+
+
+def _members(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def _everything(value: Any) -> Iterator[Any]:
+    yield value
+    for member in _members(value):
+        yield from _everything(member)
+
+
+def _items(slices: list[slice]) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, list):
+            for part in slices:
+                yield from value[part]
+
+    return step
+
+
+def _filter(path: str, compare: str | None, literal: str | None) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        for item in value if isinstance(value, list) else ():
+            found = find(item, path)
+            if compare is None:
+                if found:
+                    yield item
+            elif found and _holds(found[0], compare, literal or ""):
+                yield item
+
+    return step
+
+
+def _holds(value: Any, compare: str, literal: str) -> bool:
+    wanted: Any = literal
+    if literal[:1] in ("'", '"'):
+        wanted = literal[1:-1]
+    elif literal in ("true", "false"):
+        wanted = literal == "true"
+    elif re.fullmatch(r"-?\d+(\.\d+)?", literal):
+        wanted = float(literal)
+    try:
+        return _COMPARE[compare](value, wanted)
+    except TypeError:
+        return False

@@ -1,0 +1,277 @@
+"""Errors as the API server tells them: ``Status`` objects with code, reason, message and causes.
+
+Message forms follow the real server's, so that programs and people that read them find what they
+know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from appsdk_operator.apiserver._values.go_text import go_float, go_json
+
+__all__ = [
+    "FieldError",
+    "RefusedError",
+    "StatusError",
+    "Verbatim",
+    "already_exists",
+    "bad_request",
+    "conflict",
+    "expired",
+    "forbidden",
+    "internal_error",
+    "invalid",
+    "method_not_allowed",
+    "not_acceptable",
+    "not_found",
+    "reason_of",
+    "unsupported_media_type",
+]
+
+_REASONS: Final = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def reason_of(code: int) -> str:
+    """The reason that goes with an HTTP status, ``""`` when there is none."""
+    return _REASONS.get(code, "")
+
+
+class StatusError(Exception):
+    """An answer other than success; :meth:`body` is the ``Status`` object to send."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        """A ``Status`` of HTTP ``code``; ``reason`` defaults to the one that goes with it."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.reason = reason_of(code) if reason is None else reason
+        self.details = dict(details) if details is not None else None
+        self.metadata = dict(metadata or {})
+        self.retry_after = retry_after
+        self.warnings: list[str] = []
+        """What is to be told besides."""
+
+    def body(self) -> dict[str, Any]:
+        """The ``Status`` object."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        details = self.details
+        if self.retry_after is not None:
+            details = {**(details or {}), "retryAfterSeconds": self.retry_after}
+        if details is not None:
+            body["details"] = details
+        body["code"] = self.code
+        return body
+
+
+class RefusedError(StatusError):
+    """A webhook refuses, or should have been asked and could not be."""
+
+
+class Verbatim(str):
+    """A bad value whose text is final: times and numbers that Go prints in its own way."""
+
+    __slots__ = ()
+
+
+@attrs.frozen
+class FieldError:
+    """What is wrong with one field, in the words of Kubernetes' field errors."""
+
+    reason: str
+    """For example ``FieldValueInvalid``."""
+    field: str
+    """The path, for example ``spec.containers[0].name``."""
+    message: str
+    """For example ``Invalid value: "x": must be an integer``."""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+    def cause(self) -> dict[str, str]:
+        """The entry in ``details.causes``."""
+        return {"reason": self.reason, "message": self.message, "field": self.field}
+
+    @classmethod
+    def invalid(cls, field: str, value: Any, detail: str) -> FieldError:
+        """A value that is there and wrong."""
+        return cls("FieldValueInvalid", field, f"Invalid value: {_go(value)}: {detail}")
+
+    @classmethod
+    def required(cls, field: str, detail: str = "") -> FieldError:
+        """A value that is missing."""
+        return cls("FieldValueRequired", field, f"Required value{': ' if detail else ''}{detail}")
+
+    @classmethod
+    def not_supported(cls, field: str, value: Any, supported: Iterable[str]) -> FieldError:
+        """A value outside the list of those that are allowed."""
+        allowed = ", ".join(json.dumps(name, ensure_ascii=False) for name in supported)
+        message = f"Unsupported value: {_go(value)}"
+        if allowed:
+            message += f": supported values: {allowed}"
+        return cls("FieldValueNotSupported", field, message)
+
+    @classmethod
+    def forbidden(cls, field: str, detail: str) -> FieldError:
+        """A value that may not be there, whatever it is."""
+        return cls("FieldValueForbidden", field, f"Forbidden: {detail}")
+
+    @classmethod
+    def duplicate(cls, field: str, value: Any) -> FieldError:
+        """A value that may be there once and is there twice."""
+        return cls("FieldValueDuplicate", field, f"Duplicate value: {_go(value)}")
+
+
+def _go(value: Any) -> str:
+    """A value as Go prints it in field errors."""
+    if isinstance(value, Verbatim):
+        return str(value)
+    if isinstance(value, float):
+        return go_float(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else go_json(value)
+
+
+def _details(name: str, group: str, kind: str) -> dict[str, Any]:
+    details = {"name": name, "group": group, "kind": kind}
+    return {key: value for key, value in details.items() if value}
+
+
+def _qualified(plural: str, group: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def not_found(plural: str, group: str, name: str) -> StatusError:
+    """404: no object of that name."""
+    return StatusError(
+        404,
+        f'{_qualified(plural, group)} "{name}" not found',
+        details=_details(name, group, plural),
+    )
+
+
+def already_exists(plural: str, group: str, name: str, *, deleting: bool = False) -> StatusError:
+    """409: the name is taken, maybe by an object that is ``deleting``."""
+    state = "object is being deleted: " if deleting else ""
+    return StatusError(
+        409,
+        f'{state}{_qualified(plural, group)} "{name}" already exists',
+        reason="AlreadyExists",
+        details=_details(name, group, plural),
+    )
+
+
+def conflict(plural: str, group: str, name: str, why: str = "") -> StatusError:
+    """409: the object is not in the state the request was made for."""
+    why = why or (
+        "the object has been modified; please apply your changes to the latest version and try "
+        "again"
+    )
+    return StatusError(
+        409,
+        f'Operation cannot be fulfilled on {_qualified(plural, group)} "{name}": {why}',
+        details=_details(name, group, plural),
+    )
+
+
+def invalid(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> StatusError:
+    """422: the object breaks rules; one cause for each."""
+    found = list(errors)
+    texts = list(dict.fromkeys(map(str, found)))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    details = _details(name, group, kind)
+    details["causes"] = [error.cause() for error in found]
+    return StatusError(
+        422, f'{_qualified(kind, group)} "{name}" is invalid: {listed}', details=details
+    )
+
+
+def forbidden(
+    plural: str, group: str, name: str, why: str, causes: list[dict[str, str]] | None = None
+) -> StatusError:
+    """403: understood, and refused."""
+    details = _details(name, group, plural)
+    if causes:
+        details["causes"] = causes
+    quoted = f' "{name}"' if name else ""
+    return StatusError(
+        403, f"{_qualified(plural, group)}{quoted} is forbidden: {why}", details=details
+    )
+
+
+def bad_request(message: str) -> StatusError:
+    """400: the request itself makes no sense."""
+    return StatusError(400, message)
+
+
+def method_not_allowed(message: str = "", details: Mapping[str, Any] | None = None) -> StatusError:
+    """405: a verb this resource does not have."""
+    return StatusError(
+        405,
+        message or "the server does not allow this method on the requested resource",
+        details=details if details is not None else {},
+    )
+
+
+def not_acceptable(accepted: Iterable[str]) -> StatusError:
+    """406: none of the representations the client takes can be made."""
+    return StatusError(406, f"only the following media types are accepted: {', '.join(accepted)}")
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
+    """415: a body in a format the server does not read."""
+    return StatusError(
+        415,
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted),
+    )
+
+
+def expired(message: str, *, metadata: Mapping[str, Any] | None = None) -> StatusError:
+    """410: the history that was asked for is gone."""
+    return StatusError(410, message, metadata=metadata)
+
+
+def internal_error(message: str) -> StatusError:
+    """500: something the caller can do nothing about."""
+    return StatusError(
+        500,
+        f"Internal error occurred: {message}",
+        details={"causes": [{"message": message}]},
+    )

@@ -1,0 +1,1 @@
+"""Calls of webhooks, and where they are."""

@@ -1,0 +1,64 @@
+"""A cache's numbers that are not its informers'."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import final
+
+from appsdk_operator.cache._cache.registration import CacheRegistration
+from appsdk_operator.runtime import Family, Metrics, Sample
+
+__all__ = ["CacheMetrics"]
+
+_PENDING = Family(
+    "cache_handler_pending_events", "gauge", "Events that wait for event handlers.", ("kind",)
+)
+_MERGED = Family(
+    "cache_handler_merged_events_total",
+    "counter",
+    "Events for event handlers merged into others of the same object, because too many waited.",
+    ("kind",),
+)
+
+
+@final
+class CacheMetrics:
+    """What waits for the handlers of each kind."""
+
+    def __init__(
+        self,
+        handlers: Callable[[], Sequence[CacheRegistration]],
+        metrics: Metrics,
+        lock: threading.RLock,
+    ) -> None:
+        self._handlers = handlers
+        self._metrics = metrics
+        # The cache's, so that a handler that goes is counted in one of the two places.
+        self._lock = lock
+        # A counter must not fall when a handler goes.
+        self._removed: dict[str, int] = {}
+        self.retire: Callable[[], None] = lambda: None
+
+    def publish(self) -> None:
+        """Show the numbers from now on."""
+        self.retire = self._metrics.add_source(self._samples)
+
+    def note_removed(self, registration: CacheRegistration) -> None:
+        """Keep the count of a handler that has stopped and goes, with the lock held."""
+        kind = str(registration.kind)
+        self._removed[kind] = self._removed.get(kind, 0) + registration.pending_events[1]
+
+    def _samples(self) -> list[Sample]:
+        pending: dict[str, int] = {}
+        with self._lock:
+            merged, handlers = dict(self._removed), self._handlers()
+        for registration in handlers:
+            kind = str(registration.kind)
+            waiting, count = registration.pending_events
+            pending[kind] = pending.get(kind, 0) + waiting
+            merged[kind] = merged.get(kind, 0) + count
+        return [
+            *(Sample(_PENDING, (kind,), count) for kind, count in pending.items()),
+            *(Sample(_MERGED, (kind,), count) for kind, count in merged.items()),
+        ]

@@ -1,0 +1,150 @@
+"""What a list asks for, and the objects of a local copy that are so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import attrs
+
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.cache._cache.kind_cache import Place
+from appsdk_operator.cache._informer.store import IndexFunction, Lister
+from appsdk_operator.resource import (
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    LabelSelector,
+    Object,
+    ObjectKey,
+)
+from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
+
+__all__ = ["FIELD", "Query", "field_index", "in_order", "query_of"]
+
+FIELD = "field:"
+"""Before the path in the name of an index that answers field selectors."""
+
+
+@attrs.frozen(kw_only=True)
+class Query:
+    """Which objects of a kind are asked for."""
+
+    namespace: str = ""
+    """Where; ``""``: everywhere."""
+    name: str = ""
+    """The name; ``""``: any."""
+    labels: LabelSelector | None = None
+    indexes: Sequence[tuple[str, str]] = ()
+    """Indexes, and the values under which they must have the object."""
+
+    def matches(self, obj: Object, store: Lister) -> bool:
+        """Whether ``obj``, which need not be in ``store``, is asked for."""
+        return self._is_selected(obj) and all(
+            value in store.values_of(index, obj) for index, value in self.indexes
+        )
+
+    def found_at(self, place: Place) -> list[Object]:
+        """The objects at ``place`` that are asked for."""
+        store = place.informer.store
+        namespace = self.namespace or place.namespace
+        if self.indexes:
+            (index, value), *others = self.indexes
+            found = store.by_index(index, value)
+            for index, value in others:
+                keys = {obj.key for obj in store.by_index(index, value)}
+                found = [obj for obj in found if obj.key in keys]
+        elif self.name and namespace:
+            obj = store.get(self.name, namespace)
+            found = [] if obj is None else [obj]
+        else:
+            found = store.list(namespace=namespace or None)
+        if place.excluded:
+            found = [obj for obj in found if obj.namespace not in place.excluded]
+        if namespace:
+            found = [obj for obj in found if obj.namespace == namespace]
+        return [obj for obj in found if self._is_selected(obj)]
+
+    def _is_selected(self, obj: Object) -> bool:
+        if self.namespace and obj.namespace != self.namespace:
+            return False
+        if self.name and obj.name != self.name:
+            return False
+        return self.labels is None or self.labels.matches(obj.labels)
+
+
+def query_of(
+    kind: Kind,
+    indexes: Collection[str],
+    *,
+    namespace: str | None,
+    label_selector: LabelSelection | None,
+    field_selector: FieldSelection | None,
+) -> Query | None:
+    """What is asked for, None when nothing can be so.
+
+    Raises:
+        ValueError: the field selector asks for what no index answers, or for other than a value.
+    """
+    where, name, wanted = namespace or "", "", []
+    fields = field_selector_of(field_selector)
+    for term in fields.terms if fields else ():
+        if term.negated:
+            raise ValueError(
+                f"field_selector={str(fields)!r}: a cache answers path=value only; list through "
+                "the live client, or leave out yourself what you do not want"
+            )
+        if term.path == "metadata.name":
+            if not term.value or name not in ("", term.value):
+                return None
+            name = term.value
+        elif term.path == "metadata.namespace":
+            if where not in ("", term.value) or bool(term.value) is not kind.is_namespaced:
+                return None
+            where = term.value
+        elif FIELD + term.path in indexes:
+            wanted.append((FIELD + term.path, term.value))
+        else:
+            raise ValueError(
+                f"field_selector={str(fields)!r}: the cache of {kind} has no index "
+                f"{FIELD + term.path!r}: declare it with cache.index_field(kind, {term.path!r}), "
+                "or list through the live client"
+            )
+    labels = label_selector_of(label_selector)
+    return Query(namespace=where, name=name, labels=labels, indexes=wanted)
+
+
+def in_order(
+    found: list[Object[SpecT, StatusT]], kind: Kind[SpecT, StatusT], limit: int
+) -> list[Object[SpecT, StatusT]]:
+    """By namespace and name, as the server lists them; the first ``limit``, 0 for all."""
+    found.sort(key=_key)
+    return [obj.viewed_as(kind) for obj in (found[:limit] if limit else found)]
+
+
+_key: Callable[[Object], ObjectKey] = lambda obj: obj.key  # noqa: E731 - it sorts
+
+
+def field_index(path: str) -> IndexFunction:
+    """An index function for the value at ``path``, as field selectors see it: absent is ``""``.
+
+    >>> from appsdk_operator.resource import Object, kinds
+    >>> pod = Object.from_dict(
+    ...     kinds.core.v1.Pod, {"metadata": {"name": "web"}, "spec": {"nodeName": "n1"}}
+    ... )
+    >>> field_index("spec.nodeName")(pod)
+    ('n1',)
+    """
+    first, *rest = path.split(".")
+    if not all((first, *rest)):
+        raise ValueError(f"path {path!r}: write names with dots between them: spec.nodeName")
+
+    def values(obj: Object) -> tuple[str, ...]:
+        value: Any = obj.get(first)
+        for part in rest:
+            value = value.get(part) if hasattr(value, "get") else None
+        if value is None:
+            return ("",)
+        return (str(value).lower() if isinstance(value, bool) else str(value),)
+
+    return values

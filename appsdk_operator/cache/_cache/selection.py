@@ -1,0 +1,130 @@
+"""Which objects one informer follows, worked out from the options of a cache, a kind, a namespace.
+
+Pure values: what a change of namespaces means is decided by comparing them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from appsdk_operator.cache._cache.options import CacheOptions, NamespaceOptions
+from appsdk_operator.cache._informer.transforms import Transform
+from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
+
+__all__ = ["Scope", "scopes_of"]
+
+_T = TypeVar("_T")
+_DEFAULTS = NamespaceOptions()
+
+
+@attrs.frozen(kw_only=True)
+class Scope:
+    """The objects that one informer follows."""
+
+    namespace: str
+    """The namespace; ``""``: all but :attr:`excluded`, or those of a cluster-scoped kind."""
+    excluded: frozenset[str] = frozenset()
+    label_selector: LabelSelector | None = None
+    field_selector: FieldSelector | None = None
+    transform: Transform | None = None
+    metadata_only: bool = False
+
+    def covers(self, namespace: str) -> bool:
+        """Whether objects of ``namespace`` are within."""
+        if self.namespace:
+            return namespace == self.namespace
+        return namespace not in self.excluded
+
+    def covers_all_of(self, other: Scope) -> bool:
+        """Whether everything of ``other`` is followed here, selected in the same way."""
+        if not self.selects_like(other):
+            return False
+        if other.namespace:
+            return self.covers(other.namespace)
+        return not self.namespace and self.excluded <= other.excluded
+
+    def selects_like(self, other: Scope) -> bool:
+        """Whether both select the same objects of a namespace."""
+        return (self.label_selector, self.field_selector) == (
+            other.label_selector,
+            other.field_selector,
+        )
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether no selector leaves objects out."""
+        return all(
+            each is None or each.empty for each in (self.label_selector, self.field_selector)
+        )
+
+    def overlaps(self, other: Scope) -> bool:
+        """Whether there are namespaces that are within both."""
+        if self.namespace:
+            return other.covers(self.namespace)
+        return not other.namespace or self.covers(other.namespace)
+
+    def selects(self, obj: Object) -> bool:
+        """Whether ``obj``, of a namespace within, is one that the selectors choose."""
+        labels, fields = self.label_selector, self.field_selector
+        if labels is not None and not labels.matches(obj.labels):
+            return False
+        return fields is None or fields.empty or fields.matches(obj.to_dict())
+
+    @property
+    def query(self) -> FieldSelector | None:
+        """The field selector to send, which leaves the excluded namespaces out."""
+        if not self.excluded:
+            return self.field_selector
+        others = FieldSelector.parse(
+            ",".join(f"metadata.namespace!={name}" for name in sorted(self.excluded))
+        )
+        own = self.field_selector.terms if self.field_selector else ()
+        return FieldSelector((*own, *others.terms))
+
+    def __str__(self) -> str:
+        if self.namespace or not self.excluded:
+            return self.namespace
+        return f"all but {', '.join(sorted(self.excluded))}"
+
+
+def scopes_of(
+    kind: Kind,
+    options: CacheOptions,
+    namespaces: Mapping[str, NamespaceOptions],
+    defaults: NamespaceOptions,
+) -> list[Scope]:
+    """What to follow of ``kind``, one scope for each informer.
+
+    Args:
+        kind: the kind.
+        options: its options.
+        namespaces: the cache's own; empty: all.
+        defaults: the cache's options for whatever has none of its own.
+    """
+    chosen = namespaces if options.namespaces is None else options.namespaces
+    names = list(chosen or ("",)) if kind.is_namespaced else [""]
+    own = options.namespaces or {}
+    scopes: list[Scope] = []
+    for name in names:
+        line: list[Any] = [own.get(name, _DEFAULTS), options]
+        if kind.is_namespaced:
+            line.append(namespaces.get(name, _DEFAULTS))
+        line.append(defaults)
+        scopes.append(
+            Scope(
+                namespace=name,
+                excluded=frozenset(names) - {""} if not name else frozenset(),
+                label_selector=_first([each.label_selector for each in line]),
+                field_selector=_first([each.field_selector for each in line]),
+                transform=_first([each.transform for each in line]),
+                metadata_only=options.metadata_only,
+            )
+        )
+    return scopes
+
+
+def _first(values: list[_T | None]) -> _T | None:
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,1 @@
+"""A client that reads from a cache and sees its own writes."""

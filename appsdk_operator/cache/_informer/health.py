@@ -1,0 +1,100 @@
+"""Whether an informer can be relied on, and for how long it could not."""
+
+from __future__ import annotations
+
+from typing import final
+
+import attrs
+
+from appsdk_operator.cache._informer.watch_state import WatchState
+
+__all__ = ["GRACE", "Contact", "Health", "health_of"]
+
+GRACE = 10.0
+"""Seconds that a problem may last before it counts: watches end and are resumed all the time."""
+
+
+@attrs.frozen
+class Health:
+    """Whether an informer can be relied on, and why not."""
+
+    is_ready: bool
+    text: str
+
+
+@final
+class Contact:
+    """Since when an informer is out of touch with the server.
+
+    That a watch was opened proves little: some servers and proxies accept every watch and cut it.
+    So it counts once it delivered something, or has stood open for the grace. Written by one
+    thread, read by any.
+    """
+
+    def __init__(self, state: WatchState) -> None:
+        self._state = state
+        self._failing_since: float | None = None
+        self._open_since: float | None = None
+        self.blocked_since: float | None = None
+        """Since when the informer waits for room for a slow handler."""
+
+    def note(self, now: float, *, is_failing: bool) -> None:
+        """Take in what the state machine says after each of its steps."""
+        state = self._state
+        if self._has_stood(now) or (state.is_following and state.has_delivered and not is_failing):
+            self._failing_since = None
+        if is_failing and self._failing_since is None:
+            self._failing_since = now
+        self._open_since = state.opened_at if state.is_following else None
+
+    def lost_for(self, now: float) -> float | None:
+        """For how many seconds the server is out of touch, None when no longer than the grace."""
+        since = self._failing_since
+        return None if self._has_stood(now) else _beyond_grace(since, now)
+
+    def blocked_for(self, now: float) -> float | None:
+        """For how many seconds a handler has had no room, None when no longer than the grace."""
+        return _beyond_grace(self.blocked_since, now)
+
+    def _has_stood(self, now: float) -> bool:
+        """Whether the watch that is open was opened after the problem and has stood since."""
+        opened, failing = self._open_since, self._failing_since
+        return opened is not None and now - opened >= GRACE and (failing or 0.0) <= opened
+
+
+def _beyond_grace(since: float | None, now: float) -> float | None:
+    return None if since is None or now - since <= GRACE else now - since
+
+
+def health_of(
+    what: str,
+    contact: Contact,
+    now: float,
+    *,
+    has_run: bool,
+    has_synced: bool,
+    has_stopped: bool,
+    last_error: Exception | None,
+    count: int,
+    undecodable: str = "",
+) -> Health:
+    """The health of an informer, ``what``, and in words what to do.
+
+    Objects that cannot be read are named and leave it ready: who can write one object must not
+    take the operator away from all others.
+    """
+    if has_stopped:
+        return Health(False, f"{what}: stopped")
+    if (blocked := contact.blocked_for(now)) is not None:
+        return Health(
+            False,
+            f"{what}: has waited for room for a slow handler for {blocked:.0f} s, and falls "
+            "behind the server: make the handler faster, or use Overflow.COALESCE",
+        )
+    if not has_synced:
+        cause = f": {last_error}" if last_error else ""
+        started = "" if has_run else " (it was not started)"
+        return Health(False, f"{what}: not synced yet{started}{cause}")
+    if (lost := contact.lost_for(now)) is not None:
+        return Health(False, f"{what}: out of touch with the server for {lost:.0f} s: {last_error}")
+    return Health(True, f"{what}: ok, {count} objects{undecodable}")

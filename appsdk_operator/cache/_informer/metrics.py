@@ -1,0 +1,104 @@
+"""An informer's numbers, read when somebody scrapes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+from appsdk_operator import client
+from appsdk_operator.client import ApiError, TransportError
+from appsdk_operator.resource import DecodeError
+from appsdk_operator.runtime import Family, Metrics, Sample
+
+if TYPE_CHECKING:
+    from appsdk_operator.cache._informer.informer import Informer
+
+__all__ = ["InformerMetrics"]
+
+_LABELS = ("kind", "namespace")
+_OBJECTS = Family("informer_objects", "gauge", "Objects in the local copy.", _LABELS)
+_BYTES = Family("informer_object_bytes", "gauge", "Bytes of JSON in the local copy.", _LABELS)
+_INFORMERS = Family("informers", "gauge", "Informers that run.", _LABELS)
+_SYNCED = Family(
+    "informer_synced", "gauge", "How many of them had a complete local copy once.", _LABELS
+)
+_LISTS = Family("informer_lists_total", "counter", "Complete lists received.", _LABELS)
+_PENDING = Family(
+    "informer_handler_pending_events", "gauge", "Events that wait for event handlers.", _LABELS
+)
+_MERGED = Family(
+    "informer_handler_merged_events_total",
+    "counter",
+    "Events for event handlers merged into others of the same object, because too many waited.",
+    _LABELS,
+)
+_UNDECODABLE = Family(
+    "informer_undecodable_objects", "gauge", "Objects of the server that cannot be read.", _LABELS
+)
+_ERRORS = Family("informer_errors_total", "counter", "Problems, by cause.", (*_LABELS, "cause"))
+# What a list or a watch can be answered with; other answers count as "api".
+_ANSWERS = (
+    client.BadRequest,
+    client.Expired,
+    client.Forbidden,
+    client.Gone,
+    client.InternalError,
+    client.Invalid,
+    client.NotFound,
+    client.ServerError,
+    client.ServerTimeout,
+    client.ServiceUnavailable,
+    client.Timeout,
+    client.TooManyRequests,
+    client.Unauthorized,
+)
+_CAUSES = (*(answer.__name__ for answer in _ANSWERS), "api", "transport", "decode", "other")
+
+
+@final
+class InformerMetrics:
+    """Counts for one informer; every series exists at 0 from the start."""
+
+    def __init__(self, informer: Informer, metrics: Metrics) -> None:
+        self._informer = informer
+        self._lock = threading.Lock()
+        self._errors = dict.fromkeys(_CAUSES, 0)
+        self.lists = 0
+        self._metrics = metrics
+        self.retire: Callable[[], None] = lambda: None
+
+    def publish(self) -> None:
+        """Show the numbers from now on."""
+        self.retire = self._metrics.add_source(self._samples)
+
+    def problem(self, error: Exception) -> None:
+        """Count one problem under its cause; answers of the server under their own reason too."""
+        with self._lock:
+            self._errors[_cause(error)] += 1
+
+    def _samples(self) -> list[Sample]:
+        informer = self._informer
+        labels = (str(informer.kind), informer.namespace)
+        pending, merged = informer.pending_events
+        with self._lock:
+            errors = dict(self._errors)
+        return [
+            Sample(_OBJECTS, labels, len(informer.store)),
+            Sample(_BYTES, labels, informer.store.json_bytes),
+            Sample(_UNDECODABLE, labels, informer.undecodable_objects),
+            Sample(_INFORMERS, labels, 1),
+            Sample(_SYNCED, labels, int(informer.has_synced)),
+            Sample(_LISTS, labels, self.lists),
+            Sample(_PENDING, labels, pending),
+            Sample(_MERGED, labels, merged),
+            *(Sample(_ERRORS, (*labels, cause), count) for cause, count in errors.items()),
+        ]
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, ApiError):
+        return type(error).__name__ if type(error) in _ANSWERS else "api"
+    if isinstance(error, TransportError):
+        return "transport"
+    return "decode" if isinstance(error, DecodeError) else "other"

@@ -1,0 +1,191 @@
+"""The thin shell around the watch state machine: does the requests, feeds back the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, final
+
+from appsdk_operator.cache._informer.watch_state import List, Step, Wait, Watch, WatchState
+from appsdk_operator.resource import Kind, ListPage, decode_watch_events
+from appsdk_operator.runtime import Clock, StopSignal, get_logger
+
+__all__ = ["EventStream", "ListWatchClient", "Reflector"]
+
+_log = get_logger("appsdk_operator.cache")
+
+
+class EventStream(Protocol):
+    """An open watch: the complete lines of each read, until the stream ends."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+    def __iter__(self) -> Iterator[Sequence[bytes]]: ...
+
+
+class ListWatchClient(Protocol):
+    """What an informer needs of a client."""
+
+    def list_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = ...,
+        label_selector: str | None = ...,
+        field_selector: str | None = ...,
+        limit: int = ...,
+        continue_token: str = ...,
+        retry: bool = ...,
+        stop: StopSignal | None = ...,
+    ) -> ListPage:
+        """One page of a consistent list."""
+        ...
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = ...,
+        label_selector: str | None = ...,
+        field_selector: str | None = ...,
+        resource_version: str = ...,
+        timeout: float = ...,
+        send_initial_events: bool = ...,
+        stop: StopSignal | None = ...,
+    ) -> EventStream:
+        """Open a watch with bookmarks; a set ``stop`` ends it promptly."""
+        ...
+
+
+@final
+class Reflector:
+    """Follows one kind until it is stopped."""
+
+    def __init__(
+        self,
+        client: ListWatchClient,
+        kind: Kind,
+        *,
+        namespace: str,
+        label_selector: str | None,
+        field_selector: str | None,
+        state: WatchState,
+        apply: Callable[[Sequence[Step]], None],
+        clock: Clock,
+        silence_limit: float | None = None,
+        metadata_only: bool = False,
+    ) -> None:
+        # Given only when asked for: a client of the user's own need not know them.
+        self._list_options: dict[str, Any] = {"metadata_only": True} if metadata_only else {}
+        self._watch_options = dict(self._list_options)
+        if silence_limit is not None:
+            self._watch_options["silence_limit"] = silence_limit
+        self._client = client
+        self._kind = kind
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._state = state
+        self._apply = apply
+        self._clock = clock
+
+    def run(self, stop: StopSignal) -> None:
+        """Follow until ``stop`` is set; errors are steps, never raised."""
+        while not stop.is_set():
+            try:
+                seconds = self.step(stop)
+            except Exception as error:
+                # A defect, here or in a client or stream of the user's: whatever it is, a thread
+                # that ends would leave a copy that looks whole and never changes again.
+                self._failed(error)
+                seconds = 0.0
+            stop.wait(seconds)
+
+    def _failed(self, error: Exception) -> None:
+        steps = self._state.failed(error, self._clock.monotonic())
+        try:
+            self._apply(steps)
+        except Exception as second:
+            _log.error("the informer of %s failed: %r", self._kind, second, exc_info=second)
+
+    def step(self, stop: StopSignal) -> float:
+        """Do the next request, a watch to its end; how many seconds to wait before the next."""
+        command = self._state.next()
+        if isinstance(command, Wait):
+            return command.seconds
+        if isinstance(command, List):
+            self._list(command, stop)
+        else:
+            self._watch(command, stop)
+        return 0.0
+
+    def _list(self, command: List, stop: StopSignal) -> None:
+        try:
+            page = self._client.list_page(
+                self._kind,
+                namespace=self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                limit=command.limit,
+                continue_token=command.continue_token,
+                retry=False,  # the state machine backs off, and says so
+                stop=stop,
+                **self._list_options,
+            )
+        except Exception as error:
+            # Whatever it is, credentials that cannot be got for a moment included: try again.
+            if not stop.is_set():
+                self._apply(self._state.list_failed(error, self._clock.monotonic()))
+        else:
+            self._apply(self._state.page(page, self._clock.monotonic()))
+
+    def _watch(self, command: Watch, stop: StopSignal) -> None:
+        state, clock = self._state, self._clock
+        try:
+            stream = self._client.watch(
+                self._kind,
+                namespace=self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                resource_version=command.resource_version,
+                timeout=command.timeout,
+                send_initial_events=command.initial_events,
+                stop=stop,
+                **self._watch_options,
+            )
+        except Exception as error:
+            if not stop.is_set():
+                self._apply(state.watch_failed(error, clock.monotonic()))
+            return
+        failure: Exception | None = None
+        with stream:
+            self._apply(state.watch_opened(clock.monotonic()))
+            batches = iter(stream)
+            while state.is_watching:
+                # Only what reading raises ends the watch; what applying raises is a defect here.
+                try:
+                    lines = next(batches, None)
+                except Exception as error:
+                    failure = error
+                    break
+                if lines is None:
+                    break
+                self._lines(lines)
+        if not stop.is_set():
+            self._apply(state.watch_ended(clock.monotonic(), failure))
+
+    def _lines(self, lines: Sequence[bytes]) -> None:
+        events, garbage = decode_watch_events(self._kind, lines)
+        now = self._clock.monotonic()
+        steps = self._state.events(events, now) if events else []
+        if garbage is not None and self._state.is_watching:
+            steps += self._state.garbage(garbage, now)
+        self._apply(steps)

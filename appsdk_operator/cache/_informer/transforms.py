@@ -1,0 +1,129 @@
+"""Transforms: what is kept of each object in memory."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.cache._informer.watch_state import Changes, Step, Upsert
+from appsdk_operator.resource import Kind, MutableObject, Object, WatchEvent
+from appsdk_operator.resource._codec import members as members_of
+from appsdk_operator.runtime._threads import as_exception
+
+__all__ = [
+    "Transform",
+    "drop_managed_fields",
+    "kept_form",
+    "objects_of",
+    "only_metadata",
+    "only_metadata_then",
+    "transformed",
+]
+
+Transform: TypeAlias = Callable[
+    [Object[SpecT, StatusT]], Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]
+]
+"""Makes of each object what is to be kept, before it reaches the store: the object, another one, or
+a draft (``obj.mutable_copy()``, changed). It must be idempotent, and keep what identifies the
+object: kind, namespace, name, uid and resourceVersion."""
+
+_encode = msgspec.json.Encoder().encode
+_KEY = "managedFields"
+_PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+_QUOTED = b'"managedFields"'
+
+
+def drop_managed_fields(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
+    """The object without ``metadata.managedFields``, two fifths of many objects.
+
+    Everything else keeps its bytes and its order, and is not decoded. An update of such an object
+    leaves the server's own managedFields alone.
+    """
+    if _QUOTED not in obj.raw:
+        return obj
+    members = members_of(obj.raw)
+    metadata = members_of(bytes(members["metadata"]))
+    # The name may also have been found elsewhere, in a label or in another part of the object.
+    if metadata.pop(_KEY, None) is None:
+        return obj
+    members["metadata"] = msgspec.Raw(_encode(metadata))
+    return Object.from_json(obj.kind, _encode(members))
+
+
+def only_metadata(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
+    """The object's metadata in the form in which servers send it alone."""
+    if obj.is_metadata_only:
+        return obj
+    metadata = members_of(obj.raw)["metadata"]
+    partial = {**_PARTIAL, "metadata": metadata}
+    return Object.from_json(obj.kind, _encode(partial))
+
+
+def only_metadata_then(transform: Transform | None) -> Transform:
+    """:func:`only_metadata`, for servers that cannot send less, and then ``transform``."""
+    if transform is None:
+        return only_metadata
+    return lambda obj: transform(only_metadata(obj))
+
+
+def kept_form(
+    obj: Object[SpecT, StatusT], transform: Transform, on_error: Callable[[Exception], None]
+) -> Object[SpecT, StatusT]:
+    """What ``transform`` makes of an object, or the object itself where it fails.
+
+    An object for which it fails is kept as it came, and the failure reported: to lose the object
+    would be worse, and nobody would notice.
+    """
+    try:
+        returned: Any = transform(obj)
+        if not isinstance(returned, (Object, MutableObject)):
+            if inspect.iscoroutine(returned):
+                returned.close()  # else Python warns of it as well
+            raise TypeError(
+                f"the transform returned {type(returned).__name__} for {obj!r}: return the object, "
+                "or a draft of it (draft = obj.mutable_copy(); change it; return draft)"
+            )
+        made: Object[SpecT, StatusT] = (
+            returned.freeze() if isinstance(returned, MutableObject) else returned
+        )
+        if _identity(made) != _identity(obj):
+            raise ValueError(
+                f"the transform made {made!r} of {obj!r}: it must keep kind, namespace, name, uid "
+                "and resourceVersion"
+            )
+    except BaseException as error:
+        on_error(as_exception("the transform", error))
+        return obj
+    return made
+
+
+def transformed(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:
+    """``step`` with what :func:`kept_form` makes of its objects."""
+    if isinstance(step, Upsert):
+        return Upsert([kept_form(obj, transform, on_error) for obj in step.objects])
+    if isinstance(step, Changes):
+        return Changes(
+            [
+                WatchEvent(e.type, kept_form(e.object, transform, on_error))
+                for e in step.events
+                if e.object
+            ]
+        )
+    return step
+
+
+def objects_of(steps: Sequence[Step]) -> Iterator[Object]:
+    """All objects that ``steps`` bring."""
+    for step in steps:
+        if isinstance(step, Upsert):
+            yield from step.objects
+        elif isinstance(step, Changes):
+            yield from (event.object for event in step.events if event.object is not None)
+
+
+def _identity(obj: Object) -> tuple[Kind, str, str, str, str]:
+    return obj.kind, obj.namespace, obj.name, obj.uid, obj.resource_version

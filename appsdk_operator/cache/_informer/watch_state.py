@@ -1,0 +1,594 @@
+"""How a local copy follows the server: list, watch, resume, recover. A state machine without I/O.
+
+The reflector asks :meth:`WatchState.next` what to request, does it, and feeds what came back; the
+answer is a list of steps to apply to the store. Nothing here reads a socket, a clock or a lock, so
+every path is tested with scripted input.
+
+::
+
+    STREAM --initial events end--> WATCH --410, error event, garbage--> LIST
+      |                              ^  |                                |
+      +--refused, broken, too old----|--+--closed, reset, silent: resume |
+                  v                  |                                   |
+                 LIST ---last page---+-----------------------------------+
+
+The rules are those of client-go's reflector, but for three: lists are consistent and paged, a
+garbage line or a version that goes back leads to a new list, and watches that end at once back off.
+
+Two bounds hold, whatever a server answers, and a test tries all short sequences of answers. A list
+(or a stream) begins, or a watch goes on, within 5 s of a server that takes requests again, unless
+it asked for more with ``Retry-After``: so no wait is longer, and none follows another without a
+list in between. And no loop is without waits: only the first failure after what lasted is free.
+
+Servers whose lists have no version (some aggregated APIs) can be watched, not resumed: such a watch
+begins with the present objects, in any order, and when it ends a list has to follow.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Sequence
+from typing import TypeAlias, final
+
+import attrs
+
+from appsdk_operator.client import (
+    ApiError,
+    BadResponse,
+    Gone,
+    TransportError,
+    WatchSilent,
+    error_from_status,
+)
+from appsdk_operator.client._api.pages import PageProgress
+from appsdk_operator.resource import (
+    DecodeError,
+    ListPage,
+    Object,
+    Undecodable,
+    UndecodableEvent,
+    WatchEvent,
+    WatchEventType,
+    is_older_version,
+)
+
+__all__ = [
+    "Backoff",
+    "Begin",
+    "Changes",
+    "Command",
+    "Finish",
+    "List",
+    "Problem",
+    "Step",
+    "Unread",
+    "Upsert",
+    "Wait",
+    "Watch",
+    "WatchState",
+]
+
+_SHORT_WATCH = 1.0
+_LONG_WATCH = 30.0
+_MAX_RETRY_AFTER = 300.0
+_MAX_SHORT_WATCHES = 5
+_MAX_RESTARTS = 3
+
+
+@attrs.frozen
+class List:
+    """Request one page."""
+
+    limit: int
+    continue_token: str
+
+
+@attrs.frozen
+class Watch:
+    """Open a watch."""
+
+    resource_version: str
+    timeout: float
+    """Seconds after which the server is asked to end it."""
+    initial_events: bool
+    """Whether the watch is to begin with the present objects (KEP-3157)."""
+
+
+@attrs.frozen
+class Wait:
+    """Do nothing for a while."""
+
+    seconds: float
+
+
+Command: TypeAlias = List | Watch | Wait
+
+
+@attrs.frozen
+class Begin:
+    """A complete list begins; what was applied since the last :class:`Begin` may be incomplete."""
+
+
+@attrs.frozen
+class Upsert:
+    """These objects exist, as part of a complete list."""
+
+    objects: list[Object]
+
+
+@attrs.frozen
+class Finish:
+    """The complete list ended: what it did not name is gone."""
+
+    resource_version: str
+
+
+@attrs.frozen
+class Changes:
+    """Objects were added, changed or deleted, in this order."""
+
+    events: list[WatchEvent]
+
+
+@attrs.frozen
+class Unread:
+    """Objects that are there and cannot be read; in the middle of a complete list: part of it."""
+
+    items: Sequence[Undecodable]
+    are_deleted: bool = False
+    """Whether they are gone."""
+
+
+@attrs.frozen
+class Problem:
+    """Something went wrong; the machine goes on by itself."""
+
+    error: Exception
+    doing: str
+    """``"list"`` or ``"watch"``."""
+
+
+Step: TypeAlias = Begin | Upsert | Finish | Changes | Unread | Problem
+
+
+class _Phase(enum.Enum):
+    STREAM = "stream"
+    LIST = "list"
+    WATCH = "watch"
+
+
+@final
+class Backoff:
+    """Delays of ``initial``, twice that, … up to ``maximum`` seconds; starts anew after
+    ``reset_after`` seconds without a failure.
+
+    Each is then made up to twice as long at random, the longest too: what failed together does not
+    come back together. So waits are shorter than ``2 * maximum``, 5 s: who waits longer is blind
+    beside a server that is well again. client-go goes to 30 s; a server that wants less says so
+    with ``Retry-After``, and one that is gone is not burdened.
+    """
+
+    def __init__(
+        self,
+        *,
+        initial: float = 0.8,
+        maximum: float = 2.5,
+        reset_after: float = 120.0,
+        rng: random.Random | None = None,
+    ) -> None:
+        if not 0 < initial <= maximum or reset_after < 0:
+            raise ValueError(
+                f"initial={initial}, maximum={maximum}, reset_after={reset_after}: "
+                "use 0 < initial <= maximum and reset_after >= 0"
+            )
+        self._initial = initial
+        self._maximum = maximum
+        self._reset_after = reset_after
+        self._random = rng or random.Random()
+        self._next = initial
+        self._last_failure: float | None = None
+
+    def reset(self) -> None:
+        """What fails next is the first failure."""
+        self._last_failure = None
+
+    def delay(self, now: float, *, first: float | None = None) -> float:
+        """Seconds to wait after one more failure at ``now``.
+
+        Args:
+            now: when it failed.
+            first: what to wait after a first failure; default: ``initial``, with jitter.
+        """
+        last, self._last_failure = self._last_failure, now
+        if last is None or now - last > self._reset_after:
+            self._next = self._initial
+            if first is not None:
+                return first
+        delay = self._next * (1.0 + self._random.random())
+        self._next = min(self._maximum, self._next * 2.0)
+        return delay
+
+
+@final
+class WatchState:
+    """Where the local copy of one kind stands, and what to do next. Not thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        page_size: int = 500,
+        stream_first_sync: bool = True,
+        watch_timeout: tuple[float, float] = (300.0, 600.0),
+        backoff: Backoff | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._page_size = page_size
+        self._watch_timeout = watch_timeout
+        self._random = rng or random.Random()
+        # Two, for two questions: whether the server takes requests, which an accepted watch
+        # answers, and whether what it took lasts, which only time does.
+        self._refused = backoff or Backoff(rng=self._random)
+        self._broken = Backoff(rng=self._random)
+        self._has_waited = False
+        """Whether there was a wait since the last list began."""
+        self._may_stream = stream_first_sync
+        self._prefers_list = False
+        """Whether streams ended early, and no watch has lasted since."""
+        self._phase = _Phase.STREAM if stream_first_sync else _Phase.LIST
+        self._delay = 0.0
+        self.resource_version = ""
+        """Where the next watch begins."""
+        self.is_watching = False
+        """Whether a watch is open and has not failed."""
+        self._continue = ""
+        self._limit = page_size
+        self._restarts = 0
+        self._list_version = ""
+        self._pages = PageProgress("the list")
+        self.opened_at = 0.0
+        """When the last watch was opened."""
+        self.has_delivered = False
+        """Whether the last watch delivered anything, be it a bookmark."""
+        self._got_object = False
+        self._opened_version = ""
+        self._is_placed = False
+        self._short_watches = 0
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the local copy is complete and a watch keeps it so."""
+        return self.is_watching and self._phase is _Phase.WATCH
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether the next command is a :class:`Wait`."""
+        return self._delay > 0
+
+    def next(self) -> Command:
+        """What to do now."""
+        if self._delay > 0:
+            delay, self._delay = self._delay, 0.0
+            self._has_waited = True
+            return Wait(delay)
+        if self._phase is not _Phase.WATCH and not self._continue:
+            self._has_waited = False
+        if self._phase is _Phase.LIST:
+            return List(self._limit, self._continue)
+        low, high = self._watch_timeout
+        streaming = self._phase is _Phase.STREAM
+        return Watch(
+            "" if streaming else self.resource_version, self._random.uniform(low, high), streaming
+        )
+
+    # What lists answer.
+
+    def page(self, page: ListPage, now: float) -> list[Step]:
+        """A page came."""
+        try:
+            self._pages.check(page)
+        except BadResponse as error:
+            steps_taken = self.list_failed(error, now)
+            # Without pages nothing has to be continued.
+            self._limit = 0
+            return steps_taken
+        steps: list[Step] = []
+        if not self._continue:
+            steps.append(Begin())
+            self._list_version = page.resource_version
+        steps.append(Upsert(page.items))
+        if page.undecodable:
+            steps.append(Unread(page.undecodable))
+        self._continue = page.continue_token
+        if not self._continue:
+            self.resource_version = self._list_version
+            self._phase = _Phase.WATCH
+            self._begin_list()
+            steps.append(Finish(self.resource_version))
+        return steps
+
+    def list_failed(self, error: Exception, now: float) -> list[Step]:
+        """A page did not come."""
+        was_continued = bool(self._continue)
+        restarts, limit = self._restarts, self._limit
+        self._begin_list()
+        self._restarts, self._limit = restarts, limit
+        if isinstance(error, Gone) and was_continued and restarts < _MAX_RESTARTS:
+            # The snapshot that the token belongs to was compacted away. Once more page by page,
+            # and if the pages take longer than history lasts, all at once.
+            self._restarts = restarts + 1
+            self._limit = self._page_size if restarts < 1 else 0
+        else:
+            self._wait(self._refused.delay(now), error)
+        return [Problem(error, "list")]
+
+    # What watches answer.
+
+    def watch_opened(self, now: float) -> list[Step]:
+        """The server accepted the watch."""
+        self.is_watching = True
+        self.opened_at = now
+        self.has_delivered = False
+        self._refused.reset()
+        self._got_object = False
+        self._opened_version = self.resource_version
+        self._is_placed = bool(self.resource_version)
+        return [Begin()] if self._phase is _Phase.STREAM else []
+
+    def events(self, events: Sequence[WatchEvent], now: float) -> list[Step]:
+        """Events came; once :attr:`is_watching` is False the rest of the stream is not wanted."""
+        steps: list[Step] = []
+        usual = self._usual(events, steps)
+        if usual:
+            self.has_delivered = self._got_object = True
+        for event in events[usual:]:
+            if event.type is not WatchEventType.ERROR:
+                self.has_delivered = True
+            if self._phase is _Phase.STREAM:
+                self._initial_event(event, steps, now)
+            else:
+                self._event(event, steps, now)
+            if not self.is_watching:
+                break
+        return steps
+
+    def _usual(self, events: Sequence[WatchEvent], steps: list[Step]) -> int:
+        """Take the first events as long as nothing about them is special; how many they are."""
+        if self._phase is _Phase.STREAM:
+            present: list[Object] = []
+            for event in events:
+                if event.object is None or event.type is WatchEventType.DELETED:
+                    break
+                present.append(event.object)
+            if present:
+                steps.append(Upsert(present))
+            return len(present)
+        if not self._is_placed:
+            return 0
+        before = self.resource_version
+        count = 0
+        for event in events:
+            obj = event.object
+            if obj is None:
+                break
+            version = obj.resource_version
+            # Decimal numbers, as text: see is_older_version, which has the last word on others.
+            if version < before if len(version) == len(before) else len(version) < len(before):
+                break
+            before = version
+            count += 1
+        self.resource_version = before
+        if count:
+            steps.append(Changes(list(events[:count])))
+        return count
+
+    def garbage(self, error: DecodeError, now: float) -> list[Step]:
+        """A line of the stream could not be read: what it said is lost, so list again."""
+        self._relist(now, error)
+        return [Problem(error, "watch")]
+
+    def watch_ended(self, now: float, error: Exception | None = None) -> list[Step]:
+        """The stream ended: cleanly, or with ``error``."""
+        was_open, self.is_watching = self.is_watching, False
+        if not was_open:
+            # What came last ended it for us, and settled what follows.
+            return []
+        self._note_lasting(now)
+        if self._phase is _Phase.STREAM:
+            self._relist(now, error)
+            return [Problem(error or ConnectionResetError("the stream ended early"), "watch")]
+        # Not an object alone: a server could send the same one for ever.
+        has_moved_on = self._got_object and self.resource_version != self._opened_version
+        if error is None and (has_moved_on or now - self.opened_at >= _SHORT_WATCH):
+            self._short_watches = 0
+            if not self.resource_version:
+                self._relist(now, None)
+            return []
+        if error is None:
+            return [Problem(self._short_watch(now), "watch")]
+        if not self.resource_version:
+            self._relist(now, error)
+        elif not isinstance(error, WatchSilent):
+            # A silent connection has cost minutes already; resume at once.
+            self._wait(self._broken.delay(now, first=0.0), error)
+        return [Problem(error, "watch")]
+
+    def watch_failed(self, error: Exception, now: float) -> list[Step]:
+        """The server did not accept the watch."""
+        self.is_watching = False
+        if self._phase is _Phase.STREAM:
+            self._phase = _Phase.LIST
+            self._begin_list()
+            if isinstance(error, ApiError) and error.status in _CANNOT_STREAM:
+                # An older server: not a problem, it has lists.
+                self._may_stream = False
+                return []
+            self._wait(self._refused.delay(now), error)
+        elif isinstance(error, ApiError) and (
+            isinstance(error, Gone)
+            or error.status == 404
+            or error.has_cause("ResourceVersionTooLarge")
+        ):
+            # The history was compacted, the kind is not served (any more), or the server's history
+            # is shorter than ours, as after a restore: only a list can tell what there is.
+            self._relist(now, error)
+        else:
+            self._wait(self._refused.delay(now), error)
+        return [Problem(error, "watch")]
+
+    def failed(self, error: Exception, now: float) -> list[Step]:
+        """Something failed that nobody foresaw: begin anew."""
+        self._relist(now, error)
+        self._wait(self._refused.delay(now), error)
+        return [Problem(error, "watch")]
+
+    def _initial_event(self, event: WatchEvent, steps: list[Step], now: float) -> None:
+        if event.type is WatchEventType.BOOKMARK:
+            if event.initial_events_end:
+                self.resource_version = event.resource_version
+                self._is_placed = bool(event.resource_version)
+                self._phase = _Phase.WATCH
+                steps.append(Finish(self.resource_version))
+            else:
+                # Only a server that does not know streamed lists sends others before that one.
+                self._may_stream = False
+                self._relist(now, None)
+        elif event.type is WatchEventType.ERROR:
+            error = _error_of(event)
+            steps.append(Problem(error, "watch"))
+            self._relist(now, error)
+        elif event.object is not None:
+            self._got_object = True
+            if event.type is WatchEventType.DELETED:
+                _add_change(steps, event)
+            else:
+                _add_present(steps, event.object)
+        elif isinstance(event, UndecodableEvent):
+            self._undecodable(event, steps, now)
+
+    def _event(self, event: WatchEvent, steps: list[Step], now: float) -> None:
+        if event.type is WatchEventType.BOOKMARK:
+            self._move_on(event.resource_version)
+        elif event.type is WatchEventType.ERROR:
+            error = _error_of(event)
+            steps.append(Problem(error, "watch"))
+            self._relist(now, error)
+        elif event.object is not None:
+            self._got_object = True
+            version = event.object.resource_version
+            if not self._is_placed and event.type is WatchEventType.ADDED:
+                _add_change(steps, event)
+            elif is_older_version(version, self.resource_version):
+                problem = VersionWentBackError(
+                    f"{event.object!r} came after version {self.resource_version}: the server's "
+                    "history was replaced or replayed; listing again"
+                )
+                steps.append(Problem(problem, "watch"))
+                self._relist(now, problem)
+            else:
+                if version:
+                    self.resource_version = version
+                    self._is_placed = True
+                _add_change(steps, event)
+        elif isinstance(event, UndecodableEvent):
+            self._undecodable(event, steps, now)
+
+    def _undecodable(self, event: UndecodableEvent, steps: list[Step], now: float) -> None:
+        """Take an event that costs its own object alone."""
+        self._got_object = True
+        item = event.undecodable
+        is_gone = event.type is WatchEventType.DELETED
+        if is_gone and not item.name:
+            # Something is gone, and only a list can tell what.
+            steps.append(Problem(item.error, "watch"))
+            self._relist(now, item.error)
+            return
+        # The place in the history stays: of what cannot be read not even the version is sure.
+        steps.append(Unread([item], is_gone))
+
+    def _move_on(self, version: str) -> None:
+        if version and not is_older_version(version, self.resource_version):
+            self.resource_version = version
+            self._is_placed = True
+
+    def _short_watch(self, now: float) -> Exception:
+        self._short_watches += 1
+        problem = ShortWatchError(
+            f"the server ended {self._short_watches} watches in a row within {_SHORT_WATCH} s "
+            "and without an event: is a proxy in between, or is the server overloaded?"
+        )
+        if self._short_watches >= _MAX_SHORT_WATCHES or not self.resource_version:
+            self._short_watches = 0
+            self._relist(now, problem)
+        else:
+            self._wait(self._broken.delay(now, first=0.0), problem)
+        return problem
+
+    def _relist(self, now: float, error: Exception | None) -> None:
+        """The copy cannot be kept by what there is: list anew, at once if that is a first time."""
+        if self.is_watching:
+            self._note_lasting(now)
+            self.is_watching = False
+        if self._phase is _Phase.STREAM:
+            # Not all of it came; a list needs less of the connection. That one follows at once
+            # makes no loop: there is no other stream until a watch has lasted.
+            self._prefers_list = True
+            delay = 0.0
+        else:
+            delay = self._broken.delay(now, first=0.0)
+            if self._has_waited:
+                # A wait for each list is enough: this was paid for when the watch failed before.
+                delay = 0.0
+        streams = self._may_stream and not self._prefers_list
+        self._phase = _Phase.STREAM if streams else _Phase.LIST
+        self._begin_list()
+        self._wait(delay, error)
+
+    def _note_lasting(self, now: float) -> None:
+        """A watch ends: if it was open for long, what comes next is a first time."""
+        if self._phase is _Phase.WATCH and now - self.opened_at >= _LONG_WATCH:
+            self._broken.reset()
+            self._prefers_list = False
+
+    def _begin_list(self) -> None:
+        self._continue = ""
+        self._limit = self._page_size
+        self._restarts = 0
+        self._list_version = ""
+        self._pages = PageProgress("the list")
+
+    def _wait(self, seconds: float, error: Exception | None) -> None:
+        asked = getattr(error, "retry_after", None) if error is not None else None
+        self._delay = max(seconds, min(asked or 0.0, _MAX_RETRY_AFTER))
+
+
+# Invalid options, unknown options, and what proxies make of them.
+_CANNOT_STREAM = frozenset({400, 405, 415, 422, 501})
+
+
+class ShortWatchError(TransportError):
+    """The server ends watches as soon as they are opened."""
+
+
+class VersionWentBackError(Exception):
+    """A watch delivered an object older than what it had delivered before."""
+
+
+def _add_present(steps: list[Step], obj: Object) -> None:
+    last = steps[-1] if steps else None
+    if isinstance(last, Upsert):
+        last.objects.append(obj)
+    else:
+        steps.append(Upsert([obj]))
+
+
+def _add_change(steps: list[Step], event: WatchEvent) -> None:
+    last = steps[-1] if steps else None
+    if isinstance(last, Changes):
+        last.events.append(event)
+    else:
+        steps.append(Changes([event]))
+
+
+def _error_of(event: WatchEvent) -> ApiError:
+    return error_from_status(event.status or {})

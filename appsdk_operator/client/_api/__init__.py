@@ -1,0 +1,1 @@
+"""The client's verbs: reads, writes, subresources, patches and discovery."""

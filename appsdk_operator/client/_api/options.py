@@ -1,0 +1,193 @@
+"""Options that several verbs share, and how they go on the wire."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, TypedDict
+
+from appsdk_operator.client._request import query_of
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, encode_json
+from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime._validation import (
+    check_choice,
+    check_flag,
+    check_text,
+    checked_seconds,
+)
+
+__all__ = [
+    "ApplyOptions",
+    "DeleteCollectionOptions",
+    "DeleteOptions",
+    "FieldValidation",
+    "ListOptions",
+    "ListPageOptions",
+    "PatchOptions",
+    "Propagation",
+    "SelectOptions",
+    "SubresourceApplyOptions",
+    "SubresourceCreateOptions",
+    "SubresourceUpdateOptions",
+    "WatchOptions",
+    "WriteOptions",
+    "delete_body",
+    "write_query",
+]
+
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
+"""What the server does about fields that the kind does not have, or that are there twice."""
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+"""What becomes of the objects that a deleted object owns."""
+
+
+class WriteOptions(TypedDict, total=False):
+    """The options of create and update."""
+
+    dry_run: bool
+    field_manager: str
+    field_validation: FieldValidation | None
+
+
+class PatchOptions(WriteOptions, total=False):
+    """The options of patch."""
+
+    namespace: str
+
+
+class ApplyOptions(WriteOptions, total=False):
+    """The options of apply."""
+
+    force: bool
+
+
+class SelectOptions(TypedDict, total=False):
+    """Which objects of a kind."""
+
+    namespace: str
+    label_selector: LabelSelection | None
+    field_selector: FieldSelection | None
+
+
+class DeleteCollectionOptions(SelectOptions, total=False):
+    """The options of delete_collection."""
+
+    propagation: Propagation | None
+    grace_period: float | None
+    dry_run: bool
+
+
+class DeleteOptions(TypedDict, total=False):
+    """The options of delete."""
+
+    namespace: str
+    uid: str
+    resource_version: str
+    propagation: Propagation | None
+    grace_period: float | None
+    dry_run: bool
+
+
+class ListOptions(SelectOptions, total=False):
+    """The options of list."""
+
+    limit: int
+
+
+class ListPageOptions(ListOptions, total=False):
+    """The options of list_page."""
+
+    continue_token: str
+    resource_version: str | None
+    resource_version_match: str | None
+    retry: bool
+    metadata_only: bool
+    stop: StopSignal | None
+
+
+class WatchOptions(SelectOptions, total=False):
+    """The options of watch."""
+
+    resource_version: str | None
+    timeout: float | None
+    bookmarks: bool
+    send_initial_events: bool
+    silence_limit: float | None
+    metadata_only: bool
+    stop: StopSignal | None
+
+
+class SubresourceUpdateOptions(WriteOptions, total=False):
+    """The options of a subresource's update."""
+
+    parent: Kind | None
+
+
+class SubresourceCreateOptions(SubresourceUpdateOptions, total=False):
+    """The options of a subresource's create."""
+
+    name: str
+    namespace: str
+
+
+class SubresourceApplyOptions(SubresourceUpdateOptions, total=False):
+    """The options of a subresource's apply."""
+
+    force: bool
+
+
+def write_query(
+    dry_run: bool, field_manager: str, field_validation: FieldValidation | None
+) -> list[tuple[str, str]]:
+    """The query parameters of a write.
+
+    Raises:
+        TypeError, ValueError: an option is none; the text names it.
+    """
+    check_flag("dry_run", dry_run)
+    check_text("field_manager", field_manager)
+    check_choice("field_validation", field_validation, "Ignore", "Warn", "Strict")
+    return query_of(
+        dryRun="All" if dry_run else None,
+        fieldManager=field_manager,
+        fieldValidation=field_validation,
+    )
+
+
+def delete_body(
+    *,
+    uid: str = "",
+    resource_version: str = "",
+    propagation: Propagation | None = None,
+    grace_period: float | None = None,
+    dry_run: bool = False,
+) -> bytes | None:
+    """The ``DeleteOptions`` of a delete, None when all are left to the server.
+
+    Raises:
+        ValueError: the grace period is negative, or the propagation unknown.
+        TypeError: an option has another type; the text names it.
+
+    >>> delete_body(uid="u1", grace_period=0)
+    b'{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"u1"},"gracePeriodSeconds":0}'
+    """
+    check_text("uid", uid)
+    check_text("resource_version", resource_version)
+    check_choice("propagation", propagation, "Background", "Foreground", "Orphan")
+    check_flag("dry_run", dry_run)
+    options: dict[str, Any] = {}
+    preconditions = {
+        key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value
+    }
+    if preconditions:
+        options["preconditions"] = preconditions
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    if grace_period is not None:
+        checked_seconds("grace_period", grace_period)
+        options["gracePeriodSeconds"] = math.ceil(grace_period)
+    if dry_run:
+        options["dryRun"] = ["All"]
+    if not options:
+        return None
+    return encode_json({"apiVersion": "v1", "kind": "DeleteOptions", **options})

@@ -1,0 +1,286 @@
+"""Verbs as requests, and answers as objects: what the client and its subresources share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client._api.options import FieldValidation, write_query
+from appsdk_operator.client._request import (
+    JSON,
+    Request,
+    check_namespace,
+    query_of,
+)
+from appsdk_operator.client._secrets import shown
+from appsdk_operator.client._transport_errors import WrongAnswer
+from appsdk_operator.resource import (
+    AnyObject,
+    Kind,
+    ListPage,
+    MutableObject,
+    Object,
+    Scope,
+    decode_json,
+    decode_list,
+    encode_json,
+)
+from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource._names import check_namespace_name, check_path_segment
+from appsdk_operator.runtime._validation import check_flag, check_text
+
+__all__ = [
+    "APPLY",
+    "PARTIAL",
+    "accepted",
+    "answer_of_any_kind",
+    "answered",
+    "apply_query",
+    "check_object",
+    "check_patch",
+    "check_status",
+    "deleted",
+    "encode_object",
+    "name_of",
+    "page_of",
+    "request",
+    "uid_of",
+]
+
+PARTIAL = "PartialObjectMetadata"
+
+ALL: Any = object()
+"""Instead of a name: the whole collection. Not None, which a caller may have got for a name."""
+
+APPLY = "application/apply-patch+yaml"
+"""JSON is YAML, and the only media type that every server knows for server-side apply."""
+
+
+def request(
+    kind: Kind,
+    method: str,
+    verb: str,
+    *,
+    namespace: str,
+    name: str = ALL,
+    subresource: str = "",
+    query: Sequence[tuple[str, str]] = (),
+    body: bytes | None = None,
+    content_type: str = JSON,
+    accept: str = JSON,
+    answer_name: str = "",
+    answer_uid: str = "",
+    repeatable: bool = False,
+    retry: bool = True,
+) -> Request:
+    """The request for a verb on one object (``name``), or on a collection (ALL).
+
+    Raises:
+        TypeError: ``kind`` is no Kind.
+        ValueError: name or namespace cannot be in a path, or do not fit the kind's scope.
+    """
+    check_kind(kind)
+    check_namespace_name(namespace)
+    if name is not ALL:
+        check_path_segment("name", name)
+    if name is not ALL or method == "POST" or namespace:
+        check_namespace(kind, namespace)
+    return Request(
+        method=method,
+        path=kind.path(namespace, "" if name is ALL else name, subresource),
+        query=query,
+        body=body,
+        content_type=content_type,
+        accept=accept,
+        verb=verb,
+        resource=f"{kind.qualified_name}/{subresource}" if subresource else kind.qualified_name,
+        namespace=namespace,
+        name="" if name is ALL else name,
+        answer_name=answer_name if name is ALL else name,
+        answer_uid=answer_uid,
+        repeatable=repeatable,
+        retry=retry,
+    )
+
+
+def check_object(obj: object) -> None:
+    """Refuse what is no object of the kit, whose kind would not be known.
+
+    Raises:
+        TypeError: the text says how to make one.
+    """
+    if not isinstance(obj, (Object, MutableObject)):
+        wrap = "MutableObject(kind, {…}), or " if isinstance(obj, Mapping) else ""
+        raise TypeError(
+            f"a {type(obj).__name__} is no object: give {wrap}MutableObject.new(kind, name, …)"
+        )
+
+
+def check_patch(patch: object) -> None:
+    """Refuse what does not say which kind of patch it is.
+
+    Raises:
+        TypeError: the text says how to make one.
+    """
+    if not hasattr(patch, "content_type"):
+        kind = "JsonPatch([…])" if isinstance(patch, Sequence) else "MergePatch({…})"
+        raise TypeError(
+            f"a {type(patch).__name__} is no patch: servers know several kinds, so give {kind}"
+        )
+
+
+def encode_object(obj: AnyObject, verb: str) -> bytes:
+    """An object as the body of a request.
+
+    Raises:
+        ValueError: only its metadata is here, so that the rest would be lost.
+    """
+    if obj.get("kind") == PARTIAL:
+        hint = ": read it whole first" if verb == "create" else ", did you mean to patch?"
+        raise ValueError(f"{obj.kind.kind} {obj.key}: cannot {verb} using only metadata{hint}")
+    if isinstance(obj, MutableObject):
+        return obj.freeze().raw
+    # What came in a list has neither apiVersion nor kind, but a body needs both.
+    return obj.raw if "kind" in obj and "apiVersion" in obj else encode_json(obj.to_dict())
+
+
+def accepted(kind: str, *, metadata_only: bool) -> str:
+    """The ``Accept`` header of a read: ``kind`` of metadata if the server can, else all."""
+    check_flag("metadata_only", metadata_only)
+    return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}" if metadata_only else JSON
+
+
+def apply_query(
+    field_manager: str, field_validation: FieldValidation | None, *, dry_run: bool, force: bool
+) -> list[tuple[str, str]]:
+    """The query parameters of a server-side apply.
+
+    Raises:
+        ValueError: there is no field manager.
+    """
+    check_flag("force", force)
+    check_text("field_manager", field_manager)
+    if not field_manager:
+        raise ValueError(
+            "apply needs field_manager=…, the server keeps fields by their owner: give it, or use "
+            "a FieldOwnerClient"
+        )
+    return [*write_query(dry_run, field_manager, field_validation), *query_of(force=force)]
+
+
+def name_of(obj: AnyObject) -> str:
+    """The name of an object that has to have one.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if not obj.name:
+        raise ValueError(f"{obj!r} has no name: set metadata.name")
+    return obj.name
+
+
+def uid_of(obj: AnyObject) -> str:
+    """The uid that an object says it has; empty when it says none."""
+    if isinstance(obj, Object):
+        return obj.uid
+    metadata = obj.get("metadata")
+    uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
+    return uid if isinstance(uid, str) else ""
+
+
+def answered(request: Request, kind: Kind[SpecT, StatusT], body: bytes) -> Object[SpecT, StatusT]:
+    """The object in the answer to a request for one.
+
+    Raises:
+        DecodeError: there is none of this kind.
+        WrongAnswer: it is another one.
+    """
+    return _the_one(request, Object.from_json(kind, body))
+
+
+def deleted(
+    request: Request, kind: Kind[SpecT, StatusT], body: bytes
+) -> Object[SpecT, StatusT] | None:
+    """The object in the answer to a delete, None for a Status."""
+    answer = decode_json(body) if body else None
+    if not isinstance(answer, dict) or answer.get("kind") == "Status":
+        if isinstance(answer, dict):
+            check_status(request, answer)
+        return None
+    return answered(request, kind, body)
+
+
+def page_of(request: Request, kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, StatusT]:
+    """The page in the answer to a list.
+
+    Raises:
+        DecodeError: there is none of this kind.
+        WrongAnswer: it is that of another namespace.
+    """
+    page = decode_list(kind, body)
+    if request.namespace and page.items:
+        # The page of another namespace begins with an object of that one.
+        _the_one(request, page.items[0])
+    return page
+
+
+def check_status(request: Request, status: Mapping[str, Any]) -> None:
+    """Refuse a Status that says of another object of the same kind that it is not there, or done.
+
+    Raises:
+        WrongAnswer: that is so.
+    """
+    details = status.get("details")
+    if not isinstance(details, Mapping) or not request.name:
+        return
+    kind, group = details.get("kind"), details.get("group")
+    resource = f"{kind}.{group}" if group else kind
+    name = details.get("name")
+    # Other kinds come with other errors: a namespace that is missing, a quota that is used up.
+    if resource == request.resource.partition("/")[0] and name and name != request.name:
+        raise _wrong(request, f"{name!r}")
+
+
+def answer_of_any_kind(
+    request: Request, kind: Kind[SpecT, StatusT], body: bytes
+) -> Object[SpecT, StatusT]:
+    """The object in the answer of a subresource, whose kind may be another than its parent's."""
+    answer: Any = decode_json(body)
+    name = answer.get("kind", "") if isinstance(answer, dict) else ""
+    api_version = answer.get("apiVersion", "") if isinstance(answer, dict) else ""
+    if name and api_version and (name, api_version) != (kind.kind, kind.api_version):
+        group, _, version = api_version.rpartition("/")
+        kind = Kind(group=group, version=version, kind=name, scope=kind.scope)
+        if name == "Status":
+            kind = Kind(group=group, version=version, kind=name, scope=Scope.CLUSTER)
+        # The uid that was given is that of the parent, or of what was posted.
+        request = attrs.evolve(request, answer_uid="")
+    return answered(request, kind, body)
+
+
+def _the_one(request: Request, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
+    """The object, if it can be the one that was asked for: what it does not say is not compared."""
+    for asked, found in ((request.answer_name, obj.name), (request.answer_uid, obj.uid)):
+        if asked and found and asked != found:
+            raise _wrong(request, _described(obj))
+    if obj.namespace and obj.namespace != request.namespace:
+        raise _wrong(request, _described(obj))
+    return obj
+
+
+def _described(obj: Object[Any, Any]) -> str:
+    where = f" in namespace {obj.namespace!r}" if obj.namespace else ""
+    return f"{obj.name!r}{where} (uid {obj.uid or 'not given'})"
+
+
+def _wrong(request: Request, found: str) -> WrongAnswer:
+    asked = f" {request.answer_name!r}" if request.answer_name and not request.name else ""
+    asked += f" with uid {request.answer_uid}" if request.answer_uid else ""
+    write = "; it may have been carried out: read the object" if request.method != "GET" else ""
+    return WrongAnswer(
+        f"{request}{asked}: the answer is about {shown(found, limit=300)}, so the server or a "
+        f"proxy mixes up answers: the connection was dropped, check what is on the way{write}"
+    )

@@ -1,0 +1,188 @@
+"""Verbs on the parts of objects that have an address of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client._api import request_builders
+from appsdk_operator.client._api.options import FieldValidation, write_query
+from appsdk_operator.client._api.patches import Patch
+from appsdk_operator.resource import AnyObject, Kind, Object
+from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource._names import check_path_segment
+from appsdk_operator.runtime._validation import check_text
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._transport.transport import Transport
+
+__all__ = ["SubresourceClient"]
+
+
+@final
+class SubresourceClient:
+    """One subresource of any kind: ``status``, ``scale``, ``eviction``, ``token``, ``binding``, …
+
+    ``status`` takes and gives the object itself. Others take and give objects of kinds of their
+    own (a ``Scale``, a ``TokenRequest``), so they are told the ``parent``'s kind. Raises what
+    :class:`Client` raises. Thread-safe.
+    """
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        check_path_segment("subresource", name)
+        self._transport = transport
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The subresource, for example ``status``."""
+        return self._name
+
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
+        """Read it; the answer's kind may be another than ``kind``, the parent's."""
+        return self._send(kind, "GET", "get", namespace=namespace, name=name, repeatable=True)
+
+    def create(
+        self,
+        obj: AnyObject[SpecT, StatusT],
+        *,
+        parent: Kind | None = None,
+        name: str = "",
+        namespace: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object[SpecT, StatusT]:
+        """Post to it: evict or bind a pod, ask for a token.
+
+        Args:
+            obj: what to post, for example an ``Eviction`` or a ``TokenRequest``.
+            parent: the kind whose subresource it is; default: the kind of ``obj``.
+            name: the parent's name; default: the name in ``obj``.
+            namespace: the parent's namespace; default: the one in ``obj``.
+            dry_run, field_manager, field_validation: as :meth:`Client.create`.
+
+        Returns:
+            What the server answers, which may be a ``Status``.
+        """
+        request_builders.check_object(obj)
+        check_text("name", name)
+        check_text("namespace", namespace)
+        return self._send(
+            _parent(obj, parent),
+            "POST",
+            "create",
+            namespace=namespace or obj.namespace,
+            name=name or request_builders.name_of(obj),
+            query=write_query(dry_run, field_manager, field_validation),
+            body=request_builders.encode_object(obj, "create"),
+        )
+
+    def update(
+        self,
+        obj: AnyObject[SpecT, StatusT],
+        *,
+        parent: Kind | None = None,
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object[SpecT, StatusT]:
+        """Replace it. Of an object sent to ``status``, the server takes nothing but the status.
+
+        Args:
+            obj: the object, or for ``scale`` a ``Scale`` of the same name.
+            parent: the kind whose subresource it is; default: the kind of ``obj``.
+            dry_run, field_manager, field_validation: as :meth:`Client.create`.
+
+        Raises:
+            Conflict: the object was changed since it was read.
+        """
+        request_builders.check_object(obj)
+        return self._send(
+            _parent(obj, parent),
+            "PUT",
+            "update",
+            namespace=obj.namespace,
+            name=request_builders.name_of(obj),
+            query=write_query(dry_run, field_manager, field_validation),
+            body=request_builders.encode_object(obj, "update"),
+            answer_uid=request_builders.uid_of(obj),
+            repeatable=bool(obj.resource_version),
+        )
+
+    def patch(
+        self,
+        kind: Kind[SpecT, StatusT],
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object[SpecT, StatusT]:
+        """Change parts of it; arguments as :meth:`Client.patch`, ``kind`` is the parent's."""
+        request_builders.check_patch(patch)
+        return self._send(
+            kind,
+            "PATCH",
+            "patch",
+            namespace=namespace,
+            name=name,
+            query=write_query(dry_run, field_manager, field_validation),
+            body=patch.body(),
+            content_type=patch.content_type,
+            repeatable=patch.is_guarded,
+        )
+
+    def apply(
+        self,
+        obj: AnyObject[SpecT, StatusT],
+        *,
+        field_manager: str = "",
+        parent: Kind | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        field_validation: FieldValidation | None = None,
+    ) -> Object[SpecT, StatusT]:
+        """Server-side apply to it; arguments as :meth:`Client.apply`.
+
+        Args:
+            obj: only the fields that the manager wants to own.
+            field_manager: who owns the fields; must be given.
+            parent: the kind whose subresource it is; default: the kind of ``obj``.
+            force: take fields from other managers.
+            dry_run, field_validation: as :meth:`Client.create`.
+
+        Raises:
+            Conflict: another manager owns one of the fields, and ``force`` is not given.
+        """
+        request_builders.check_object(obj)
+        return self._send(
+            _parent(obj, parent),
+            "PATCH",
+            "patch",
+            namespace=obj.namespace,
+            name=request_builders.name_of(obj),
+            query=request_builders.apply_query(
+                field_manager, field_validation, dry_run=dry_run, force=force
+            ),
+            body=request_builders.encode_object(obj, "apply"),
+            answer_uid=request_builders.uid_of(obj),
+            content_type=request_builders.APPLY,
+            repeatable=True,
+        )
+
+    def _send(
+        self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
+    ) -> Object[SpecT, StatusT]:
+        request = request_builders.request(kind, method, verb, subresource=self._name, **parts)
+        return self._transport.send(
+            request, decode=lambda body: request_builders.answer_of_any_kind(request, kind, body)
+        )
+
+
+def _parent(obj: AnyObject, parent: Kind | None) -> Kind:
+    return obj.kind if parent is None else check_kind(parent, "parent")

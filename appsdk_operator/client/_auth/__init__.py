@@ -1,0 +1,1 @@
+"""Configuration and credentials: kubeconfig files, service accounts, tokens, exec plugins."""

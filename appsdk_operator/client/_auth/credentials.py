@@ -1,0 +1,200 @@
+"""Who we are, as headers: tokens that rotate, and a way to read them anew after a 401."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable
+from urllib.parse import quote
+
+from appsdk_operator.client._auth.config import ClientConfig, Impersonation
+from appsdk_operator.client._auth.files import check_regular, read_file
+from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.runtime import Clock, StopSignal, fork_safe, system_clock
+
+__all__ = [
+    "Credentials",
+    "TokenFile",
+    "basic",
+    "bearer",
+    "checked_authorization",
+    "credentials_of",
+    "impersonation_headers",
+]
+
+_MAX_TOKEN = 1 << 20  # bytes; servers take headers of a hundredth of that
+_LOOK_EVERY = 60.0  # seconds; kubelet rotates tokens long before they expire
+
+
+class Credentials:
+    """A way to say who we are; subclass it for one of your own.
+
+    Implementations are thread-safe.
+    """
+
+    def prepare(self, stop: StopSignal) -> None:
+        """Called before each request: get now what takes long, and return early when stopped."""
+
+    def authorization(self) -> str | None:
+        """The ``Authorization`` header of a request that is made now; None to send none.
+
+        Raises:
+            ConfigError: there is no way to get one; the text says what to change.
+        """
+        return None
+
+    def client_certificate(self) -> tuple[bytes, bytes] | None:
+        """Certificate and key in PEM for a connection that is made now; None: the config's own."""
+        return None
+
+    def reload(self) -> None:
+        """Forget what is cached: the server has just refused it."""
+
+
+class Fixed(Credentials):
+    """One value for ever."""
+
+    def __init__(self, value: str | None) -> None:
+        self._value = value
+
+    def authorization(self) -> str | None:
+        """The value."""
+        return self._value
+
+
+class Provided(Credentials):
+    """A bearer token from a function."""
+
+    def __init__(self, provider: Callable[[], str]) -> None:
+        self._provider = provider
+
+    def authorization(self) -> str | None:
+        """The token that the function gives now."""
+        return bearer(self._provider(), "what token_provider returned")
+
+
+class TokenFile(Credentials):
+    """A bearer token in a file, read again when the file changes.
+
+    The file is looked at once in 60 s at most. When it cannot be read for a moment, as during a
+    rotation, the token that was read before stays in use.
+    """
+
+    def __init__(self, path: str, *, clock: Clock = system_clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = fork_safe(threading.Lock())
+        self._value: str | None = None
+        self._stamp: tuple[int, int, int] | None = None
+        self._look_at = float("-inf")
+
+    def authorization(self) -> str | None:
+        """The token in the file.
+
+        Raises:
+            ConfigError: the file cannot be read, is empty or holds no token.
+        """
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._value is None or now >= self._look_at:
+                self._look()
+                self._look_at = now + _LOOK_EVERY
+            return self._value
+
+    def reload(self) -> None:
+        """Look at the file for the next request."""
+        with self._lock:
+            self._look_at = float("-inf")
+            self._stamp = None
+
+    def _look(self) -> None:
+        try:
+            status = check_regular(self._path)
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if stamp == self._stamp:
+                return
+            token = read_file(self._path, _MAX_TOKEN).decode()
+            self._value = bearer(token, f"the file {self._path}")
+            self._stamp = stamp
+        except (OSError, UnicodeError, ConfigError) as error:
+            if self._value is not None:
+                return
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(
+                f"the token file {self._path} cannot be read: {error}; check that it is mounted "
+                "and readable"
+            ) from error
+
+
+def bearer(token: object, where: str) -> str:
+    """The header's value for a token.
+
+    Raises:
+        ConfigError: this is no token. The text does not show it.
+    """
+    if not isinstance(token, str):
+        raise ConfigError(
+            f"{where} is not a bearer token: it must be text, but is of type {type(token).__name__}"
+        )
+    token = token.strip()
+    if not token or not token.isascii() or any(c.isspace() or not c.isprintable() for c in token):
+        raise ConfigError(f"{where} is not a bearer token: it must be one word of printable ASCII")
+    return f"Bearer {token}"
+
+
+def credentials_of(config: ClientConfig, clock: Clock) -> Credentials:
+    """The credentials that a configuration asks for."""
+    if config.credentials is not None:
+        return config.credentials
+    if config.token_file is not None:
+        return TokenFile(config.token_file, clock=clock)
+    if config.token_provider is not None:
+        return Provided(config.token_provider)
+    if config.token is not None:
+        return Fixed(bearer(config.token, "token"))
+    if config.username is not None:
+        return Fixed(basic(config.username, config.password or ""))
+    return Fixed(None)
+
+
+def basic(username: str, password: str) -> str:
+    """The header's value for a user and a password."""
+    return f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
+
+
+def checked_authorization(credentials: Credentials) -> str | None:
+    """The header of a request that is made now.
+
+    Raises:
+        ConfigError: the credentials give something else. The text does not show it.
+    """
+    value: object = credentials.authorization()
+    if value is not None and not (
+        isinstance(value, str) and value.isascii() and value.isprintable() and value.strip()
+    ):
+        given = "that" if isinstance(value, str) else f"a {type(value).__name__}"
+        raise ConfigError(
+            f"{type(credentials).__name__}.authorization() must return one line of printable ASCII,"
+            f" or None, but not {given}"
+        )
+    return value
+
+
+def impersonation_headers(impersonate: Impersonation | None) -> list[tuple[str, str]]:
+    """The headers by which one acts as somebody else.
+
+    >>> impersonation_headers(Impersonation(user="jane", extra={"example.com/Team": ["a"]}))
+    [('Impersonate-User', 'jane'), ('Impersonate-Extra-example.com%2Fteam', 'a')]
+    """
+    if impersonate is None:
+        return []
+    headers = [("Impersonate-User", impersonate.user)]
+    headers += [("Impersonate-Group", group) for group in impersonate.groups]
+    if impersonate.uid:
+        headers.append(("Impersonate-Uid", impersonate.uid))
+    for key, values in impersonate.extra.items():
+        # The server lower-cases the key and decodes its percent signs.
+        name = f"Impersonate-Extra-{quote(key.lower(), safe='')}"
+        headers += [(name, value) for value in values]
+    return headers

@@ -1,0 +1,326 @@
+"""Credentials from an exec plugin, run when needed and not more often."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from appsdk_operator.client._auth.credentials import Credentials, bearer
+from appsdk_operator.client._auth.files import memory_file
+from appsdk_operator.client._auth.sections import Section
+from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.resource import parse_time
+from appsdk_operator.runtime import Clock, StopSignal, after_fork, fork_safe, system_clock
+from appsdk_operator.runtime._waiters import Waiters
+
+__all__ = ["ExecCredentials"]
+
+_EARLY = 60.0  # seconds before the end of its life that a credential is replaced
+_KEEP_FAILURE = 1.0  # seconds; a burst is over by then, and who logs in again hardly notices
+_TIME_OUT, _TIME_OUT_WITH_TERMINAL = 60.0, 600.0  # a person may have to log in with a browser
+_LOOK_EVERY = 0.05  # seconds between two looks whether to end the plugin
+_MAX_OUTPUT = 1 << 20
+_MAX_COMPLAINT = 2_000
+_GRACE = 1.0  # seconds between asking it to end and making it
+_EXTENSION = "client.authentication.k8s.io/exec"
+_STATUS = ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp")
+
+
+class ExecCredentials(Credentials):
+    """What a plugin prints: a token, or a client certificate, and how long it lives.
+
+    It is run at the first request, a minute before what it gave expires (a tenth of its life, if
+    that is shorter), and after a 401. When it fails, it is left alone for a second: requests in
+    that time get the same error, and do not each run it. A plugin that takes longer than it may is
+    ended with all that it started, and so is one whose request is stopped.
+    """
+
+    def __init__(
+        self,
+        section: Mapping[str, Any] | Section,
+        *,
+        folder: str,
+        cluster: Mapping[str, Any],
+        timeout: float | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """A plugin.
+
+        Args:
+            section: the ``exec`` section of a kubeconfig's user.
+            folder: where the kubeconfig lies, which relative commands are meant from.
+            cluster: the cluster's section, for plugins that want it.
+            timeout: seconds that it may take; default: 60, or 600 where it may ask at a terminal.
+            clock: tells when to run it again.
+
+        Raises:
+            ConfigError: the section has a value of another type than it must have, or not what is
+                needed.
+        """
+        if not isinstance(section, Section):
+            section = Section(values=section, path="exec")
+        self._plugin = _Plugin(section, folder, cluster, timeout, clock)
+        self._clock = clock
+        self._lock = fork_safe(threading.Lock())
+        self._waiters = Waiters(clock)
+        self._is_running = False
+        self._status: Mapping[str, str] | None = None
+        self._renew_at = float("inf")
+        self._failure = ""
+        self._failed_until = float("-inf")
+        after_fork(self._on_fork)
+
+    def prepare(self, stop: StopSignal) -> None:
+        """Run the plugin if it has to be; ``stop`` ends it, and the wait for another's run."""
+        self._current(stop)
+
+    def _on_fork(self) -> None:
+        self._is_running = False  # whoever ran it is in the parent
+
+    def authorization(self) -> str | None:
+        """The plugin's token; None where it gives a certificate.
+
+        Raises:
+            ConfigError: the plugin failed; the text has what it printed as its error.
+        """
+        token = self._known().get("token")
+        return bearer(token, f"what {self._plugin} printed") if token else None
+
+    def client_certificate(self) -> tuple[bytes, bytes] | None:
+        """The plugin's certificate and key; None where it gives a token."""
+        status = self._known()
+        certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+        if not certificate:
+            return None
+        if not key:
+            raise ConfigError(f"{self._plugin} printed clientCertificateData without clientKeyData")
+        return certificate.encode(), key.encode()
+
+    def reload(self) -> None:
+        """Run the plugin for the next request; but not where it has failed just now."""
+        with self._lock:
+            self._renew_at = float("-inf")
+
+    def _known(self) -> Mapping[str, str]:
+        status = self._current(StopSignal(clock=self._clock))
+        assert status is not None  # nobody sets that signal
+        return status
+
+    def _current(self, stop: StopSignal) -> Mapping[str, str] | None:
+        """What the plugin gave, None when stopped."""
+        while not stop.is_set():
+            with self._lock:
+                if self._status is not None and self._clock.monotonic() < self._renew_at:
+                    return self._status
+                if self._clock.monotonic() < self._failed_until:
+                    # Its text and not the error itself, which would grow each time it is raised.
+                    raise ConfigError(self._failure)
+                is_ours = not self._is_running
+                self._is_running = True
+            if not is_ours:
+                self._waiters.wait(lambda: not self._is_running, stop)
+                continue
+            try:
+                self._renew(stop)
+            finally:
+                self._is_running = False
+                self._waiters.wake()
+        return None
+
+    def _renew(self, stop: StopSignal) -> None:
+        try:
+            status = self._plugin.run(stop)
+            if status is None:
+                return
+            life = self._life(status)
+        except ConfigError as error:
+            with self._lock:
+                self._failure = str(error)
+                self._failed_until = self._clock.monotonic() + _KEEP_FAILURE
+            raise
+        with self._lock:
+            self._status = status
+            self._renew_at = self._clock.monotonic() + life
+
+    def _life(self, status: Mapping[str, str]) -> float:
+        stamp = status.get("expirationTimestamp")
+        if not stamp:
+            return float("inf")
+        try:
+            expires = parse_time(stamp)
+        except ValueError as error:
+            raise ConfigError(
+                f"{self._plugin} printed a bad expirationTimestamp: {error}"
+            ) from error
+        if expires.tzinfo is None:
+            expires = expires.replace(tzinfo=dt.UTC)
+        life = max(0.0, expires.timestamp() - self._clock.time())
+        return life - min(_EARLY, life / 10.0)
+
+
+class _Plugin:
+    """A command, and what it is told."""
+
+    def __init__(
+        self,
+        section: Section,
+        folder: str,
+        cluster: Mapping[str, Any],
+        timeout: float | None,
+        clock: Clock,
+    ) -> None:
+        self._command = section.text("command")
+        self._api_version = section.text("apiVersion")
+        for key in ("command", "apiVersion"):
+            if not section.text(key):
+                raise ConfigError(f"{section.place(key)} is missing: every exec section has one")
+        self._arguments = section.texts("args")
+        self._environment = {
+            item.text("name"): item.text("value") for item in section.sections("env")
+        }
+        self._mode = section.text("interactiveMode") or "IfAvailable"
+        self._hint = section.text("installHint")
+        self._cluster = _cluster_info(cluster) if section.flag("provideClusterInfo") else None
+        self._folder = folder
+        self._timeout = timeout
+        self._clock = clock
+
+    def __str__(self) -> str:
+        return f"the exec plugin {self._command!r}"
+
+    def run(self, stop: StopSignal) -> Mapping[str, str] | None:
+        """What it prints as its status, None when stopped.
+
+        Raises:
+            ConfigError: it failed, or printed something else.
+        """
+        try:
+            printed = self._run(stop)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise ConfigError(f"{self} failed: {error}; {self._remedy}") from error
+        return None if printed is None else self._status_in(printed)
+
+    def _run(self, stop: StopSignal) -> bytes | None:
+        is_interactive = self._mode != "Never" and _has_terminal()
+        if self._mode == "Always" and not is_interactive:
+            raise ValueError("its interactiveMode is Always, but there is no terminal")
+        timeout = self._timeout or (_TIME_OUT_WITH_TERMINAL if is_interactive else _TIME_OUT)
+        deadline = self._clock.monotonic() + timeout
+        # Files and no pipes, which something that the plugin leaves behind could keep open.
+        with memory_file() as output, memory_file() as complaint:
+            process = subprocess.Popen(  # noqa: S603 - the user's own kubeconfig names it
+                [self._command, *self._arguments],
+                stdin=None if is_interactive else subprocess.DEVNULL,
+                stdout=output,
+                stderr=None if is_interactive else complaint,
+                cwd=self._folder or None,
+                env={
+                    **os.environ,
+                    **self._environment,
+                    "KUBERNETES_EXEC_INFO": self._told(is_interactive=is_interactive),
+                },
+                # So that it is ended with what it started. Of a terminal it would lose control.
+                start_new_session=not is_interactive,
+            )
+            with _ended(process, with_children=not is_interactive):
+                while not _has_ended(process):
+                    if stop.is_set():
+                        return None
+                    if self._clock.monotonic() >= deadline:
+                        raise ValueError(f"it took more than {timeout:g} s and was ended")
+                    if os.fstat(output.fileno()).st_size > _MAX_OUTPUT:
+                        break
+            printed = _content(output)
+            if len(printed) > _MAX_OUTPUT:
+                raise ValueError(f"it printed more than {_MAX_OUTPUT} bytes")
+            if process.returncode != 0:
+                text = _content(complaint).decode("utf-8", "replace").strip()[-_MAX_COMPLAINT:]
+                raise ValueError(f"it returned {process.returncode}" + (text and f". {text}"))
+        return printed
+
+    def _told(self, *, is_interactive: bool) -> str:
+        spec: dict[str, Any] = {"interactive": is_interactive}
+        if self._cluster is not None:
+            spec["cluster"] = self._cluster
+        info = {"apiVersion": self._api_version, "kind": "ExecCredential", "spec": spec}
+        return json.dumps(info)
+
+    def _status_in(self, printed: bytes) -> Mapping[str, str]:
+        try:
+            answer = json.loads(printed)
+        # Nested too deep is no JSON that a plugin means either.
+        except (ValueError, RecursionError):
+            raise ConfigError(
+                f"{self} failed: what it printed is no JSON; {self._remedy}"
+            ) from None
+        section = Section.of(answer, "the answer", f"what {self} printed", Path())
+        version = section.text("apiVersion")
+        if version != self._api_version:
+            raise ConfigError(
+                f"{self} failed: it answered in apiVersion {version!r}, but "
+                f"{self._api_version!r} was asked for: set exec.apiVersion to what it knows"
+            )
+        status = section.section("status")
+        found = {key: status.text(key) for key in _STATUS}
+        if not found["token"] and not found["clientCertificateData"]:
+            raise ConfigError(f"{self} printed neither a token nor a client certificate")
+        return found
+
+    @property
+    def _remedy(self) -> str:
+        return self._hint or "run it by hand to see what it wants"
+
+
+def _cluster_info(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The cluster as plugins are told of it, with the part of it that is meant for them."""
+    for extension in cluster.get("extensions") or ():
+        if isinstance(extension, Mapping) and extension.get("name") == _EXTENSION:
+            return {**cluster, "config": extension.get("extension")}
+    return cluster
+
+
+def _has_terminal() -> bool:
+    try:
+        return sys.stdin.isatty()
+    except (AttributeError, ValueError):  # there is none, or it was closed
+        return False
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_LOOK_EVERY)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes], *, with_children: bool) -> Iterator[None]:
+    """At the end the process has ended too: asked to, and after a second made to."""
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if process.poll() is not None:
+                break
+            with contextlib.suppress(ProcessLookupError):
+                if with_children:
+                    os.killpg(process.pid, number)
+                else:
+                    process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read(_MAX_OUTPUT + 1)

@@ -1,0 +1,408 @@
+"""Configurations that others wrote: kubeconfig files and a pod's service account.
+
+Files are merged as ``kubectl`` does, and each value has to have its type. The ``kubernetes``
+package takes what it gets, sends it garbled or not at all, leaves copies of keys in temporary files
+until the process ends, and hangs on aliases that multiply. It serves its auth providers only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import threading
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from appsdk_operator.client._auth.config import ClientConfig, Impersonation
+from appsdk_operator.client._auth.credentials import Credentials, basic, bearer
+from appsdk_operator.client._auth.files import check_regular, read_file
+from appsdk_operator.client._auth.kubernetes_package import package
+from appsdk_operator.client._auth.sections import Section
+from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.resource._yaml import load_first
+from appsdk_operator.runtime import get_logger
+
+__all__ = ["from_kubeconfig", "in_cluster", "load"]
+
+_log = get_logger("appsdk_operator.client")
+
+_SECTIONS = ("contexts", "clusters", "users")
+_MOST_VALUES = 200_000
+"""A kubeconfig of 10 MB has some hundred; aliases of aliases have more than any memory."""
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+_WAYS = (
+    *_IMPERSONATION,
+    *("token", "tokenFile", "username", "password", "exec", "auth-provider"),
+    *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+)
+_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def load(path: str | None, context: str | None, exec_timeout: float | None) -> ClientConfig:
+    """See :meth:`ClientConfig.load`."""
+    if path is not None or os.environ.get("KUBECONFIG"):
+        return from_kubeconfig(path, context, exec_timeout)
+    if context is None and _in_pod():
+        return in_cluster()
+    if _home_file().is_file():
+        return from_kubeconfig(None, context, exec_timeout)
+    raise ConfigError(
+        "there is no configuration of an API server: give a path, set $KUBECONFIG, run in a pod "
+        f"with a service account, or put a kubeconfig at {_home_file()}"
+    )
+
+
+def in_cluster() -> ClientConfig:
+    """See :meth:`ClientConfig.in_cluster`."""
+    if not _in_pod():
+        raise ConfigError(
+            "this process does not run in a pod ($KUBERNETES_SERVICE_HOST and "
+            "$KUBERNETES_SERVICE_PORT are not set): use a kubeconfig"
+        )
+    folder = Path(_SERVICE_ACCOUNT)
+    for name in ("token", "ca.crt"):
+        if not (folder / name).is_file():
+            raise ConfigError(
+                f"the pod has no {folder / name}: mount its service account "
+                "(automountServiceAccountToken), or use a kubeconfig"
+            )
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    host = f"[{host}]" if ":" in host else host
+    server = f"https://{host}:{os.environ['KUBERNETES_SERVICE_PORT']}"
+    return ClientConfig(
+        server=server,
+        ca_file=folder / "ca.crt",
+        token_file=folder / "token",
+        **_proxy_from_environment(server),
+    )
+
+
+def from_kubeconfig(
+    path: str | None, context: str | None, exec_timeout: float | None
+) -> ClientConfig:
+    """See :meth:`ClientConfig.from_kubeconfig`."""
+    path = path or os.environ.get("KUBECONFIG") or str(_home_file())
+    found = _Kubeconfig.read(path, context)
+    try:
+        return found.to_config(exec_timeout)
+    except ConfigError as error:
+        raise ConfigError(f"{found}: {error}") from error
+
+
+def _in_pod() -> bool:
+    return bool(
+        os.environ.get("KUBERNETES_SERVICE_HOST") and os.environ.get("KUBERNETES_SERVICE_PORT")
+    )
+
+
+def _home_file() -> Path:
+    return Path("~/.kube/config").expanduser()
+
+
+def _proxy_from_environment(server: str) -> dict[str, Any]:
+    proxies = urllib.request.getproxies_environment()
+    proxy = proxies.get(urlsplit(server).scheme) or proxies.get("all")
+    if not proxy:
+        return {}
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    return {"proxy_url": proxy, "no_proxy": proxies.get("no", "").split(",")}
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class _Kubeconfig:
+    """One context of the merged files."""
+
+    path: str
+    context: str
+    cluster: Section
+    user_name: str
+    user: Section
+
+    def __str__(self) -> str:
+        return f"kubeconfig {self.path}, context {self.context!r}"
+
+    @classmethod
+    def read(cls, path: str, context: str | None) -> _Kubeconfig:
+        """Read and merge the files, and find the context with its cluster and user."""
+        files = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
+        found = [file for file in files if file.exists()]
+        if not found:
+            raise ConfigError(f"there is no kubeconfig at {path}: check the path or $KUBECONFIG")
+        entries: dict[str, dict[str, Section]] = {name: {} for name in _SECTIONS}
+        current = context or ""
+        for file in found:
+            whole = _read_file(file)
+            for name in _SECTIONS:
+                for entry_name, entry in _entries(whole, name):
+                    entries[name].setdefault(entry_name, entry)
+            current = current or whole.text("current-context")
+        if current not in entries["contexts"]:
+            raise ConfigError(
+                f"the kubeconfig {path} has no context {current!r}, it has "
+                f"{sorted(entries['contexts'])}: give context=…, or run kubectl config use-context"
+            )
+        chosen = entries["contexts"][current].section("context")
+        names = {part: chosen.text(part) for part in ("cluster", "user")}
+        for part, name in names.items():
+            if name not in entries[f"{part}s"] and (name or part == "cluster"):
+                raise ConfigError(
+                    f"context {current!r} of the kubeconfig {path} names the {part} "
+                    f"{name!r}, which is in none of the files: add it"
+                )
+        nobody = attrs.evolve(chosen, values={}, path="users")
+        return cls(
+            path=path,
+            context=current,
+            cluster=entries["clusters"][names["cluster"]].section("cluster"),
+            user_name=names["user"],
+            user=entries["users"][names["user"]].section("user") if names["user"] else nobody,
+        )
+
+    def to_config(self, exec_timeout: float | None) -> ClientConfig:
+        """The configuration that the context describes."""
+        server = self.cluster.text("server")
+        if not server:
+            raise ConfigError("its cluster has no server")
+        options: dict[str, Any] = dict(_proxy_from_environment(server))
+        if proxy := self.cluster.text("proxy-url"):
+            options.update(proxy_url=proxy, no_proxy=())
+        options.update(_file_or_data(self.cluster, "certificate-authority", "ca"))
+        options.update(_file_or_data(self.user, "client-certificate", "cert"))
+        options.update(_file_or_data(self.user, "client-key", "key"))
+        _same_form(options)
+        return ClientConfig(
+            server=server,
+            unsafe_skip_tls_verify=self.cluster.flag("insecure-skip-tls-verify"),
+            tls_server_name=self.cluster.text("tls-server-name") or None,
+            impersonate=_impersonation(self.user),
+            **self.authentication(exec_timeout),
+            **options,
+        )
+
+    def authentication(self, exec_timeout: float | None) -> dict[str, Any]:
+        """The option that says who the user is; none when certificates say it, or nothing does."""
+        user = self.user
+        provider = user.section("auth-provider").values
+        if not provider and not user.text("token"):
+            if file := user.text("tokenFile"):
+                return {"token_file": user.folder / file}
+            if user.section("exec").values:
+                from appsdk_operator.client._auth.exec import ExecCredentials
+
+                # On the machine's clock: clients of one configuration share the plugin, and the
+                # clock of none of them is known yet.
+                plugin = ExecCredentials(
+                    user.section("exec"),
+                    folder=str(user.folder),
+                    cluster=self.cluster.values,
+                    timeout=exec_timeout,
+                )
+                return {"credentials": plugin}
+        if provider:
+            return {"credentials": _PackageCredentials(self)}
+        if any(user.text(key) for key in ("token", "username", "password")):
+            return {"credentials": _FileCredentials(self)}
+        if user.values and not any(key in user.values for key in _WAYS):
+            _log.warning(
+                "%s: nothing in %s in %s says who the user is: requests are anonymous",
+                self,
+                user.path,
+                user.file,
+            )
+        return {}
+
+
+class _FileCredentials(Credentials):
+    """A token, or a user with a password; after a 401 the files are read anew."""
+
+    def __init__(self, kubeconfig: _Kubeconfig) -> None:
+        self._kubeconfig = kubeconfig
+        self._lock = threading.Lock()
+        self._header: str | None = self._header_in(kubeconfig)
+        self._stale = False
+
+    def authorization(self) -> str | None:
+        """The header for what is in the file."""
+        with self._lock:
+            if self._stale:
+                self._read_anew()
+                self._stale = False
+            return self._current()
+
+    def reload(self) -> None:
+        """Read the files anew for the next request."""
+        self._stale = True
+
+    def _current(self) -> str | None:
+        return self._header
+
+    def _read_anew(self) -> None:
+        try:
+            kubeconfig = _Kubeconfig.read(self._kubeconfig.path, self._kubeconfig.context)
+            self._header = self._header_in(kubeconfig)
+            self._kubeconfig = kubeconfig
+        except ConfigError as error:
+            _log.warning("keeping the former credentials: %s", error)
+
+    def _header_in(self, kubeconfig: _Kubeconfig) -> str | None:
+        user = kubeconfig.user
+        if token := user.text("token"):
+            return bearer(token, user.place("token"))
+        name, password = user.text("username"), user.text("password")
+        if not name or not password:
+            missing, given = ("password", "username") if name else ("username", "password")
+            raise ConfigError(f"{user.place(given)} is given without a {missing}")
+        if ":" in name:
+            raise ConfigError(f"{user.place('username')} has a ':', which ends a user's name")
+        return basic(name, password)
+
+
+class _PackageCredentials(_FileCredentials):
+    """What the package's own loader makes of an auth provider; its hook runs for each request."""
+
+    def _current(self) -> str | None:
+        configuration = self._configuration
+        try:
+            if configuration.refresh_api_key_hook is not None:
+                configuration.refresh_api_key_hook(configuration)
+        except Exception as error:
+            raise ConfigError(
+                f"{self._kubeconfig}: the credentials cannot be refreshed: {error}; log in "
+                "again with the provider's own tool"
+            ) from error
+        return _authorization_in(configuration)
+
+    def _header_in(self, kubeconfig: _Kubeconfig) -> str | None:
+        self._configuration = _load_with_package(kubeconfig)
+        return None
+
+
+def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
+    provider = kubeconfig.user.section("auth-provider").text("name")
+    try:
+        # The auth provider's dict is the merged files' own: a refreshed token is saved to them.
+        merger = package("config.kube_config").KubeConfigMerger(kubeconfig.path)
+        (user,) = (
+            entry["user"].value
+            for entry in merger.config.value["users"]
+            if entry["name"] == kubeconfig.user_name
+        )
+        # A file with nothing but the way to authenticate, so that no certificate is written.
+        loader = package("config.kube_config").KubeConfigLoader(
+            {
+                "current-context": "it",
+                "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+                "clusters": [
+                    {"name": "it", "cluster": {"server": kubeconfig.cluster.text("server")}}
+                ],
+                "users": [{"name": "it", "user": {"auth-provider": user["auth-provider"]}}],
+            },
+            config_base_path=str(kubeconfig.user.folder),
+            config_persister=merger.save_changes,
+        )
+        configuration = package("client").Configuration()
+        loader.load_and_set(configuration)
+    # The package raises whatever its providers, the file system and missing keys raise.
+    except Exception as error:
+        raise ConfigError(
+            f"{kubeconfig}: the kubernetes package cannot load the credentials: {error!r}; log in "
+            "again with the provider's own tool, or use an exec plugin"
+        ) from error
+    if _authorization_in(configuration) is None:
+        raise ConfigError(
+            f"{kubeconfig}: the auth-provider {provider!r} gives no credentials: log in again, or "
+            "use an exec plugin"
+        )
+    return configuration
+
+
+def _authorization_in(configuration: Any) -> str | None:
+    # The key's name changed between releases of the package.
+    keys = configuration.api_key
+    value = keys.get("BearerToken") or keys.get("authorization")
+    if value is None:
+        return None
+    return bearer(str(value).removeprefix("Bearer "), "the token of the auth-provider")
+
+
+def _file_or_data(section: Section, key: str, option: str) -> dict[str, Any]:
+    if data := section.text(f"{key}-data"):
+        try:
+            return {f"{option}_data": base64.b64decode("".join(data.split()), validate=True)}
+        except (binascii.Error, ValueError) as error:
+            raise ConfigError(f"{section.place(f'{key}-data')} is not base64: {error}") from None
+    if file := section.text(key):
+        return {f"{option}_file": section.folder / file}
+    return {}
+
+
+def _same_form(options: dict[str, Any]) -> None:
+    """Certificate and key may come one as file and one as data: then read the file."""
+    for one, other in (("cert", "key"), ("key", "cert")):
+        if f"{one}_file" in options and f"{other}_data" in options:
+            path = options.pop(f"{one}_file")
+            try:
+                options[f"{one}_data"] = read_file(path)
+            except OSError as error:
+                raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def _impersonation(user: Section) -> Impersonation | None:
+    if not any(user.values.get(key) for key in _IMPERSONATION):
+        return None
+    extra = user.section("as-user-extra")
+    return Impersonation(
+        user=user.text("as"),
+        groups=user.texts("as-groups"),
+        uid=user.text("as-uid"),
+        extra={key: extra.texts(key) for key in extra.values},
+    )
+
+
+def _read_file(file: Path) -> Section:
+    """The map in a file.
+
+    Raises:
+        ConfigError: it cannot be read, or is something else; the text names the file.
+    """
+    try:
+        if file.is_dir():
+            raise ConfigError(
+                f"{file} is a directory: give the kubeconfig in it, for example {file / 'config'}"
+            )
+        check_regular(file)
+        data, _ = load_first(read_file(file).decode(), most_values=_MOST_VALUES)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"the kubeconfig {file} cannot be read: it is no text: {error.reason} at byte "
+            f"{error.start}; is it another file, or one in UTF-16?"
+        ) from None
+    except ConfigError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the kubeconfig {file} cannot be read: {error}") from error
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            f"{file} is no YAML map with clusters, contexts and users: is it a kubeconfig, as "
+            "kubectl config view --raw writes it?"
+        )
+    folder = file.absolute().parent
+    return Section(values=data, path="", file=str(file), folder=folder)
+
+
+def _entries(whole: Section, name: str) -> Iterator[tuple[str, Section]]:
+    """The named entries of one of the lists."""
+    given: Any = whole.values.get(name) or []
+    if not isinstance(given, list) or not all(
+        isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in given
+    ):
+        raise ConfigError(f"{name} in {whole.file} is no list of entries that each have a name")
+    for entry in given:
+        yield entry["name"], attrs.evolve(whole, values=entry, path=f"{name}[{entry['name']}]")

@@ -1,0 +1,1 @@
+"""HTTP below the verbs: connections, TLS, framing, retries, watches."""

@@ -1,0 +1,620 @@
+"""One HTTP/1.1 connection: how it is made, used by one thread, and cut by any other."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final
+from urllib.parse import urlsplit
+
+import attrs
+
+from appsdk_operator.client._auth.config import ClientConfig
+from appsdk_operator.client._auth.credentials import Credentials
+from appsdk_operator.client._http1 import (
+    Framing,
+    Head,
+    Headers,
+    end_of_head,
+    framing_of,
+    parse_head,
+)
+from appsdk_operator.client._secrets import scrubbed
+from appsdk_operator.client._transport.dechunk import ChunkedBody, StreamFormatError
+from appsdk_operator.client._transport.proxy import Proxy, proxy_for
+from appsdk_operator.client._transport.tls import TLSContexts, trusting
+from appsdk_operator.client._transport.tls_stream import TLSStream
+from appsdk_operator.client._transport_errors import (
+    BadResponse,
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    ProxyFailed,
+    ReadTimeout,
+    ResponseTooLarge,
+    TLSFailed,
+    tls_failure,
+)
+from appsdk_operator.runtime import after_fork, system_clock
+
+__all__ = ["Connection", "Endpoint", "Response"]
+
+_HEAD_READ = 32768
+_READ = 1 << 18
+_AT_ONCE = 65536
+# Less than what a socket has room for when it says that it has room.
+_PORTION = 16384
+# Of 100, 102 and 103 nobody sends more than a few.
+_MAX_INTERIM = 16
+# Sockets know no other clock.
+_now = system_clock.monotonic
+
+
+class _Wire:
+    """A socket whose reads and writes together obey a deadline, and each of them a limit."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.recv: Callable[[int], bytes] = sock.recv
+        """Replaced while there is a deadline, so that a stream without one costs no call more."""
+        self._limit: float | None = None
+        self._deadline = math.inf
+
+    def set_limits(self, each: float | None, deadline: float | None = None) -> None:
+        """How many seconds each read and write may take, and until when all of them."""
+        self._limit = each
+        self._deadline = math.inf if deadline is None else deadline
+        self.recv = self.socket.recv if deadline is None else self._recv_in_time
+        with contextlib.suppress(OSError):
+            self.socket.settimeout(each)
+
+    def sendall(self, data: bytes, /) -> None:
+        self._hurry()
+        self.socket.sendall(data)
+
+    def wait(self, events: int) -> int:
+        """Which of these poll events has come, and which says that the connection has ended.
+
+        Raises:
+            TimeoutError: none of them in time.
+        """
+        poll = select.poll()
+        poll.register(self.socket, events)
+        found = poll.poll(1000.0 * self._hurry())
+        if not found:
+            raise TimeoutError("the server takes nothing")
+        return found[0][1]
+
+    def _recv_in_time(self, limit: int) -> bytes:
+        self._hurry()
+        return self.socket.recv(limit)
+
+    def _hurry(self) -> float:
+        """The seconds that the next step may take."""
+        left = self._deadline - _now()
+        if left <= 0:
+            raise TimeoutError("it is too late")
+        left = min(left, math.inf if self._limit is None else self._limit)
+        self.socket.settimeout(None if left == math.inf else left)
+        return left
+
+
+class Connection:
+    """A connection to the API server.
+
+    One thread at a time sends and reads; :meth:`abort` may be called by any other and makes that
+    thread's next, or present, call end. In the child of a fork it is given up, without a word to
+    the server, because it is the parent's.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        generation: int,
+        *,
+        read_timeout: float = 30.0,
+        request_timeout: float = 300.0,
+    ) -> None:
+        self._wire = _Wire(sock)
+        self._stream: _Wire | TLSStream = self._wire
+        # Re-entrant, because a signal handler may cut or close the connection in the very thread
+        # that is doing it. Whoever comes second finds the socket shut down, closed, or marked as
+        # closed; none of these does harm.
+        self._lock = threading.RLock()
+        self._closed = False
+        self._read_timeout = read_timeout
+        self._request_timeout = request_timeout
+        self._unread = b""
+        """What came and was not asked for yet."""
+        self.aborted: bool = False
+        """Whether somebody cut the connection."""
+        self.inherited: bool = False
+        """Whether it is the connection of a parent process."""
+        self.generation = generation
+        """Which TLS certificates it was made with."""
+        self.requests: int = 0
+        """How many requests were sent on it."""
+        self.idle_since: float = 0.0
+        after_fork(self._on_fork)
+
+    def connect(self, address: Any) -> None:
+        """Connect to a resolved address."""
+        self._wire.socket.connect(address)
+        _keep_alive(self._wire.socket)
+
+    def speak_tls(self, context: ssl.SSLContext, server_name: str) -> None:
+        """Put TLS on top of what is there."""
+        self._stream = TLSStream(self._stream, context, server_name)
+
+    def exchange(self, head: bytes, body: bytes | None, *, method: str) -> Response:
+        """Send a request and read the head of its answer.
+
+        Raises:
+            ConnectionLost: the connection broke.
+            ReadTimeout: no answer in time.
+            BadResponse: the answer is not HTTP.
+        """
+        self.requests += 1
+        deadline = _now() + self._request_timeout
+        self._wire.set_limits(self._read_timeout, deadline)
+        broken: OSError | None = None
+        try:
+            self._send_request(head, body)
+        except OSError as error:
+            # A server that refuses a body closes before it was read; its answer may be here.
+            broken = error
+        late = isinstance(broken, TimeoutError)
+        if late and not self._is_readable():
+            raise ReadTimeout("the request could not be sent in time") from broken
+        # Each read has its limit; this is that of a head which comes in crumbs.
+        head_by = min(deadline, _now() + self._read_timeout)
+        self._wire.set_limits(self._read_timeout, head_by)
+        try:
+            answer = self._read_head()
+            framing = framing_of(answer, method)
+        except TimeoutError as error:
+            raise ReadTimeout("no answer in time") from error
+        except ssl.SSLError as error:
+            # In TLS 1.3 a server refuses our certificate when we think the handshake is over.
+            raise TLSFailed(str(tls_failure("the server", error)), sent=True) from error
+        except OSError as error:
+            raise ConnectionLost(_reason(broken or error)) from (broken or error)
+        except StreamFormatError as error:
+            # Neither the text nor a traceback shows credentials that came back.
+            raise BadResponse(f"not an HTTP answer: {scrubbed(str(error))}") from None
+        self._wire.set_limits(self._read_timeout, deadline)
+        if broken is not None:
+            framing = attrs.evolve(framing, closes=True)
+        return Response(self, answer, framing)
+
+    def tunnel(self, head: bytes) -> Head:
+        """Ask a proxy for a tunnel; what follows its answer is spoken in the tunnel.
+
+        Raises:
+            OSError: the connection broke, or there was no answer in time.
+            StreamFormatError: the answer is not HTTP.
+        """
+        self._stream.sendall(head)
+        answer = self._read_head()
+        if self._unread:
+            raise StreamFormatError("more came than an answer")
+        return answer
+
+    def receive(self, limit: int) -> bytes:
+        """The next bytes of the answer, none when the connection has ended."""
+        if self._unread:
+            data, self._unread = self._unread[:limit], self._unread[limit:]
+            return data
+        return self._stream.recv(limit)
+
+    def give_back(self, data: bytes) -> None:
+        """Take bytes back that are not part of the answer."""
+        self._unread = data + self._unread
+
+    def reader(self) -> Callable[[int], bytes]:
+        """What reads the bytes of a stream, cheapest; the connection serves nothing else then."""
+        stream = self._stream
+        if isinstance(stream, TLSStream):
+            rest: Callable[[int], bytes] = io.BufferedReader(stream.makefile(), 16384).read1
+        else:
+            rest = stream.recv
+        if not self._unread:
+            return rest
+        return lambda limit: self.receive(limit) if self._unread else rest(limit)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """How long each send and each read may take, from now on without a deadline."""
+        self._wire.set_limits(seconds)
+
+    def set_deadline(self, seconds: float) -> None:
+        """All that is sent and read from now on has to be done in so many seconds."""
+        self._wire.set_limits(seconds, _now() + seconds)
+
+    def is_stale(self) -> bool:
+        """Whether the server has closed the idle connection, or sent what nobody asked for."""
+        try:
+            if self._unread or (isinstance(self._stream, TLSStream) and self._stream.pending()):
+                return True
+            return self._is_readable()
+        except (OSError, ValueError):
+            return True
+
+    def abort(self) -> None:
+        """Cut the connection, so that a thread that waits on it wakes. From any thread, and from a
+        signal handler."""
+        self.aborted = True
+        with self._lock:
+            if not self._closed:
+                with contextlib.suppress(OSError):
+                    self._wire.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the socket; harmless when it is closed."""
+        with self._lock:
+            self._closed = True
+            self._wire.socket.close()
+
+    def _on_fork(self) -> None:
+        # Only this process' number for it: neither TLS nor TCP is told that anything ended.
+        self._lock = threading.RLock()
+        self.inherited = self.aborted = True
+        if not self._closed:
+            self._closed = True
+            with contextlib.suppress(OSError):
+                os.close(self._wire.socket.detach())
+
+    def _is_readable(self) -> bool:
+        poll = select.poll()
+        poll.register(self._wire.socket, select.POLLIN | select.POLLHUP | select.POLLERR)
+        return bool(poll.poll(0))
+
+    def _send_request(self, head: bytes, body: bytes | None) -> None:
+        """Small bodies travel in the packet of their head; large ones until there is an answer."""
+        if body is None or len(body) <= _AT_ONCE:
+            self._stream.sendall(head + (body or b""))
+            return
+        self._stream.sendall(head)
+        view = memoryview(body)
+        while view:
+            events = self._wire.wait(select.POLLOUT | select.POLLIN)
+            if events & ~select.POLLOUT and self._came_early():
+                raise ConnectionResetError("the server answered before it had read the request")
+            if events & select.POLLOUT:
+                self._stream.sendall(bytes(view[:_PORTION]))
+                view = view[_PORTION:]
+
+    def _came_early(self) -> bool:
+        """Whether the answer begins while the request is being sent; interim ones do not count."""
+        data = (
+            self._stream.recv_now(_HEAD_READ)
+            if isinstance(self._stream, TLSStream)
+            else (self._stream.recv(_HEAD_READ))
+        )
+        if data is None:
+            return False  # no more than TLS' own
+        self._unread += data
+        if not data:
+            return True
+        try:
+            while end := end_of_head(self._unread, 0):
+                if parse_head(self._unread[:end]).status >= 200:
+                    return True
+                self._unread = self._unread[end:]
+        except StreamFormatError:
+            return True  # it is said when it is read
+        return False
+
+    def _read_head(self) -> Head:
+        """The head of the final answer; interim ones say nothing that is of use here."""
+        for _ in range(_MAX_INTERIM + 1):
+            data, searched = self._unread, 0
+            self._unread = b""
+            while not (data and (end := end_of_head(data, searched))):
+                searched = len(data)
+                more = self._stream.recv(_HEAD_READ)
+                if not more:
+                    raise ConnectionResetError(
+                        "the answer broke off"
+                        if data
+                        else "the server closed the connection without an answer"
+                    )
+                data += more
+            head, self._unread = parse_head(data[:end]), data[end:]
+            if head.status == 101:
+                raise StreamFormatError("it changes the protocol, which was not asked for")
+            if head.status >= 200:
+                return head
+        raise StreamFormatError(f"more than {_MAX_INTERIM} interim answers came before it")
+
+
+@final
+class Response:
+    """An answer whose head is here."""
+
+    def __init__(self, connection: Connection, head: Head, framing: Framing) -> None:
+        """The answer that is read from ``connection`` next."""
+        self.status: int = head.status
+        self.headers: Headers = head.headers
+        self.length: int | None = framing.length
+        """The bytes of the body; None: it is chunked, or ends with the connection."""
+        self.chunked: bool = framing.chunked
+        self.will_close: bool = framing.closes
+        """Whether the connection cannot be used again."""
+        self._connection = connection
+
+    @property
+    def read1(self) -> Callable[[int], bytes]:
+        """What reads the body as it is on the wire, as it comes; nothing comes at its end."""
+        return self._connection.reader()
+
+    def read(self, limit: int) -> bytes:
+        """The whole body.
+
+        Raises:
+            ResponseTooLarge: it has more than ``limit`` bytes.
+            ConnectionLost: the connection ended before it.
+            ReadTimeout: it did not come in time.
+            BadResponse: it breaks the rules of its transfer coding.
+        """
+        try:
+            return b"".join(self._chunks(limit) if self.chunked else self._plain(limit))
+        except TimeoutError as error:
+            raise ReadTimeout("the rest of the answer did not come in time") from error
+        except StreamFormatError as error:
+            raise BadResponse(f"the answer breaks HTTP's rules: {scrubbed(str(error))}") from None
+        except OSError as error:
+            raise ConnectionLost(f"the answer broke off: {error}") from error
+
+    def _plain(self, limit: int) -> Iterator[bytes]:
+        left = self.length
+        if left is not None and left > limit:
+            raise ResponseTooLarge(f"the answer has {left} bytes, more than the {limit} allowed")
+        while left is None or left:
+            data = self._connection.receive(_READ if left is None else min(left, _READ))
+            if left is not None:
+                left -= len(data)
+            limit -= len(data)
+            if limit < 0:
+                raise ResponseTooLarge("the answer has more bytes than allowed")
+            if not data:
+                if left:
+                    raise ConnectionResetError(f"{left} bytes are missing")
+                return
+            yield data
+
+    def _chunks(self, limit: int) -> Iterator[bytes]:
+        body = ChunkedBody(limit=limit)
+        while not body.ended:
+            data = self._connection.receive(_READ)
+            if not data:
+                raise ConnectionResetError("its last chunk is missing")
+            yield from body.feed(data)
+            if body.too_large:
+                raise ResponseTooLarge(f"the answer has more than the {limit} bytes allowed")
+        self._connection.give_back(body.rest)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip("'") or "the server closed the connection without an answer"
+
+
+@attrs.frozen
+class Endpoint:
+    """An API server, as connections to it are made."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+    """The path before the API, without a slash at its end."""
+    server_name: str
+    """The name in the server's certificate."""
+    proxy: Proxy | None
+    connect_timeout: float
+    read_timeout: float
+    request_timeout: float
+    contexts: TLSContexts | None
+    connector: Callable[[], Any] | None = None
+    """Makes what is used instead of connections on sockets."""
+
+    @classmethod
+    def of(cls, config: ClientConfig, credentials: Credentials) -> Endpoint:
+        """The endpoint that a configuration names."""
+        parts = urlsplit(config.server)
+        host = parts.hostname or ""
+        return cls(
+            scheme=parts.scheme,
+            host=host,
+            port=parts.port or (443 if parts.scheme == "https" else 80),
+            prefix=parts.path.rstrip("/"),
+            server_name=config.tls_server_name or host,
+            proxy=proxy_for(host, config.proxy_url, config.no_proxy),
+            connect_timeout=config.connect_timeout,
+            read_timeout=config.read_timeout,
+            request_timeout=config.request_timeout,
+            contexts=TLSContexts(config, credentials) if parts.scheme == "https" else None,
+            connector=config.connector,
+        )
+
+    @property
+    def authority(self) -> str:
+        """Host and port as in a URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        through = f" through the proxy {self.proxy}" if self.proxy else ""
+        return f"{self.scheme}://{self.authority}{through}"
+
+    @property
+    def generation(self) -> int:
+        """Counts the certificates used; connections made with former ones are not used again.
+
+        Raises:
+            ConfigError: there are none yet, and those that are given cannot be used.
+        """
+        if self.contexts is None:
+            return 0
+        self.contexts.get()
+        return self.contexts.generation
+
+    def head(self, method: str, target: str, headers: Sequence[tuple[str, str]]) -> bytes:
+        """The head of a request, as this server or its proxy wants it."""
+        target = self.prefix + target
+        lines = [("Host", self.authority), *headers]
+        if self.proxy and self.scheme == "http":
+            target = f"http://{self.authority}{target}"
+            if self.proxy.authorization:
+                lines.append(("Proxy-Authorization", self.proxy.authorization))
+        return http_head(f"{method} {target} HTTP/1.1", lines)
+
+    def connect(self, started: Callable[[Connection], object]) -> Connection:
+        """A new connection, through the proxy and with TLS where these are asked for.
+
+        Args:
+            started: called with each connection that is tried before it can block, so that it can
+                be cut. (The resolver of the system cannot be.)
+
+        Raises:
+            ConnectFailed: no connection; :class:`TLSFailed` and :class:`ProxyFailed` are two
+                reasons that have a remedy of their own.
+            ConfigError: a certificate cannot be used.
+        """
+        if self.connector is not None:
+            made: Connection = self.connector()
+            started(made)
+            made.set_timeout(self.read_timeout)
+            return made
+        context = self.contexts.get() if self.contexts else None
+        connection = self._open(started)
+        try:
+            if self.proxy is not None:
+                self._through_proxy(connection, self.proxy)
+            if context is not None:
+                connection.set_deadline(self.connect_timeout)
+                _handshake(connection, context, self.server_name, str(self))
+            connection.set_timeout(self.read_timeout)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open(self, started: Callable[[Connection], object]) -> Connection:
+        host, port = (self.proxy.host, self.proxy.port) if self.proxy else (self.host, self.port)
+        what = f"the proxy {self.proxy}" if self.proxy else str(self)
+        failed = ProxyFailed if self.proxy else ConnectFailed
+        try:
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise failed(
+                f"the name of {what} cannot be resolved: {_reason(error)}; check its spelling and "
+                "the resolver of this machine"
+            ) from error
+        last: OSError = OSError("the name has no address")
+        for family, kind, protocol, _, address in addresses:
+            connection = Connection(
+                socket.socket(family, kind, protocol),
+                self.generation,
+                read_timeout=self.read_timeout,
+                request_timeout=self.request_timeout,
+            )
+            try:
+                connection.set_timeout(self.connect_timeout)
+                started(connection)
+                connection.connect(address)
+            except OSError as error:
+                connection.close()
+                last = error
+                if connection.aborted:
+                    break
+            else:
+                return connection
+        if isinstance(last, TimeoutError):
+            raise failed(
+                f"no connection to {what} in {self.connect_timeout:g} s: check the address, and "
+                "that no firewall drops the packets"
+            ) from last
+        raise failed(
+            f"no connection to {what}: {last.strerror or last}; check the address, and that it is "
+            "running"
+        ) from last
+
+    def _through_proxy(self, connection: Connection, proxy: Proxy) -> None:
+        connection.set_deadline(self.connect_timeout)
+        if proxy.scheme == "https":
+            _handshake(connection, trusting(), proxy.host, f"the proxy {proxy}")
+        if self.scheme == "http":
+            return
+        headers = [("Host", self.authority)]
+        if proxy.authorization:
+            headers.append(("Proxy-Authorization", proxy.authorization))
+        connection.set_deadline(self.connect_timeout)
+        try:
+            status = connection.tunnel(
+                http_head(f"CONNECT {self.authority} HTTP/1.1", headers)
+            ).status
+        except StreamFormatError as error:
+            raise ProxyFailed(
+                f"the proxy {proxy} gave no proper answer to CONNECT: {scrubbed(str(error))}"
+            ) from None
+        except TimeoutError as error:
+            raise ProxyFailed(
+                f"the proxy {proxy} gave no answer to CONNECT in {self.connect_timeout:g} s"
+            ) from error
+        except OSError as error:
+            raise ProxyFailed(f"the proxy {proxy} failed: {_reason(error)}") from error
+        if not 200 <= status < 300:
+            remedy = (
+                "give user and password in proxy_url"
+                if status == 407
+                else "check that it allows this server, or put the server into no_proxy"
+            )
+            raise ProxyFailed(
+                f"the proxy {proxy} refused the way to {self.authority} with {status}; {remedy}"
+            )
+
+
+def _handshake(
+    connection: Connection, context: ssl.SSLContext, server_name: str, peer: str
+) -> None:
+    try:
+        connection.speak_tls(context, server_name)
+    except ssl.SSLError as error:
+        raise tls_failure(peer, error) from error
+    except TimeoutError as error:
+        raise ConnectFailed(f"{peer} did not finish the TLS handshake in time") from error
+    except OSError as error:
+        raise ConnectFailed(
+            f"{peer} broke off the TLS handshake: {_reason(error)}; check that it speaks TLS"
+        ) from error
+
+
+def http_head(request_line: str, headers: Sequence[tuple[str, str]]) -> bytes:
+    """The head of a request.
+
+    Raises:
+        ConfigError: a value would break out of its line. The text does not show it.
+    """
+    lines = [request_line]
+    for name, value in headers:
+        if "\r" in value or "\n" in value or "\r" in name or "\n" in name:
+            raise ConfigError(f"the header {name!r} must be one line")
+        lines.append(f"{name}: {value}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Have the kernel find out that the other side is gone, and send small requests at once."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Go's numbers, which client-go lives with: 30 s idle, then each 30 s. macOS lacks the first.
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

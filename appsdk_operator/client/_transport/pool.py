@@ -1,0 +1,81 @@
+"""Connections that wait for their next request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from appsdk_operator.client._transport.connection import Connection, Endpoint
+from appsdk_operator.runtime import Clock, after_fork, fork_safe
+
+__all__ = ["Pool"]
+
+# client-go's numbers: load balancers drop idle connections after some minutes, and more idle ones
+# than that are left over from a burst.
+_MAX_IDLE_SECONDS = 90.0
+_MAX_IDLE = 25
+
+
+class Pool:
+    """Idle connections to one endpoint, the last used first. Thread-safe."""
+
+    def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
+        self._endpoint = endpoint
+        self._clock = clock
+        self._lock = fork_safe(threading.Lock())
+        self._idle: list[Connection] = []
+        self._closed = False
+        after_fork(self._on_fork)
+
+    def take(self, started: Callable[[Connection], object], *, fresh: bool = False) -> Connection:
+        """An idle connection that still stands, else a new one.
+
+        Args:
+            started: called with the connection before anything on it can block.
+            fresh: make a new one in any case.
+
+        Raises:
+            ConnectFailed: a new one was needed and cannot be had.
+        """
+        while not fresh:
+            with self._lock:
+                if not self._idle:
+                    break
+                connection = self._idle.pop()
+            if self._usable(connection):
+                started(connection)
+                return connection
+            connection.close()
+        return self._endpoint.connect(started)
+
+    def put(self, connection: Connection) -> None:
+        """Keep a connection whose answer was read to its end."""
+        connection.idle_since = self._clock.monotonic()
+        with self._lock:
+            if not self._closed and not connection.aborted and len(self._idle) < _MAX_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def clear(self) -> None:
+        """Close what is idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def close(self) -> None:
+        """Close what is idle, and keep nothing from now on."""
+        self._closed = True
+        self.clear()
+
+    def _on_fork(self) -> None:
+        # They are the parent's, and each has let go of its socket itself.
+        self._idle = []
+
+    def _usable(self, connection: Connection) -> bool:
+        return (
+            connection.generation == self._endpoint.generation
+            and self._clock.monotonic() - connection.idle_since < _MAX_IDLE_SECONDS
+            and not connection.is_stale()
+        )

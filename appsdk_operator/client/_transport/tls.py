@@ -1,0 +1,165 @@
+"""TLS contexts from files or data, made anew when the files change."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+import threading
+from pathlib import Path
+
+from appsdk_operator.client._auth.config import ClientConfig
+from appsdk_operator.client._auth.credentials import Credentials
+from appsdk_operator.client._auth.files import check_regular, memory_file
+from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.runtime import fork_safe, get_logger
+
+__all__ = ["TLSContexts", "trusting"]
+
+_log = get_logger("appsdk_operator.client")
+
+_SHOWN_FILES = Path("/proc/self/fd")
+"""Where Linux shows the open files of a process, those in memory too."""
+
+_Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+class TLSContexts:
+    """The TLS context for new connections: the same one until a file behind it changes.
+
+    Thread-safe.
+    """
+
+    def __init__(self, config: ClientConfig, credentials: Credentials) -> None:
+        self._config = config
+        self._credentials = credentials
+        self._files = [
+            str(path) for path in (config.ca_file, config.cert_file, config.key_file) if path
+        ]
+        self._lock = fork_safe(threading.Lock())
+        self._context: ssl.SSLContext | None = None
+        self._stamp: object = None
+        self.generation = 0
+        """Grows with each new context; connections of an older one should not be used again."""
+
+    def get(self) -> ssl.SSLContext:
+        """The context for a connection that is made now.
+
+        While certificate files are being rotated the pair may not fit for a moment: then the
+        former context stays in use.
+
+        Raises:
+            ConfigError: a file cannot be read, or a key does not fit its certificate, and there is
+                no former context.
+        """
+        with self._lock:
+            pair = self._credentials.client_certificate()
+            stamp = (self._stamp_of_files(), pair)
+            if self._context is not None and stamp == self._stamp:
+                return self._context
+            try:
+                context = _make(self._config, pair)
+            except ConfigError as error:
+                if self._context is None:
+                    raise
+                _log.warning("keeping the former TLS certificates: %s", error)
+                return self._context
+            self._context, self._stamp = context, stamp
+            self.generation += 1
+            return context
+
+    def _stamp_of_files(self) -> _Stamp:
+        stamps = []
+        for path in self._files:
+            try:
+                status = os.stat(path)  # noqa: PTH116 - follows the symlinks that kubelet swaps
+            except OSError:
+                stamps.append((path, 0, 0, 0))
+            else:
+                stamps.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(stamps)
+
+
+def trusting(*, cafile: str | None = None, cadata: str | None = None) -> ssl.SSLContext:
+    """A context that verifies servers by these authorities, default: the machine's own."""
+    context = ssl.create_default_context(cafile=cafile, cadata=cadata)
+    # Python 3.13 turned strict checks of RFC 5280 on, which the CAs of many clusters and proxies
+    # do not pass and no other Kubernetes client makes.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _make(config: ClientConfig, pair: tuple[bytes, bytes] | None) -> ssl.SSLContext:
+    ca = config.ca_data.decode("ascii", "replace") if config.ca_data else None
+    for path in (config.ca_file, config.cert_file, config.key_file):
+        # OpenSSL reads a device for ever. What is not there is told of below.
+        if path and Path(path).exists():
+            check_regular(path)
+    try:
+        context = trusting(cafile=config.ca_file, cadata=ca)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the CA {config.ca_file or 'in ca_data'} cannot be used: {error}; give certificates "
+            "in PEM form"
+        ) from error
+    # Watches and requests speak HTTP/1.1; a server that offers HTTP/2 must not choose it.
+    context.set_alpn_protocols(["http/1.1"])
+    if config.unsafe_skip_tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if pair is not None:
+        _load_pair_data(context, *pair)
+    elif config.cert_file:
+        _load_pair(context, str(config.cert_file), str(config.key_file or config.cert_file))
+    elif config.cert_data:
+        _load_pair_data(context, config.cert_data, config.key_data or b"")
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, cert: str, key: str) -> None:
+    try:
+        context.load_cert_chain(cert, key, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the client certificate {cert} with key {key} cannot be used: {error}; both must be "
+            "PEM, belong together, and the key must have no password"
+        ) from error
+
+
+def _load_pair_data(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    # ssl reads certificates from files only. One in memory leaves no copy of a key behind.
+    if _SHOWN_FILES.is_dir():
+        with memory_file() as file:
+            file.write(cert + b"\n" + key)
+            file.flush()
+            _load_pair_file(context, str(_SHOWN_FILES / str(file.fileno())))
+        return
+    try:
+        # mkstemp makes it private to this user.
+        descriptor, path = tempfile.mkstemp(prefix="appsdk-operator-")
+    except OSError as error:
+        raise ConfigError(
+            f"the client certificate in cert_data needs a file for a moment: {error}; set $TMPDIR "
+            "to a folder that can be written, or give cert_file and key_file"
+        ) from error
+    try:
+        with os.fdopen(descriptor, "wb") as named:
+            named.write(cert + b"\n" + key)
+        _load_pair_file(context, path)
+    finally:
+        Path(path).unlink()
+
+
+def _load_pair_file(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_cert_chain(path, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the client certificate in cert_data cannot be used: {error}; cert_data and "
+            "key_data must be PEM, belong together, and the key must have no password"
+        ) from None
+
+
+def _no_password() -> str:
+    # Without it OpenSSL asks on the terminal and the program hangs.
+    raise ValueError("the key is protected by a password")

@@ -1,0 +1,418 @@
+"""From a request to its answer: connections, credentials, limits and retries put together."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from appsdk_operator.client._api.request_builders import check_status
+from appsdk_operator.client._auth.config import ClientConfig
+from appsdk_operator.client._auth.credentials import (
+    checked_authorization,
+    credentials_of,
+    impersonation_headers,
+)
+from appsdk_operator.client._errors import ApiError, ClientError, error_from_response
+from appsdk_operator.client._request import Request
+from appsdk_operator.client._secrets import Secrets, scrubbed, shown
+from appsdk_operator.client._transport.connection import Connection, Endpoint, Response
+from appsdk_operator.client._transport.metrics import RequestMetrics
+from appsdk_operator.client._transport.pool import Pool
+from appsdk_operator.client._transport.retry import RetryRules
+from appsdk_operator.client._transport.write_guard import look_before_write
+from appsdk_operator.client._transport_errors import (
+    BadResponse,
+    ConnectionLost,
+    ReadTimeout,
+    RequestStopped,
+    ResponseTooLarge,
+    TransportError,
+)
+from appsdk_operator.resource import DecodeError
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    TokenBucket,
+    after_fork,
+    fork_safe,
+    get_logger,
+    random_of,
+)
+
+__all__ = ["Opened", "Transport"]
+
+_log = get_logger("appsdk_operator.client")
+
+_T = TypeVar("_T")
+_MAX_ERROR_BODY = 1 << 20
+_MAX_WARNINGS = 1000
+# API servers send 4 KiB of warnings at most.
+_MAX_WARNINGS_AT_ONCE = 16
+_MAX_WARNING_HEADER = 8192
+_MAX_WARNING = 1024
+_EARLIER_TRY = "an earlier try of this request got no answer and may have been carried out"
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+
+
+class Opened(NamedTuple):
+    """An answer whose body is still to come, with the connection it comes on."""
+
+    connection: Connection
+    response: Response
+
+
+class _Guard:
+    """Cuts whatever connection a request uses at the moment, and none that it used before."""
+
+    def __init__(self) -> None:
+        self.lost = False
+        """Whether a try went without an answer, and may have been carried out."""
+        # Re-entrant, because a signal handler may set the stop signal in the very thread that is
+        # inside any of these methods.
+        self._lock = threading.RLock()
+        self._connection: Connection | None = None
+        self._aborted = False
+
+    def hold(self, connection: Connection) -> None:
+        """The request uses this connection from now on."""
+        with self._lock:
+            self._connection = connection
+            if self._aborted:
+                connection.abort()
+
+    def release(self) -> None:
+        """The request is done with its connection; call it before anybody else can have it."""
+        with self._lock:
+            self._connection = None
+
+    def abort(self) -> None:
+        """Cut what is held, and whatever will be."""
+        with self._lock:
+            self._aborted = True
+            if self._connection is not None:
+                self._connection.abort()
+
+
+class Transport:
+    """Sends requests to one API server. Thread-safe."""
+
+    def __init__(self, config: ClientConfig, *, clock: Clock, metrics: Metrics) -> None:
+        self._config = config
+        self._credentials = credentials_of(config, clock)
+        self._endpoint = Endpoint.of(config, self._credentials)
+        self._pool = Pool(self._endpoint, clock)
+        self._rules = RetryRules.of(config, rng=random_of(clock))
+        self._clock = clock
+        self._metrics = RequestMetrics(
+            metrics, host=self._endpoint.authority, detailed=config.detailed_metrics
+        )
+        self._bucket = (
+            TokenBucket(rate=config.qps, burst=config.burst, clock=clock) if config.qps else None
+        )
+        self._stop = StopSignal(clock=clock)
+        self._headers = [
+            ("User-Agent", config.user_agent),
+            *impersonation_headers(config.impersonate),
+        ]
+        self._warnings: set[str] = set()
+        self._warnings_lock = fork_safe(threading.Lock())
+        self._secrets, self._proxy_secrets = Secrets(), Secrets()
+        if self._endpoint.proxy and self._endpoint.proxy.authorization:
+            self._proxy_secrets.add(self._endpoint.proxy.authorization)
+        after_fork(self._on_fork)
+
+    @property
+    def stop(self) -> StopSignal:
+        """Set when the transport is closed."""
+        return self._stop
+
+    def _on_fork(self) -> None:
+        # Else all children, and their parent, would come back at the same moments.
+        self._rules = RetryRules.of(self._config, rng=random_of(self._clock))
+
+    def close(self) -> None:
+        """Cut what is under way and close every connection; harmless when done twice."""
+        self._stop.set()
+        self._pool.close()
+
+    def send(
+        self,
+        request: Request,
+        *,
+        stop: StopSignal | None = None,
+        decode: Callable[[bytes], _T] = bytes,  # type: ignore[assignment]
+    ) -> _T:
+        """What ``decode`` makes of the body of the answer; default: the body.
+
+        An answer that cannot be decoded, or is not about what was asked for, may be another
+        request's: its connection is not used again.
+
+        Raises:
+            ApiError: the answer is no.
+            TransportError: there is no answer.
+            ConfigError: the credentials cannot be used.
+            DecodeError: what ``decode`` raises.
+        """
+
+        def finish(request: Request, opened: Opened, guard: _Guard) -> _T:
+            return self._finish(request, opened, guard, decode)
+
+        return self._until_done(request, stop, finish)
+
+    def open(self, request: Request, *, stop: StopSignal | None = None) -> Opened:
+        """An answer whose body is read by the caller, who closes response and connection.
+
+        Raises:
+            ApiError, TransportError, ConfigError: as :meth:`send`.
+        """
+        return self._until_done(request, stop, self._hand_over)
+
+    def _until_done(
+        self,
+        request: Request,
+        stop: StopSignal | None,
+        use: Callable[[Request, Opened, _Guard], _T],
+    ) -> _T:
+        guard = _Guard()
+        with self._stopped_by(request, stop) as signal:
+            forget = signal.on_set(guard.abort)
+            try:
+                return self._tries(request, signal, guard, use)
+            finally:
+                forget()
+
+    def _tries(
+        self,
+        request: Request,
+        signal: StopSignal,
+        guard: _Guard,
+        use: Callable[[Request, Opened, _Guard], _T],
+    ) -> _T:
+        attempt = 0
+        reloaded = False
+        while True:
+            self._take_turn(request, signal)
+            self._credentials.prepare(signal)
+            if signal.is_set():
+                raise RequestStopped(f"{request}: stopped before it was sent", sent=guard.lost)
+            try:
+                return self._once(request, guard, use)
+            except ApiError as error:
+                if error.status == 401 and not reloaded:
+                    reloaded = True
+                    self._credentials.reload()
+                    self._pool.clear()
+                    continue
+                if guard.lost:
+                    error.add_note(_EARLIER_TRY)
+                failure: ClientError = error
+            except TransportError as error:
+                if signal.is_set():
+                    raise RequestStopped(
+                        f"{request}: stopped while it was under way", sent=error.sent
+                    ) from error
+                guard.lost = guard.lost or error.sent
+                failure = error
+            wait = self._rules.wait_after(request, failure, attempt)
+            if wait is None:
+                if attempt:
+                    failure.add_note(f"tried {attempt + 1} times")
+                raise failure
+            attempt += 1
+            _log.debug("trying again in %.2f s: %s", wait, failure)
+            self._metrics.retried(request, failure)
+            if signal.wait(wait):
+                raise RequestStopped(
+                    f"{request}: stopped while waiting to try again", sent=guard.lost
+                ) from failure
+
+    def _once(
+        self, request: Request, guard: _Guard, use: Callable[[Request, Opened, _Guard], _T]
+    ) -> _T:
+        with self._metrics.timed(request, self._clock) as observation:
+            opened = self._exchange(request, guard)
+            observation.code = str(opened.response.status)
+            return use(request, opened, guard)
+
+    def _exchange(self, request: Request, guard: _Guard) -> Opened:
+        head = self._head(request)
+        fresh = False
+        while True:
+            try:
+                connection = self._pool.take(guard.hold, fresh=fresh)
+            except TransportError as error:
+                raise type(error)(f"{request}: {error}", sent=False) from error.__cause__
+            try:
+                if request.method != "GET":
+                    look_before_write()
+                response = connection.exchange(head, request.body, method=request.method)
+            except TransportError as error:
+                connection.close()
+                # The server may close an idle connection in the moment in which we use it. That
+                # says nothing of its health, so it costs neither a retry nor a wait.
+                idle_closed = connection.requests > 1 and isinstance(error, ConnectionLost)
+                if idle_closed and request.repeatable and not connection.aborted:
+                    fresh = guard.lost = True
+                    continue
+                raise self._explained(request, error) from error.__cause__
+            except BaseException as error:
+                connection.close()
+                if guard.lost:
+                    error.add_note(_EARLIER_TRY)
+                raise
+            return Opened(connection, response)
+
+    def _explained(self, request: Request, error: TransportError) -> TransportError:
+        text = f"{request}: {error} ({self._endpoint}"
+        if isinstance(error, ReadTimeout):
+            text += (
+                f", read_timeout={self._config.read_timeout:g} s"
+                f", request_timeout={self._config.request_timeout:g} s"
+            )
+        if error.sent and request.method != "GET":
+            text += "; it may have been carried out: read the object before doing it again"
+        return type(error)(f"{text})", sent=error.sent)
+
+    def _head(self, request: Request) -> bytes:
+        headers = [("Accept", request.accept), *self._headers]
+        headers.append(("Accept-Encoding", "gzip" if self._config.compression else "identity"))
+        authorization = checked_authorization(self._credentials)
+        if authorization is not None:
+            self._secrets.add(authorization)
+            headers.append(("Authorization", authorization))
+        if request.body is not None:
+            headers.append(("Content-Type", request.content_type))
+            headers.append(("Content-Length", str(len(request.body))))
+        elif request.method in {"POST", "PUT", "PATCH"}:
+            headers.append(("Content-Length", "0"))
+        return self._endpoint.head(request.method, request.target, headers)
+
+    def _finish(
+        self, request: Request, opened: Opened, guard: _Guard, decode: Callable[[bytes], _T]
+    ) -> _T:
+        with self._reading(opened, guard):
+            body = self._read(request, opened)
+            self._metrics.received(request, len(body))
+            if not 200 <= opened.response.status < 300:
+                raise _refused(request, opened.response, body)
+            made = _decoded(decode, body)
+        self._log_warnings(opened.response)
+        return made
+
+    def _hand_over(self, request: Request, opened: Opened, guard: _Guard) -> Opened:
+        if opened.response.status != 200:
+            with self._reading(opened, guard):
+                raise _refused(request, opened.response, self._read(request, opened))
+        self._log_warnings(opened.response)
+        guard.release()
+        return opened
+
+    @contextlib.contextmanager
+    def _reading(self, opened: Opened, guard: _Guard) -> Iterator[None]:
+        """Keep the connection for the next request, but only after an answer that is in order."""
+        connection, response = opened
+        in_order = False
+        try:
+            yield
+            in_order = True
+        except ApiError:
+            in_order = True
+            raise
+        finally:
+            # Once it is in the pool it may be in use for another request, which our stop must not
+            # cut.
+            guard.release()
+            if in_order and not response.will_close:
+                self._pool.put(connection)
+            else:
+                connection.close()
+
+    def _read(self, request: Request, opened: Opened) -> bytes:
+        limit = self._config.max_response_bytes
+        if opened.response.status >= 300:
+            limit = min(limit, _MAX_ERROR_BODY)
+        try:
+            return _read_body(opened.response, limit)
+        except TransportError as error:
+            raise self._explained(request, error) from error.__cause__
+
+    def _take_turn(self, request: Request, signal: StopSignal) -> None:
+        wait = self._bucket.reserve() if self._bucket else 0.0
+        self._metrics.limited(request, wait)
+        if (wait and signal.wait(wait)) or signal.is_set():
+            raise RequestStopped(f"{request}: stopped before it was sent", sent=False)
+
+    @contextlib.contextmanager
+    def _stopped_by(self, request: Request, stop: StopSignal | None) -> Iterator[StopSignal]:
+        if self._stop.is_set():
+            raise RequestStopped(f"{request}: the client is closed", sent=False)
+        if stop is None:
+            yield self._stop
+            return
+        both = self._stop.child()
+        forget = stop.on_set(both.set)
+        try:
+            yield both
+        finally:
+            forget()
+            both.set()  # takes it off the list of the client's own signal
+
+    def _log_warnings(self, response: Response) -> None:
+        values = response.headers.get_all("Warning")
+        if not values:
+            return
+        for value in values[:_MAX_WARNINGS_AT_ONCE]:
+            for text in _WARNING.findall(value[:_MAX_WARNING_HEADER]):
+                text = shown(text.replace('\\"', '"'), limit=_MAX_WARNING)
+                with self._warnings_lock:
+                    if text in self._warnings or len(self._warnings) >= _MAX_WARNINGS:
+                        continue
+                    self._warnings.add(text)
+                _log.warning("the API server warns: %s", text)
+
+
+def _refused(request: Request, response: Response, body: bytes) -> ApiError:
+    error = error_from_response(request, response.status, response.headers, body)
+    check_status(request, {"details": error.details})
+    return error
+
+
+def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
+    try:
+        return decode(body)
+    except DecodeError as error:
+        # Its text may show the beginning of the answer.
+        text = scrubbed(str(error))
+        if text == str(error):
+            raise
+        raise type(error)(text) from None
+
+
+def _read_body(response: Response, limit: int) -> bytes:
+    body = response.read(limit)
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding == "gzip":
+        return _gunzip(body, limit)
+    if encoding != "identity":
+        raise BadResponse(f"the answer is packed with {encoding[:40]!r}, which was not asked for")
+    return body
+
+
+def _gunzip(body: bytes, limit: int) -> bytes:
+    unpacker = zlib.decompressobj(31)
+    try:
+        unpacked = unpacker.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise BadResponse(f"the answer is not gzip: {error}") from error
+    if len(unpacked) > limit:
+        raise ResponseTooLarge(f"the unpacked answer has more than the {limit} bytes allowed")
+    if not unpacker.eof:
+        raise ConnectionLost("the packed answer broke off")
+    if unpacker.unused_data:
+        raise BadResponse("more follows the packed answer")
+    return unpacked

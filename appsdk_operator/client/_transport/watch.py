@@ -1,0 +1,279 @@
+"""One watch: lines off the wire in batches, with a limit on silence."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self, final
+
+from appsdk_operator._generics import SpecT_co, StatusT_co, subscript
+from appsdk_operator.client._errors import error_from_status
+from appsdk_operator.client._request import Request
+from appsdk_operator.client._secrets import scrubbed
+from appsdk_operator.client._transport.dechunk import (
+    ChunkedLines,
+    LineDecoder,
+    PlainLines,
+    StreamFormatError,
+)
+from appsdk_operator.client._transport_errors import (
+    BadResponse,
+    ConnectionLost,
+    TransportError,
+    WatchSilent,
+)
+from appsdk_operator.resource import (
+    Kind,
+    Lines,
+    WatchEvent,
+    WatchEventType,
+    decode_watch_event,
+)
+from appsdk_operator.runtime import StopSignal, system_clock
+from appsdk_operator.runtime._validation import check_number
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._transport.transport import Opened
+
+__all__ = ["WatchStream", "silence_limit_of"]
+
+# A read takes what is there, at most so much: small while little comes, because Python allocates
+# the full size, and larger while more waits than a read takes. Each read hands the interpreter to
+# and fro between the thread that reads and those that handle, so that large ones make a flood
+# cheaper by a third. The largest is 3 ms of work: that much later than it could the first event of
+# a read may come, when half of that waited already.
+_READ = 32768
+_LARGEST_READ = 1 << 20
+_MARGIN = 5.0
+_NONE = Lines([])
+
+
+@final
+class WatchStream(Generic[SpecT_co, StatusT_co]):
+    """An open watch. Iterating it gives lines: all that one read of the socket completed at once.
+
+    Each line is the JSON of one event, without its newline, for
+    :func:`appsdk_operator.resource.decode_watch_event`; :meth:`events` decodes them for you. The
+    iteration ends when the server ends the watch, as it does after its time-out, and when
+    :meth:`close` is called. One thread iterates; any thread may close. Use it in a ``with`` block.
+
+    Raises, while iterating:
+        WatchSilent: no byte came for :attr:`silence_limit` seconds.
+        ConnectionLost: the connection broke.
+        BadResponse: what came is no HTTP, or a line is longer than 64 MiB.
+    """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __init__(
+        self,
+        kind: Kind[SpecT_co, StatusT_co],
+        request: Request,
+        opened: Opened,
+        *,
+        silence_limit: float,
+    ) -> None:
+        self.kind = kind
+        """What is watched."""
+        self.silence_limit = silence_limit
+        """The seconds without a byte after which the connection counts as dead."""
+        self.truncated: bool = False
+        """Whether the stream ended in the middle of a line, which was dropped."""
+        self._request = request
+        self._connection, self._response = opened
+        self._connection.set_timeout(silence_limit)
+        self._on_release: list[Callable[[], None]] = []
+        # Not an Event, whose lock a signal handler could find held by the thread it interrupted.
+        self._closing = False
+        self._done = False
+        # Held while reading. Whoever gets it last closes the socket, so that its number is never
+        # given to another socket while somebody still reads from it.
+        self._using = threading.Lock()
+        response = self._response
+        self._decoder: LineDecoder = (
+            ChunkedLines() if response.chunked else PlainLines(response.length)
+        )
+        self._read1 = response.read1
+        self._read_size = _READ
+        # When the first bytes came after the last line that was whole.
+        self._nothing_since: float | None = None
+        # What events() has still to decode; kept here for who goes on after an error.
+        self._undecoded: Iterator[bytes] = iter(())
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called, or the iteration has ended."""
+        return self._closing
+
+    def close(self) -> None:
+        """End the watch; a thread that waits in the iteration wakes, and its iteration ends.
+
+        Harmless when done twice; may be called from any thread, and from a signal handler.
+        """
+        self._closing = True
+        self._connection.abort()
+        self._release()
+
+    def close_when(self, stop: StopSignal) -> None:
+        """Close it as soon as ``stop`` is set."""
+        self._on_release.append(stop.on_set(self.close))
+        if self._done:
+            self._run_on_release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Lines]:
+        return self
+
+    def __next__(self) -> Lines:
+        try:
+            with self._using:
+                lines = self._lines()
+        except BaseException:
+            self._closing = True
+            self._release()
+            raise
+        if not lines or self._closing:
+            self._closing = True
+            self._release()
+            if not lines:
+                raise StopIteration
+        return lines
+
+    def events(self) -> Iterator[WatchEvent[SpecT_co, StatusT_co]]:
+        """The events, decoded.
+
+        Raises:
+            ApiError: the server ended the watch with an ERROR event, for example
+                :class:`~appsdk_operator.client.Expired`.
+            DecodeError: a line is no event of this kind, or its object cannot be read. The watch
+                is still open: call it again for the events that follow.
+            TransportError: as when iterating the stream itself.
+        """
+        while True:
+            for line in self._undecoded:
+                event = decode_watch_event(self.kind, line)
+                if event.type is WatchEventType.ERROR:
+                    raise error_from_status(event.status or {}, request=self._request)
+                yield event
+            lines = next(self, None)
+            if lines is None:
+                return
+            self._undecoded = iter(lines)
+
+    def _lines(self) -> Lines:
+        """The next lines, none at the end."""
+        decoder = self._decoder
+        while not (decoder.ended or self._closing):
+            try:
+                data = self._read1(self._read_size)
+                lines = decoder.feed(data)
+            except (OSError, ValueError) as error:
+                # ValueError: the reader was closed under us, or the stream's form is wrong.
+                self.truncated = decoder.pending
+                # By the property: the type checker takes the attribute for what it was above.
+                if self.closed:
+                    return _NONE
+                cause = None if isinstance(error, StreamFormatError) else error
+                raise self._failure(error) from cause
+            self._read_size = _next_size(self._read_size, len(data))
+            if lines:
+                self._nothing_since = None
+                return lines
+            if not data:
+                self._check_end()
+                break
+            self._check_progress()
+        self.truncated = decoder.pending
+        return _NONE
+
+    def _check_progress(self) -> None:
+        """Bytes came that completed no line: a server that drips is silent as well."""
+        now = system_clock.monotonic()
+        if self._nothing_since is None:
+            self._nothing_since = now
+        elif now - self._nothing_since > self.silence_limit:
+            raise self._failure(TimeoutError())
+
+    def _check_end(self) -> None:
+        """The connection has ended: that is right only where nothing else marks the end."""
+        if self._closing or not (self._response.chunked or self._response.length):
+            return
+        self.truncated = self._decoder.pending
+        raise ConnectionLost(
+            f"{self._request}: the connection ended before the watch did; resume from the last "
+            "resource version"
+        )
+
+    def _failure(self, error: Exception) -> TransportError:
+        if isinstance(error, TimeoutError):
+            return WatchSilent(
+                f"{self._request}: nothing for {self.silence_limit:g} s, the connection is taken "
+                "for dead; resume from the last resource version"
+            )
+        if isinstance(error, StreamFormatError):
+            return BadResponse(f"{self._request}: {scrubbed(str(error))}")
+        if self._connection.inherited:
+            return ConnectionLost(
+                f"{self._request}: the watch belongs to the parent of this process, which was "
+                "forked: open another one"
+            )
+        return ConnectionLost(f"{self._request}: {error}; resume from the last resource version")
+
+    def _release(self) -> None:
+        # Not waiting: the thread that reads wakes by the cut and comes here itself, and a signal
+        # handler may have interrupted it just there.
+        if not self._using.acquire(blocking=False):
+            return
+        try:
+            if self._done:
+                return
+            self._done = True
+            self._connection.close()
+        finally:
+            self._using.release()
+        self._run_on_release()
+
+    def _run_on_release(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._on_release.pop()()
+
+
+def _next_size(size: int, got: int) -> int:
+    """How much to read at most, after ``got`` bytes were read of at most ``size``."""
+    if 2 * got >= size:
+        return min(2 * size, _LARGEST_READ)
+    return size if 8 * got >= size else _READ
+
+
+def silence_limit_of(timeout: float, limit: float | None, *, bookmarks: bool) -> float:
+    """The seconds without a byte after which a watch counts as dead.
+
+    Raises:
+        ValueError: a time is not positive.
+
+    >>> silence_limit_of(300.0, None, bookmarks=True), silence_limit_of(20.0, None, bookmarks=True)
+    (90.0, 25.0)
+    """
+    check_number("timeout", timeout)
+    if limit is not None:
+        check_number("silence_limit", limit)
+    # Bookmarks come about once a minute; the server itself ends the watch after its time-out.
+    wanted = limit if limit is not None else 90.0 if bookmarks else math.inf
+    if not (0 < timeout < math.inf and wanted > 0):
+        raise ValueError(f"timeout={timeout}, silence_limit={limit}: use more than 0 seconds")
+    return min(wanted, timeout + _MARGIN)

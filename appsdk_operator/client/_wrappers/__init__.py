@@ -1,0 +1,1 @@
+"""Clients around other clients."""

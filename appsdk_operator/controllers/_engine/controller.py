@@ -1,0 +1,492 @@
+"""Ties sources to a reconciler: when it is called, for what, and again when it failed."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar, final
+
+from appsdk_operator.cache import Health
+from appsdk_operator.controllers import _names
+from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
+from appsdk_operator.controllers._engine.reasons import text
+from appsdk_operator.controllers._engine.run import Engine
+from appsdk_operator.controllers._options import ControllerOptions, Settings, group_kind
+from appsdk_operator.controllers._protocols import Source
+from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
+from appsdk_operator.controllers._sources.starts import SourceStart
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import (
+    Clock,
+    LoopThread,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    check_stop,
+    get_logger,
+    system_clock,
+)
+from appsdk_operator.runtime._environment import Environment
+from appsdk_operator.runtime._validation import check_environment, check_instance
+from appsdk_operator.runtime._weak import weak_method
+
+__all__ = ["Controller"]
+
+R = TypeVar("R", bound=Hashable)
+
+_log = get_logger("appsdk_operator.controllers")
+
+_CANCEL_TIMEOUT = 1.0
+
+
+@final
+class Controller(Generic[R]):
+    """Calls a reconciler for each request that its sources ask for.
+
+    Guarantees, whatever the number of workers:
+        * One request is never reconciled twice at once; asked for meanwhile, it is reconciled once
+          more.
+        * What was asked for is reconciled, until that succeeds, is given up or fails for good; a
+          failure delays the request and no other.
+        * Nothing is reconciled before every source has handed over what was there at its start.
+
+    It runs once. Until then it has no threads, no queue and no metrics. Thread-safe: sources may be
+    added at any time, also by the reconciler. The semantics are those of controller-runtime's
+    controllers.
+
+    >>> from appsdk_operator.controllers import Request
+    >>> controller = Controller("demo", lambda request: None)
+    >>> controller.name, controller.needs_leader_election
+    ('demo', True)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler[R] | ReconcileFunction[R],
+        *,
+        options: ControllerOptions | None = None,
+        kind: Kind | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """A controller without sources.
+
+        Args:
+            name: names its threads, and labels logs and metrics; unique in the process, until the
+                controller has ended or is garbage.
+            reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
+            options: how it works; default: the built-in defaults.
+            kind: what it is for, shown in logs and on debug pages; default: not shown.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
+
+        Raises:
+            TypeError: the reconciler is none.
+            ValueError: the name is empty, or in use.
+        """
+        check_name(name)
+        if options is not None:
+            check_instance("options", options, ControllerOptions, "ControllerOptions()")
+        check_environment(clock=clock, metrics=metrics)
+        self.name = name
+        self._reconcile: Callable[[R], Any] = checked_reconciler(reconciler)
+        self._settings = settings = Settings.of(options or ControllerOptions())
+        self._kind = "" if kind is None else group_kind(kind)
+        self._environment = Environment(clock, metrics)
+        self._clock = clock = self._environment.clock
+        self._own = StopSignal(clock=clock)
+        self._loop = LoopThread(name)
+        # Weakly: one that never ran is gone with its last reference, and its name is free again.
+        failed = weak_method(self._thread_failed)
+        self._on_failure: Callable[[Exception], None] = lambda error: _call(failed, error)
+        self._workers = ThreadGroup(name, on_failure=self._on_failure)
+        self._helpers = ThreadGroup(name, on_failure=self._on_failure)
+        self._lock = threading.Lock()
+        self._sources: list[SourceStart] = []
+        self._engine: Engine[R] | None = None
+        self._has_begun = False
+        self._begun = threading.Event()
+        self._is_by_hand = False
+        self._has_run = False
+        self._stands_by = False
+        self._works = False
+        self._is_closed = False
+        self._is_over = False
+        self._failures: list[Exception] = []
+        if not settings.skip_name_validation:
+            _names.claim(name, self)
+
+    @property
+    def needs_leader_election(self) -> bool:
+        """Whether it is to run on the leader only."""
+        return self._settings.needs_leader_election
+
+    # What feeds it.
+
+    def watch(self, source: Source[R]) -> None:
+        """Let ``source`` ask for reconciles; starts it at once if the controller has started.
+
+        One that is added while the controller reconciles holds up nothing, and does not end it when
+        it cannot sync: until it does, :meth:`health` is not ready and says why, and so does the
+        log.
+
+        Raises:
+            TypeError: it is no source.
+            RuntimeError: the controller has ended.
+            Exception: what the start of the source raised, when the controller reconciles already;
+                before that the failure of a source is one of :meth:`run`.
+        """
+        check_source(source)
+        self._environment.hand_down(source)
+        start = SourceStart(source)
+        launch: Callable[[], object]
+        with self._lock:
+            if self._is_over:
+                raise RuntimeError(
+                    f"controller {self.name} has ended and starts no further sources: make a new "
+                    "one"
+                )
+            engine = self._engine
+            if engine is None:
+                self._sources.append(start)
+                # Again: nobody else knows of it, if it inherited just before.
+                launch = functools.partial(self._environment.hand_down, source)
+            elif self._is_by_hand:
+                launch = functools.partial(engine.starts.start_by_hand, start, engine.inbox)
+            elif self._works:
+                launch = functools.partial(engine.starts.start_late, start, engine.inbox)
+            else:
+                # Listed while the workers cannot begin, so that they wait for it, too.
+                launch = engine.starts.prepare(start, engine.inbox)
+        launch()
+
+    # How it stands.
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every source has handed over what was there at its start."""
+        engine = self._engine
+        return engine is not None and engine.starts.has_synced
+
+    def health(self) -> Health:
+        """Whether it can be relied on, and if not why.
+
+        One that was not started is ready: a stand-by replica must not look broken. What sources
+        have to say that can be relied on, as that a handler fails, is part of the text.
+        """
+        with self._lock:
+            engine, is_over = self._engine, self._is_over
+            failures = list(self._failures)
+        if failures:
+            texts = "; ".join(text(error) for error in failures)
+            return Health(False, f"controller {self.name} failed: {texts}")
+        if is_over:
+            return Health(False, f"controller {self.name} has ended")
+        if engine is None:
+            return Health(True, f"controller {self.name} is not started")
+        sources = engine.starts.health()
+        if not sources.is_ready:
+            return Health(False, f"controller {self.name}: {sources.text}")
+        return Health(True, f"controller {self.name} ok" + (sources.text and f"; {sources.text}"))
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until no request is ready and no reconcile runs; False after ``timeout`` seconds.
+
+        Requests whose time has not come do not count.
+        """
+        engine = self._engine
+        return True if engine is None else engine.queue.wait_idle(timeout)
+
+    @property
+    def next_due(self) -> float | None:
+        """The monotonic time at which the next request that waits is due; None: none waits."""
+        engine = self._engine
+        return None if engine is None else engine.queue.next_due
+
+    def debug_snapshot(self) -> dict[str, Any]:
+        """What it does and what it has to do, and why, as values that JSON knows."""
+        engine = self._engine
+        settings = self._settings
+        snapshot: dict[str, Any] = {
+            "controller": self.name,
+            "kind": self._kind,
+            "workers": settings.max_concurrent_reconciles,
+            "health": self.health().text,
+        }
+        if engine is None:
+            return snapshot
+        return snapshot | engine.snapshot(self._clock.monotonic())
+
+    def running_reconciles(self) -> list[str]:
+        """What is reconciled now, and for how long, as text for whoever waits for its end."""
+        engine, now = self._engine, self._clock.monotonic()
+        return [
+            f"{text(context.request)}, begun {now - context.started:.3g} s ago"
+            for context in ([] if engine is None else engine.reconciling.active())
+        ]
+
+    # Running.
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or has begun already.
+
+        So do its sources.
+        """
+        with self._lock:
+            if self._has_begun:
+                return
+            self._environment.inherit(clock, metrics)
+            sources = [start.source for start in self._sources]
+        for source in sources:
+            self._environment.hand_down(source)
+
+    def warm_up(self, stop: StopSignal) -> None:
+        """Start the sources and wait until they have synced, without reconciling anything.
+
+        Returns at once unless the option ``warm_up`` is set. Beside :meth:`run`, after it or when
+        called again, it starts nothing twice. The sources go on until ``stop`` is set, or
+        :meth:`run` has ended.
+
+        Raises:
+            Exception: as :meth:`run`, for the sources.
+        """
+        check_stop(stop)
+        if not self._settings.warm_up:
+            return
+        forget = stop.on_set(self._own.set)
+        self._own.on_set(forget)
+        try:
+            if self._own.is_set():
+                return
+            engine = self._begin()
+            with self._lock:
+                is_first, self._stands_by = not self._stands_by, True
+            if is_first:  # two would wait for each other at the end
+                # It may never come to run, and then nobody else would end what begins here.
+                self._helpers.start("stand-by", self._end_stand_by)
+            engine.starts.wait()
+        except BaseException:
+            self._own.set()
+            raise
+
+    def run(self, stop: StopSignal) -> None:
+        """Start the sources, and once all have synced reconcile until ``stop`` is set.
+
+        Returns once every reconcile and every source has ended, at the latest ``stop_timeout``
+        seconds after the stop, and a few more if coroutines have to be cancelled.
+
+        Raises:
+            TypeError: ``stop`` is no StopSignal.
+            RuntimeError: it was run before, or closed.
+            TimeoutError: a source did not start or sync in time; or reconciles or sources still run
+                after the stop time-out. As the only error or one of the group.
+            Exception: what a source raised at its start, or with ``recover_exceptions=False`` a
+                reconciler; or what ended one of its threads.
+            ExceptionGroup: several of these.
+        """
+        check_stop(stop)
+        with self._lock:
+            if self._has_run or self._is_closed:
+                was = "run before" if self._has_run else "closed"
+                raise RuntimeError(
+                    f"controller {self.name} was {was}: a controller runs once, make a new one"
+                )
+            self._has_run = not self._is_over
+        if not self._has_run:
+            # Stopped while it was a stand-by, and that may still be ending.
+            if running := self._end():
+                raise self._still_running(running)
+            return
+        forget = stop.on_set(self._own.set)
+        try:
+            # A stop that came first starts nothing.
+            if not self._own.is_set() and self._all_synced(engine := self._begin()):
+                for number in range(self._settings.max_concurrent_reconciles):
+                    self._workers.start(f"worker/{number}", functools.partial(self._work, engine))
+                self._own.wait()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            forget()
+            running = self._end()
+        with self._lock:
+            failures = list(self._failures)
+        if running:
+            failures.append(self._still_running(running))
+        if len(failures) == 1:
+            raise failures[0]
+        if failures:
+            raise ExceptionGroup(f"controller {self.name} failed", failures)
+
+    def process_next(self) -> bool:
+        """Reconcile one request in the calling thread; False when none is ready.
+
+        For tests that decide themselves what happens when, with a ManualClock and without
+        :meth:`run`. The first call starts the sources; call :meth:`close` at the end.
+
+        Raises:
+            Exception: with ``recover_exceptions=False``, the bug that would end the controller.
+        """
+        with self._lock:
+            if not self._has_begun:
+                self._is_by_hand = True
+        engine = self._begin()
+        item = engine.queue.try_get()
+        if item is None:
+            return False
+        with self._loop.bound():
+            bug = engine.reconciling.handle(item)
+        if bug is not None:
+            raise bug
+        return True
+
+    def close(self) -> None:
+        """End what :meth:`warm_up` or :meth:`process_next` started; twice is harmless.
+
+        :meth:`run` needs no close; one that runs is asked to stop.
+
+        Raises:
+            TimeoutError: something still runs after the stop time-out.
+        """
+        with self._lock:
+            is_first, self._is_closed = not self._is_closed, True
+            runs = self._has_run
+        self._own.set()
+        running = self._end() if is_first and not runs else []
+        if running:
+            raise self._still_running(running)
+
+    def _begin(self) -> Engine[R]:
+        """Make the engine and start the sources, whoever comes first."""
+        with self._lock:
+            is_first = not self._has_begun
+            if is_first and self._is_over:
+                raise RuntimeError(f"controller {self.name} has ended: make a new one")
+            self._has_begun = True
+        if not is_first:
+            self._begun.wait()
+            engine = self._engine
+            if engine is None:
+                raise RuntimeError(f"controller {self.name} could not begin: see its first error")
+            return engine
+        try:
+            engine = Engine(
+                self.name,
+                self._kind,
+                self._reconcile,
+                settings=self._settings,
+                on_source_failure=self._on_failure,
+                helpers=self._helpers,
+                stop=self._own,
+                clock=self._clock,
+                registry=self._environment.metrics,
+            )
+            starts = engine.starts
+            with self._lock:
+                self._engine = engine
+                launches = [
+                    functools.partial(starts.start_by_hand, start, engine.inbox)
+                    if self._is_by_hand
+                    else starts.prepare(start, engine.inbox)
+                    for start in self._sources
+                ]
+                self._sources.clear()
+        finally:
+            self._begun.set()
+        for launch in launches:
+            launch()
+        return engine
+
+    def _all_synced(self, engine: Engine[R]) -> bool:
+        while engine.starts.wait():
+            with self._lock:
+                # One may have been added since.
+                if not engine.starts.is_pending:
+                    self._works = True
+                    return True
+        return False
+
+    def _work(self, engine: Engine[R]) -> None:
+        queue, handle, has_stopped = engine.queue, engine.reconciling.handle, self._own.is_set
+        with self._loop.bound():
+            while (item := queue.get()) is not None:
+                if has_stopped():
+                    queue.done(item.key)
+                    return
+                bug = handle(item)
+                if bug is not None:
+                    self._fail(bug)
+                    self._own.set()
+
+    def _thread_failed(self, error: Exception) -> None:
+        """End the run, which cannot go on without one of its threads, and raises ``error``."""
+        self._fail(error)
+        self._own.set()
+
+    def _end_stand_by(self) -> None:
+        self._own.wait()
+        with self._lock:
+            if self._has_run:
+                return
+            self._is_over = True
+        running = self._end()
+        if running:
+            _log.error("%s", self._still_running(running), extra={"controller": self.name})
+
+    def _fail(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            failure = RuntimeError(f"the reconciler of controller {self.name} raised {error!r}")
+            failure.__cause__ = error
+            error = failure
+        with self._lock:
+            self._failures.append(error)
+
+    def _end(self) -> list[str]:
+        """Stop everything and wait for it; the names of the threads that still run."""
+        self._own.set()
+        engine = self._engine
+        running: list[str] = []
+        if engine is not None:
+            engine.queue.shut_down()
+            deadline = system_clock.monotonic() + self._settings.stop_timeout
+            if self._workers.join(self._settings.stop_timeout):
+                # Coroutines can be cancelled; a worker that waits for one ends with it.
+                self._loop.close(_CANCEL_TIMEOUT)
+            running += self._workers.join(_CANCEL_TIMEOUT)
+            engine.deadlines.close()
+            left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
+            running += engine.starts.join(left)
+            # Among them may be one that ends a stand-by, and so does the same as we.
+            left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
+            running += self._helpers.join(left)
+            engine.metrics.retire()
+            engine.reconciling.end()
+        running += self._loop.close(_CANCEL_TIMEOUT)
+        with self._lock:
+            self._is_over = True
+            self._sources.clear()
+        _names.release(self.name, self)
+        return running
+
+    def _still_running(self, names: list[str]) -> TimeoutError:
+        work = self.running_reconciles()
+        what = "a source does not return: its threads have to end with its stop signal"
+        if work:
+            what = (
+                f"the reconciler does not return from {'; '.join(work)}: let it look at "
+                "reconcile_context().stop, and give what it waits for a time-out; a "
+                "reconcile_timeout sets that signal earlier, and an async def is cancelled"
+            )
+        return TimeoutError(
+            f"controller {self.name}: still running {self._settings.stop_timeout:g} s after the "
+            f"stop: {', '.join(names)}; {what}"
+        )
+
+
+def _call(method: Callable[[], Callable[..., Any] | None], error: Exception) -> None:
+    function = method()
+    if function is not None:
+        function(error)

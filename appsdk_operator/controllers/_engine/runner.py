@@ -1,0 +1,389 @@
+"""One reconcile after another: the call, and what its outcome asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import math
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar, final
+
+from appsdk_operator.controllers._engine.context import ReconcileContext, current, log_fields
+from appsdk_operator.controllers._engine.deadlines import Deadlines
+from appsdk_operator.controllers._engine.failures import (
+    asked_delay,
+    bug_in,
+    is_not_ours,
+    retry_after_of,
+    sole_error,
+)
+from appsdk_operator.controllers._engine.hot_loops import HotLoops
+from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
+from appsdk_operator.controllers._engine.reasons import (
+    RequeueReason,
+    RetryReason,
+    first_cause,
+    light,
+    text,
+)
+from appsdk_operator.controllers._options import Settings
+from appsdk_operator.controllers._reconcile import Result, TerminalError, wrong_outcome
+from appsdk_operator.resource._frozen import explain_frozen
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    QueueItem,
+    StopSignal,
+    WorkQueue,
+    get_logger,
+    settle,
+)
+
+__all__ = ["Inbox", "Reconciling"]
+
+_log = get_logger("appsdk_operator.controllers")
+
+R = TypeVar("R", bound=Hashable)
+
+_FALLBACK_DELAY = 10.0
+"""Seconds until the next try when the rate limiter itself fails."""
+
+
+@final
+class Inbox(Generic[R]):
+    """A controller's queue as its sources and handlers see it."""
+
+    def __init__(self, queue: WorkQueue[R], fail: Callable[[Exception], None]) -> None:
+        self._queue = queue
+        self.fail = fail
+        """Ends the controller with this error: one of its sources has lost its thread."""
+
+    def add(
+        self, request: R, *, priority: int | None = None, after: float = 0.0, reason: Any = None
+    ) -> None:
+        """Ask for a reconcile of ``request``."""
+        self._queue.add(request, priority=priority or 0, after=after, reason=light(reason))
+
+    def add_rate_limited(
+        self, request: R, *, priority: int | None = None, reason: Any = None
+    ) -> float:
+        """The same after the rate limiter's delay, which is returned in seconds."""
+        return self._queue.add_rate_limited(request, priority=priority or 0, reason=light(reason))
+
+
+@final
+class Reconciling(Generic[R]):
+    """Reconciles what the queue hands out.
+
+    :meth:`handle` is never called twice at once for one request, which the queue sees to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        reconcile: Callable[[R], Any],
+        *,
+        settings: Settings,
+        queue: WorkQueue[R],
+        metrics: ReconcileMetrics,
+        deadlines: Deadlines,
+        stop: StopSignal,
+        clock: Clock,
+    ) -> None:
+        self._name = name
+        self._kind = kind
+        self._reconcile = reconcile
+        self._queue = queue
+        self._metrics = metrics
+        self._deadlines = deadlines
+        self._stop = stop
+        self._clock = clock
+        self._timeout = settings.reconcile_timeout
+        self._max_attempts = settings.max_attempts
+        self._recovers = settings.recover_exceptions
+        self._failure_log = FailureLog(_log, clock)
+        # Not the rate limiter's: some count nothing, and handlers may make it count, too.
+        self._failures: dict[R, int] = {}
+        # By thread: a dict's own atomicity is enough, so that a reconcile costs no lock for it.
+        self._active: dict[int, ReconcileContext] = {}
+        self._hot_loops = HotLoops(_log, name, kind, filter_hint="the predicate generation_changed")
+
+    def active(self) -> list[ReconcileContext]:
+        """The reconciles that run now."""
+        return list(self._active.copy().values())
+
+    def active_count(self) -> int:
+        """How many run now."""
+        return len(self._active)
+
+    def failing(self) -> dict[R, int]:
+        """How often in a row each request has failed that did not succeed since."""
+        return self._failures.copy()
+
+    def handle(self, item: QueueItem[R]) -> BaseException | None:
+        """Reconcile ``item`` and do what its outcome asks for.
+
+        Returns:
+            The bug that is to end the controller, None as long as it goes on.
+        """
+        try:
+            return self._handle(item)
+        finally:
+            # Last: once it is done another worker may have it.
+            self._queue.done(item.key)
+
+    def _handle(self, item: QueueItem[R]) -> BaseException | None:
+        request = item.key
+        clock = self._clock
+        started = clock.monotonic()
+        self._hot_loops.note(request, started)
+        deadline = started + self._timeout if self._timeout else None
+        context = ReconcileContext(
+            self._name,
+            self._kind,
+            request,
+            reasons=item.reasons,
+            priority=item.priority,
+            attempt=self._failures.get(request, 0),
+            max_attempts=self._max_attempts,
+            started=started,
+            deadline=deadline,
+            stop=self._stop,
+            clock=clock,
+        )
+        outcome: Result | None = None
+        failure: BaseException | None = None
+        thread = threading.get_ident()
+        self._active[thread] = context
+        token = current.set(context)
+        if deadline is not None:
+            self._deadlines.begin(context)
+        try:
+            if _log.logger.isEnabledFor(logging.DEBUG):
+                self._log_begin(context)
+            returned = self._reconcile(request)
+            outcome = None if returned is None else self._outcome(returned, context)
+        except BaseException as error:
+            explain_frozen(error)
+            failure = error
+        finally:
+            current.reset(token)
+            self._active.pop(thread, None)
+            context.end()
+        ended = clock.monotonic()
+        is_timeout = deadline is not None and self._has_timed_out(context, ended)
+        seconds = ended - started
+        if failure is None:
+            self._succeeded(item, context, outcome, seconds, is_timeout)
+            return None
+        try:
+            return self._failed(item, context, failure, seconds, is_timeout)
+        finally:
+            failure = None  # its traceback holds this frame, which would hold it in turn
+
+    def _outcome(self, returned: Any, context: ReconcileContext) -> Result | None:
+        if inspect.isawaitable(returned):
+            coroutine, returned = returned, None
+            try:
+                returned = settle(_awaited(coroutine, context))
+            finally:
+                # If the loop was closed nobody awaited it; else this does nothing.
+                if inspect.iscoroutine(coroutine):
+                    coroutine.close()
+            if isinstance(returned, _Raised):
+                raise returned.error
+        if returned is None or isinstance(returned, Result):
+            return returned
+        raise wrong_outcome(f"the reconciler of controller {self._name}", returned)
+
+    def _has_timed_out(self, context: ReconcileContext, ended: float) -> bool:
+        self._deadlines.end(context)
+        if context.is_timed_out:
+            return context.is_own_time_out
+        return (
+            context.deadline is not None and ended >= context.deadline and not self._stop.is_set()
+        )
+
+    def _succeeded(
+        self,
+        item: QueueItem[R],
+        context: ReconcileContext,
+        outcome: Result | None,
+        seconds: float,
+        is_timeout: bool,
+    ) -> None:
+        if context.attempt:
+            self._failures.pop(item.key, None)
+        self._forget(item.key)
+        result = "success"
+        if outcome is not None and outcome.requeue_after is not None:
+            result = "requeue_after"
+            self._queue.add(
+                item.key,
+                priority=item.priority if outcome.priority is None else outcome.priority,
+                after=outcome.requeue_after,
+                reason=RequeueReason(outcome.requeue_after),
+            )
+        self._metrics.count(result, seconds, is_timeout=is_timeout)
+
+    def _failed(
+        self,
+        item: QueueItem[R],
+        context: ReconcileContext,
+        failure: BaseException,
+        seconds: float,
+        is_timeout: bool,
+    ) -> BaseException | None:
+        error = sole_error(failure)
+        if is_not_ours(error, item.key, self._kind):
+            self._log_not_ours(context, error)
+            self._succeeded(item, context, None, seconds, is_timeout)
+            return None
+        is_panic = bug_in(error)
+        is_fatal = is_panic and (not self._recovers or _is_interrupt(error))
+        delay = asked_delay(error)
+        gives_up = isinstance(error, TerminalError) or (context.is_last_attempt and delay is None)
+        if is_fatal:
+            pass
+        elif gives_up:
+            self._failures.pop(item.key, None)
+            self._forget(item.key)
+        elif delay is None:
+            self._failures[item.key] = context.attempt + 1
+            delay = max(self._backoff(item.key), retry_after_of(error))
+        if delay is not None:
+            self._queue.add(
+                item.key,
+                priority=item.priority,
+                after=delay,
+                reason=RetryReason(
+                    context.attempt + 1, type(error).__name__, first_cause(item.reasons)
+                ),
+            )
+        self._metrics.count(
+            "error",
+            seconds,
+            is_terminal=gives_up and not is_fatal,
+            is_panic=is_panic,
+            is_timeout=is_timeout,
+        )
+        self._log_failure(context, error, delay, seconds)
+        return failure if is_fatal else None
+
+    def _backoff(self, request: R) -> float:
+        try:
+            delay = self._queue.rate_limiter.when(request)
+            if 0 <= delay < math.inf:
+                return delay
+            problem = f"it returned {delay}"
+        except Exception as error:
+            problem = f"it raised {type(error).__name__}: {text(error)}"
+        _log.error(
+            "controller %s: the rate limiter failed, %s: %s is tried again in %g s",
+            self._name,
+            problem,
+            text(request),
+            _FALLBACK_DELAY,
+            extra={"controller": self._name},
+        )
+        return _FALLBACK_DELAY
+
+    def _forget(self, request: R) -> None:
+        try:
+            self._queue.forget(request)
+        except Exception:
+            _log.exception(
+                "controller %s: the rate limiter failed to forget %s",
+                self._name,
+                text(request),
+                extra={"controller": self._name},
+            )
+
+    def _log_begin(self, context: ReconcileContext) -> None:
+        _log.debug(
+            "controller %s: reconcile of %s begins: %s",
+            self._name,
+            text(context.request),
+            "; ".join(context.reasons) or "no reason given",
+            extra=log_fields(context),
+        )
+
+    def _log_not_ours(self, context: ReconcileContext, error: BaseException) -> None:
+        _log.debug(
+            "controller %s: %s is not followed any more, nothing is left to do: %s",
+            self._name,
+            text(context.request),
+            text(error),
+            extra=log_fields(context),
+        )
+
+    def _log_failure(
+        self, context: ReconcileContext, error: BaseException, delay: float | None, seconds: float
+    ) -> None:
+        is_asked_for = asked_delay(error) is not None
+        if delay is None:
+            what = "not tried again"
+        elif self._stop.is_set():
+            what = "not tried again, for the controller stops"
+        else:
+            what = f"next try in {delay:.3g} s"
+        self._failure_log.failed(
+            error,
+            self._name,
+            "controller %s: reconcile of %s failed after %.3g s, %s: %s",
+            self._name,
+            text(context.request),
+            seconds,
+            what,
+            text(error) or type(error).__name__,
+            level=logging.INFO if is_asked_for else logging.ERROR,
+            with_traceback=not is_asked_for,
+            extra=log_fields(context),
+        )
+
+    def end(self) -> None:
+        """Say what failures were only counted."""
+        self._failure_log.flush()
+
+
+class _Raised:
+    """What would end the event loop's thread if a task raised it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+async def _awaited(awaitable: Any, context: ReconcileContext) -> Any:
+    """What comes of an ``async def`` reconciler, which is cancelled at its deadline."""
+    import asyncio
+
+    if context.deadline is not None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+
+        def cancel() -> None:
+            # The loop may have been closed meanwhile, which cancels as well.
+            with contextlib.suppress(RuntimeError):
+                if task is not None:
+                    loop.call_soon_threadsafe(task.cancel)
+
+        context.on_time_out(cancel)
+    try:
+        return await awaitable
+    except asyncio.CancelledError:
+        if not context.is_timed_out:
+            raise
+        raise TimeoutError("cancelled at its deadline: see reconcile_timeout") from None
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Raised(error)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Ctrl-C is meant for whoever runs a step by hand."""
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+    )

@@ -1,0 +1,1 @@
+"""Helpers for reconcilers: owners, finalizers, conditions, writes, waits."""

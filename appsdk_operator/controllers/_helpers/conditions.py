@@ -1,0 +1,365 @@
+"""The standard list of conditions in an object's status."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import attrs
+import msgspec
+
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client import ClientLike, JsonPatch, NotFound, SubresourceLike
+from appsdk_operator.controllers._helpers.guarded import (
+    Operations,
+    change_guarded,
+    live_reader,
+    uid_guard,
+)
+from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable
+from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.runtime._validation import (
+    check_client,
+    check_count,
+    check_environment,
+    check_instance,
+    check_text,
+    checked_texts,
+)
+
+__all__ = [
+    "Condition",
+    "ConditionStatus",
+    "StatusClient",
+    "get_condition",
+    "is_condition_false",
+    "is_condition_true",
+    "patch_conditions",
+    "remove_condition",
+    "set_condition",
+]
+
+ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
+"""The three states that a condition can be in."""
+
+_LABEL = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_TYPE = re.compile(rf"({_SUBDOMAIN}/)?{_LABEL}")
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_MAX_TYPE = 316
+_MAX_REASON = 1024
+_MAX_MESSAGE = 32768
+
+
+def _check_type(_: object, __: object, value: str) -> None:
+    check_text("condition type", value)
+    if len(value) > _MAX_TYPE or not _TYPE.fullmatch(value):
+        raise ValueError(
+            f"condition type {value[:80]!r}: use a name such as 'Ready' or 'example.com/Synced' of "
+            f"at most {_MAX_TYPE} characters"
+        )
+
+
+def _check_status(_: object, __: object, value: str) -> None:
+    if value not in ("True", "False", "Unknown"):
+        raise ValueError(f"condition status {value!r}: use 'True', 'False' or 'Unknown', as text")
+
+
+def _check_reason(_: object, __: object, value: str) -> None:
+    check_text("condition reason", value)
+    if len(value) > _MAX_REASON or not _REASON.fullmatch(value):
+        raise ValueError(
+            f"condition reason {value[:80]!r}: use one word for machines, such as 'PodsReady', of "
+            f"1 to {_MAX_REASON} characters; what is to be told to people belongs into the message"
+        )
+
+
+def _check_message(_: object, __: object, value: str) -> None:
+    check_text("condition message", value)
+    if len(value) > _MAX_MESSAGE:
+        raise ValueError(
+            f"condition message of {len(value)} characters: the most is {_MAX_MESSAGE}, shorten it"
+        )
+
+
+def _unset_if_none(value: int | msgspec.UnsetType | None) -> int | msgspec.UnsetType:
+    return msgspec.UNSET if value is None else value
+
+
+def _unset_if_empty(value: str | msgspec.UnsetType | None) -> str | msgspec.UnsetType:
+    return value or msgspec.UNSET
+
+
+@attrs.frozen
+class Condition:
+    """One entry of ``status.conditions``; a value that is checked as the API's schema asks.
+
+    A status class may have a series of them: ``conditions: tuple[Condition, ...] = ()``.
+
+    >>> Condition("Ready", "False", "Waiting", "2 of 3 pods are up").status
+    'False'
+    """
+
+    type: str = attrs.field(validator=_check_type)
+    """What it is about, for example ``Ready``."""
+    status: ConditionStatus = attrs.field(validator=_check_status)
+    """``"True"``, ``"False"`` or ``"Unknown"``."""
+    reason: str = attrs.field(validator=_check_reason)
+    """Why, one word for machines."""
+    message: str = attrs.field(default="", validator=_check_message)
+    """Why, for people."""
+    # Named as the API names them, so that a status class may have conditions: what is read, written
+    # and in the CRD's schema are these names. Unset: left out.
+    observedGeneration: int | msgspec.UnsetType | None = attrs.field(  # noqa: N815
+        default=msgspec.UNSET, alias="observed_generation", converter=_unset_if_none
+    )
+    lastTransitionTime: str | msgspec.UnsetType = attrs.field(  # noqa: N815
+        default=msgspec.UNSET, alias="last_transition_time", converter=_unset_if_empty, eq=False
+    )
+
+    @property
+    def observed_generation(self) -> int | None:
+        """The generation of the object that was looked at; None: that of the object it is set
+        on."""
+        generation = self.observedGeneration
+        return None if isinstance(generation, msgspec.UnsetType) else generation
+
+    @property
+    def last_transition_time(self) -> str:
+        """Since when it has this status, RFC 3339; set when it is read, not looked at when it is
+        set."""
+        since = self.lastTransitionTime
+        return "" if isinstance(since, msgspec.UnsetType) else since
+
+
+def set_condition(
+    obj: MutableObject,
+    type: str,  # noqa: A002 - the API's own word
+    status: ConditionStatus,
+    reason: str,
+    message: str = "",
+    *,
+    observed_generation: int | None = None,
+    clock: Clock = system_clock,
+) -> bool:
+    """Set a condition in the status of a changeable copy; the caller writes it.
+
+    ``lastTransitionTime`` is kept unless the status changes, as in the ``meta`` package of
+    Kubernetes. The order of the list and fields that are not known here stay as they are.
+
+    Args:
+        obj: the copy.
+        type: what it is about, for example ``Ready``.
+        status: ``"True"``, ``"False"`` or ``"Unknown"``.
+        reason: why, one word for machines.
+        message: why, for people.
+        observed_generation: default: the generation of ``obj``, if its kind has one.
+        clock: what a new transition is timed by.
+
+    Returns:
+        Whether anything changed: if not there is nothing to write.
+
+    Raises:
+        ValueError: the API would not take it so.
+        ReadOnlyError: ``obj`` is no changeable copy.
+    """
+    check_environment(clock=clock)
+    if observed_generation is not None:
+        check_count("observed_generation", observed_generation, 0)
+    condition = Condition(type, status, reason, message, observed_generation)
+    return _set(mutable(obj), condition, clock)
+
+
+def remove_condition(obj: MutableObject, type: str) -> bool:  # noqa: A002
+    """Take a condition out of the status of a changeable copy; returns whether it was there."""
+    check_text("type", type)
+    conditions = _conditions(mutable(obj))
+    left = [entry for entry in conditions if entry.get("type") != type]
+    if len(left) == len(conditions):
+        return False
+    obj.data["status"]["conditions"] = left
+    return True
+
+
+def get_condition(obj: Object | MutableObject, type: str) -> Condition | None:  # noqa: A002
+    """The condition of that type as it stands there, unchecked; None when there is none."""
+    check_objects(obj=obj)
+    check_text("type", type)
+    return next((_read(entry) for entry in _conditions(obj) if entry.get("type") == type), None)
+
+
+def is_condition_true(obj: Object | MutableObject, type: str) -> bool:  # noqa: A002
+    """Whether there is the condition, and it says True."""
+    condition = get_condition(obj, type)
+    return condition is not None and condition.status == "True"
+
+
+def is_condition_false(obj: Object | MutableObject, type: str) -> bool:  # noqa: A002
+    """Whether there is the condition, and it says False; Unknown is neither."""
+    condition = get_condition(obj, type)
+    return condition is not None and condition.status == "False"
+
+
+class StatusClient(Protocol):
+    """What :func:`patch_conditions` needs of a client."""
+
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ...
+    ) -> Object[SpecT, StatusT]:
+        """The object as it is now."""
+        ...
+
+    @property
+    def status(self) -> SubresourceLike:
+        """The subresource ``status``."""
+        ...
+
+
+def patch_conditions(
+    client: StatusClient,
+    obj: Object[SpecT, StatusT],
+    *conditions: Condition,
+    remove: Iterable[str] = (),
+    clock: Clock = system_clock,
+) -> Object[SpecT, StatusT] | None:
+    """Set conditions on the server, through the status subresource, if that changes anything.
+
+    The patch holds nothing but the list of conditions and a test that it is still the one that was
+    read; if somebody was quicker it is made anew from a fresh read, up to 10 times. So two
+    controllers can each write a condition of their own.
+
+    Args:
+        client: what writes; the account needs ``get`` on the kind and ``patch`` on its status.
+        obj: the object as it was read, also from a cache. Its generation is the one that was
+            observed, even if the object has a newer one by now.
+        conditions: those to set, each type once.
+        remove: the types of those that are to go.
+        clock: what a new transition is timed by.
+
+    Returns:
+        The object as it is now, ``obj`` itself if nothing was written; None when it is gone.
+
+    Raises:
+        Conflict: somebody else kept writing.
+        ApiError: the server refused.
+        ValueError: a type is named twice, or the kind has no status subresource.
+    """
+    check_client(client, "get")
+    check_objects(obj=obj)
+    check_environment(clock=clock)
+    for condition in conditions:
+        check_instance("condition", condition, Condition, 'Condition("Ready", "True", "PodsReady")')
+    removed = checked_texts("remove", remove)
+    types = [*(condition.type for condition in conditions), *removed]
+    if len(set(types)) < len(types):
+        raise ValueError(f"conditions {', '.join(types)}: name each type once")
+    wanted = [
+        condition
+        if condition.observed_generation is not None or not obj.generation
+        else attrs.evolve(condition, observed_generation=obj.generation)
+        for condition in conditions
+    ]
+
+    def change(present: Object) -> Operations:
+        draft = present.mutable_copy()
+        changes = [_set(draft, condition, clock) for condition in wanted]
+        changes += [remove_condition(draft, name) for name in removed]
+        return _operations(present, draft.data["status"]["conditions"]) if any(changes) else []
+
+    def read() -> Object:
+        return live_reader(client).get(obj.kind, obj.name, namespace=obj.namespace)
+
+    def write(patch: JsonPatch) -> Object:
+        try:
+            return client.status.patch(obj.kind, obj.name, patch, namespace=obj.namespace)
+        except NotFound:
+            # Servers answer the same for an object that is gone, and for want of a subresource.
+            if read().uid != obj.uid:
+                raise
+        raise ValueError(
+            f"{obj!r} is there but has no status to write: enable subresources.status in the CRD "
+            f"of {obj.kind.qualified_name}; ConfigMaps and their like have none"
+        )
+
+    return change_guarded(obj, change, read=read, write=write)
+
+
+def _operations(present: Object, conditions: list[Any]) -> Operations:
+    guards = uid_guard(present)
+    status = present.get("status")
+    if isinstance(status, Mapping) and isinstance(status.get("conditions"), list):
+        path = "/status/conditions"
+        guards.append({"op": "test", "path": path, "value": status["conditions"]})
+        return [*guards, {"op": "replace", "path": path, "value": conditions}]
+    # There is nothing of one's own to test.
+    if present.resource_version:
+        version = present.resource_version
+        guards.append({"op": "test", "path": "/metadata/resourceVersion", "value": version})
+    if isinstance(status, Mapping):
+        return [*guards, {"op": "add", "path": "/status/conditions", "value": conditions}]
+    return [*guards, {"op": "add", "path": "/status", "value": {"conditions": conditions}}]
+
+
+def _set(obj: MutableObject, condition: Condition, clock: Clock) -> bool:
+    generation = condition.observed_generation
+    if generation is None:
+        generation = metadata_of(obj).get("generation") or None
+    entries = _conditions(obj)
+    known = next((e for e in entries if e.get("type") == condition.type), None)
+    fields: dict[str, Any] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    if generation is not None:
+        fields["observedGeneration"] = generation
+    is_transition = known is None or known.get("status") != condition.status
+    if is_transition or not (known or {}).get("lastTransitionTime"):
+        now = dt.datetime.fromtimestamp(clock.time(), dt.UTC)
+        fields["lastTransitionTime"] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    # An empty message may be left out by the server.
+    if known is not None and all(
+        (known.get(name) or "") == value for name, value in fields.items()
+    ):
+        return False
+    status = obj.data.get("status")
+    if not isinstance(status, dict):
+        status = obj.data["status"] = {}
+    status["conditions"] = (
+        [*entries, fields]
+        if known is None
+        else [{**entry, **fields} if entry is known else entry for entry in entries]
+    )
+    return True
+
+
+def _conditions(obj: Object | MutableObject) -> list[Any]:
+    status = obj.get("status")
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    if not isinstance(conditions, list):
+        return []
+    return [entry for entry in conditions if isinstance(entry, Mapping)]
+
+
+def _read(entry: Mapping[str, Any]) -> Condition:
+    # Unchecked: built-in kinds have conditions without a reason.
+    condition = object.__new__(Condition)
+    for name in ("type", "status", "reason", "message"):
+        object.__setattr__(condition, name, str(entry.get(name) or ""))
+    since = _unset_if_empty(str(entry.get("lastTransitionTime") or ""))
+    object.__setattr__(condition, "lastTransitionTime", since)
+    generation = entry.get("observedGeneration")
+    object.__setattr__(
+        condition,
+        "observedGeneration",
+        generation if isinstance(generation, int) else msgspec.UNSET,
+    )
+    return condition
+
+
+def _fits(client: ClientLike) -> StatusClient:
+    return client

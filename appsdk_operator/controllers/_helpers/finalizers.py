@@ -1,0 +1,304 @@
+"""Put finalizers on objects and take them off, without touching anybody else's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, final
+
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client import ApiError, JsonPatch, NotFound
+from appsdk_operator.controllers._helpers.guarded import (
+    Operations,
+    PatchClient,
+    change_guarded,
+    live_reader,
+    uid_guard,
+)
+from appsdk_operator.controllers._mutables import check_objects, mutable
+from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.runtime._validation import check_client, check_text
+
+__all__ = [
+    "MAX_FINALIZER_NAME",
+    "FinalizerError",
+    "Finalizers",
+    "add_finalizer",
+    "check_finalizer",
+    "has_finalizer",
+    "put_finalizer",
+    "remove_finalizer",
+    "take_finalizer_off",
+]
+
+_Change: TypeAlias = Callable[[Object], list[dict[str, Any]]]
+
+MAX_FINALIZER_NAME = 63
+"""Characters of a finalizer's name after its domain."""
+_MAX_PREFIX = 253
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class FinalizerError(Exception):
+    """A finalizer could not be put on or taken off; the cause says why.
+
+    grafana-app-sdk's error of this name has them as ``PatchRequest()`` and ``Status()``.
+    """
+
+    def __init__(
+        self, message: str = "", *, patch: JsonPatch | None = None, status: int | None = None
+    ) -> None:
+        """See the class."""
+        super().__init__(message)
+        self._patch = patch
+        self._status = status
+
+    @property
+    def patch(self) -> JsonPatch | None:
+        """The patch that was sent last; None when it did not come to that."""
+        return self._patch
+
+    @property
+    def status(self) -> int | None:
+        """The server's HTTP status, such as 403; None when it did not answer."""
+        return self._status
+
+    def after(self, what: str) -> FinalizerError:
+        """This error with what came before it."""
+        return FinalizerError(f"{what}: {self}", patch=self.patch, status=self.status)
+
+
+_STRICT = ("", "apps", "autoscaling", "batch")
+"""Groups whose validation goes beyond that of any metadata; it is that of pkg/apis/core."""
+_STANDARD = ("foregroundDeletion", "kubernetes", "orphan")
+
+
+def check_finalizer(name: str, kind: Kind | None = None) -> str:
+    """``name`` itself.
+
+    Args:
+        name: the finalizer.
+        kind: of what it is to be; those of the groups core, apps, autoscaling and batch take only
+            the API's own finalizers without a domain.
+
+    Raises:
+        ValueError: no API server would accept it.
+    """
+    check_text("finalizer name", name)
+    prefix, slash, rest = name.rpartition("/")
+    is_prefix = _PREFIX.fullmatch(prefix) and len(prefix) <= _MAX_PREFIX
+    if not _NAME.fullmatch(rest) or (slash and not is_prefix):
+        raise ValueError(
+            f"finalizer {name!r} is not a qualified name: use for example 'example.com/cleanup'"
+        )
+    if len(rest) > MAX_FINALIZER_NAME:
+        raise ValueError(
+            f"finalizer {name!r} is longer than {MAX_FINALIZER_NAME} characters: give a shorter "
+            "one, by a finalizer= function where there is one"
+        )
+    if kind is not None and kind.group in _STRICT and not slash and name not in _STANDARD:
+        raise ValueError(
+            f"finalizer {name!r} has no domain, without which the API server takes none for "
+            f"{kind}: use for example 'example.com/{name}'"
+        )
+    return name
+
+
+def add_finalizer(obj: MutableObject, name: str) -> bool:
+    """Put ``name`` on a changeable copy; the caller writes it.
+
+    Returns:
+        Whether it was not there.
+
+    Raises:
+        ValueError: no API server would accept ``name``.
+        ReadOnlyError: ``obj`` is no changeable copy.
+    """
+    check_finalizer(name, mutable(obj).kind)
+    if has_finalizer(obj, name):
+        return False
+    obj.finalizers.append(name)
+    return True
+
+
+def remove_finalizer(obj: MutableObject, name: str) -> bool:
+    """Take ``name`` off a changeable copy, wherever and how often it stands; the caller writes it.
+
+    Returns:
+        Whether it was there.
+
+    Raises:
+        ReadOnlyError: ``obj`` is no changeable copy.
+    """
+    if not has_finalizer(mutable(obj), name):
+        return False
+    obj.finalizers[:] = [other for other in obj.finalizers if other != name]
+    return True
+
+
+def has_finalizer(obj: Object | MutableObject, name: str) -> bool:
+    """Whether ``name`` is on it."""
+    check_text("name", name)
+    check_objects(obj=obj)
+    if isinstance(obj, Object):
+        return name in obj.finalizers
+    # Not by way of `finalizers`: reading must not add anything.
+    return name in ((obj.data.get("metadata") or {}).get("finalizers") or ())
+
+
+def put_finalizer(
+    client: PatchClient, obj: Object[SpecT, StatusT], name: str
+) -> Object[SpecT, StatusT] | None:
+    """Put ``name`` on the object on the server, at the end and without touching any other.
+
+    The patch tests what it builds upon; if somebody was quicker it is made anew from a fresh read,
+    up to 10 times. Nothing is written if it is there.
+
+    Returns:
+        The object as it is now; None when it is gone. An object that is being deleted takes no
+        new finalizers and is returned as it is.
+
+    Raises:
+        ValueError: no API server would accept ``name``.
+        FinalizerError: the server refused, or somebody else kept writing.
+    """
+    check_client(client, "get", "patch")
+    check_objects(obj=obj)
+    return Finalizers(obj.kind, client).put(obj, check_finalizer(name, obj.kind))
+
+
+def take_finalizer_off(
+    client: PatchClient, obj: Object[SpecT, StatusT], name: str
+) -> Object[SpecT, StatusT] | None:
+    """Take ``name`` off the object on the server, in the way of :func:`put_finalizer`.
+
+    Returns:
+        The object as it is now; None when it is gone.
+
+    Raises:
+        FinalizerError: the server refused, or somebody else kept writing.
+    """
+    check_client(client, "get", "patch")
+    check_objects(obj=obj)
+    check_text("name", name, empty=False)
+    return Finalizers(obj.kind, client).remove(obj, name)
+
+
+@final
+class Finalizers:
+    """Writes finalizers of one kind, each write guarded by what was read before. Thread-safe."""
+
+    def __init__(self, kind: Kind, client: PatchClient) -> None:
+        self._kind = kind
+        self._client = client
+        self._live = live_reader(client)
+
+    def put(
+        self, obj: Object[SpecT, StatusT], name: str, *, instead_of: str | None = None
+    ) -> Object[SpecT, StatusT] | None:
+        """Put ``name`` on, in the place of ``instead_of`` if that is there.
+
+        Returns:
+            The object as it is now; None when it is gone. An object that is being deleted takes no
+            new finalizers and is returned as it is.
+
+        Raises:
+            FinalizerError: the server refused, or somebody else kept writing.
+        """
+
+        def change(present: Object) -> list[dict[str, Any]]:
+            finalizers = present.finalizers
+            if present.is_deleting:
+                return []
+            if name in finalizers:
+                return _removals(finalizers, [instead_of])
+            if instead_of in finalizers:
+                index = finalizers.index(instead_of)
+                return [{"op": "replace", "path": f"/metadata/finalizers/{index}", "value": name}]
+            if finalizers:
+                return [{"op": "add", "path": "/metadata/finalizers/-", "value": name}]
+            return [{"op": "add", "path": "/metadata/finalizers", "value": [name]}]
+
+        return self._change(obj, change, f"put finalizer {name!r} on")
+
+    def remove(self, obj: Object[SpecT, StatusT], *names: str) -> Object[SpecT, StatusT] | None:
+        """Take ``names`` off, wherever they stand.
+
+        Returns:
+            The object as it is now; None when it is gone.
+
+        Raises:
+            FinalizerError: the server refused, or somebody else kept writing.
+        """
+
+        def change(present: Object) -> list[dict[str, Any]]:
+            return _removals(present.finalizers, names)
+
+        return self._change(obj, change, f"take finalizers {', '.join(names)} off")
+
+    def is_gone(self, obj: Object) -> bool:
+        """Whether the object is not on the server any more; another one of its name does not count.
+
+        Raises:
+            FinalizerError: the server does not say.
+        """
+        try:
+            return self._read(obj).uid != obj.uid
+        except NotFound:
+            return True
+        except Exception as error:
+            raise FinalizerError(
+                f"could not find out what became of {obj!r}: {error}", status=_status_of(error)
+            ) from error
+
+    def _change(
+        self, obj: Object[SpecT, StatusT], change: _Change, what: str
+    ) -> Object[SpecT, StatusT] | None:
+        def guarded(present: Object) -> Operations:
+            operations = change(present)
+            return [*_guards(present), *operations] if operations else []
+
+        sent: JsonPatch | None = None
+
+        def write(patch: JsonPatch) -> Object:
+            nonlocal sent
+            sent = patch
+            return self._client.patch(self._kind, obj.name, patch, namespace=obj.namespace)
+
+        try:
+            return change_guarded(obj, guarded, read=lambda: self._read(obj), write=write)
+        except Exception as error:
+            raise FinalizerError(
+                f"could not {what} {obj!r}: {error}", patch=sent, status=_status_of(error)
+            ) from error
+
+    def _read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
+        return self._live.get(self._kind, obj.name, namespace=obj.namespace)
+
+
+def _status_of(error: Exception) -> int | None:
+    return (error.status or None) if isinstance(error, ApiError) else None
+
+
+def _guards(present: Object) -> list[dict[str, Any]]:
+    guards = uid_guard(present)
+    if present.finalizers:
+        # Only the finalizers matter: a write to the status must not make this one fail.
+        guards.append(
+            {"op": "test", "path": "/metadata/finalizers", "value": list(present.finalizers)}
+        )
+    elif present.resource_version:
+        guards.append(
+            {"op": "test", "path": "/metadata/resourceVersion", "value": present.resource_version}
+        )
+    return guards
+
+
+def _removals(finalizers: Sequence[str], names: Sequence[str | None]) -> list[dict[str, Any]]:
+    # From the end, so that an index still means the same after those behind it are gone.
+    return [
+        {"op": "remove", "path": f"/metadata/finalizers/{index}"}
+        for index in range(len(finalizers) - 1, -1, -1)
+        if finalizers[index] in names
+    ]

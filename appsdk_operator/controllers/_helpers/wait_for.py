@@ -1,0 +1,336 @@
+"""Wait until something is so of an object."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, TypeAlias, final, overload
+
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.cache import (
+    Cache,
+    CacheRegistration,
+    Event,
+    Informer,
+    Registration,
+    ResourceAction,
+)
+from appsdk_operator.client import (
+    ClientLike,
+    Gone,
+    RequestStopped,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+)
+from appsdk_operator.controllers.until import AbsentT, Until, matches
+from appsdk_operator.resource import Kind, Object, ObjectKey, WatchEventType
+from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime._validation import (
+    check_client,
+    check_environment,
+    check_function,
+    check_number,
+    check_text,
+)
+
+__all__ = ["WaitStopped", "wait_for"]
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 5.0
+
+Condition: TypeAlias = Until | Callable[[Object[SpecT, StatusT]], object]
+
+
+class WaitStopped(Exception):  # noqa: N818 - no error: somebody asked for it
+    """The stop signal was set before the condition held."""
+
+
+@overload
+def wait_for(  # type: ignore[overload-overlap]  # an Until is a function of more than objects
+    reader: ClientLike | Cache | Informer,
+    kind: Kind[SpecT, StatusT],
+    name: str,
+    condition: Until[AbsentT],
+    *,
+    namespace: str = "",
+    timeout: float | None = 60.0,
+    stop: StopSignal | None = None,
+    clock: Clock = system_clock,
+) -> Object[SpecT, StatusT] | AbsentT: ...
+@overload
+def wait_for(
+    reader: ClientLike | Cache | Informer,
+    kind: Kind[SpecT, StatusT],
+    name: str,
+    condition: Callable[[Object[SpecT, StatusT]], object],
+    *,
+    namespace: str = "",
+    timeout: float | None = 60.0,
+    stop: StopSignal | None = None,
+    clock: Clock = system_clock,
+) -> Object[SpecT, StatusT]: ...
+def wait_for(
+    reader: ClientLike | Cache | Informer,
+    kind: Kind[SpecT, StatusT],
+    name: str,
+    condition: Condition[SpecT, StatusT],
+    *,
+    namespace: str = "",
+    timeout: float | None = 60.0,
+    stop: StopSignal | None = None,
+    clock: Clock = system_clock,
+) -> Any:
+    """Wait until a condition holds for an object, be it for a moment.
+
+    Nothing is missed between the first read and what comes after it. With a client the object is
+    listed and then watched from that version on; a watch that ends is resumed, and a lost
+    connection and a server in trouble only mean another round. A version that is too old (410)
+    means another list: what was so only meanwhile is missed, but not that another object took its
+    place. With a cache or an informer its events are followed; that costs no request.
+
+    Args:
+        reader: a client, or a :class:`Cache` or :class:`Informer` that runs. The account needs
+            ``list`` and ``watch`` on the kind.
+        kind: what the object is.
+        name: its name.
+        condition: one of :mod:`~appsdk_operator.controllers.until`, or a function of the object
+            that says whether.
+        namespace: where; empty for cluster-scoped kinds.
+        timeout: the longest wait in seconds; default 60; None: no limit, so nothing but ``stop``
+            ends it, also when the cache or informer does not run any more.
+        stop: ends the wait.
+        clock: what it waits on.
+
+    Returns:
+        The object in the state for which the condition holds; None when that is its absence.
+
+    Raises:
+        TimeoutError: it did not hold in time, or the cache or informer ended before its copy was
+            complete; the text says what was seen last.
+        WaitStopped: ``stop`` was set.
+        ApiError: the server refuses to list or watch, or does not know the kind.
+        RequestStopped: the client was closed.
+        NotCachedError: the cache does not hold the kind or the namespace.
+        ValueError: no name, a namespace is missing or too much, or the informer's kind is another.
+
+    What the condition raises comes through. Not for reconciles: these return and are called again.
+    """
+    check_kind(kind)
+    if not isinstance(reader, (Cache, Informer)):
+        check_client(reader, "list_page", "watch", option="reader")
+    check_environment(stop=stop, clock=clock)
+    if not isinstance(condition, Until):
+        check_function("condition", condition, required=True)
+    until = condition if isinstance(condition, Until) else matches(condition)
+    check_text("name", name)
+    check_text("namespace", namespace)
+    if not name:
+        raise ValueError(f"which {kind.kind}? Give a name")
+    if kind.is_namespaced is not bool(namespace):
+        wanted = "say in which" if kind.is_namespaced else "it is cluster-scoped, leave it out"
+        raise ValueError(f"namespace={namespace!r} of {kind.kind} {name}: {wanted}")
+    if timeout is not None:
+        check_number("timeout", timeout)
+    if timeout is not None and not timeout >= 0:
+        raise ValueError(f"timeout={timeout}: use 0 or more seconds, or None for no limit")
+    key = ObjectKey(namespace, name)
+    last: list[Object[SpecT, StatusT] | None] = []
+    with _Limit(timeout, stop, clock) as limit:
+        if isinstance(reader, (Cache, Informer)):
+            states = _cached(reader, kind, key, limit)
+        else:
+            states = _watched(reader, kind, key, limit)
+        with contextlib.closing(states):
+            for state in states:
+                before = last[0] if last else None
+                last[:] = [state]
+                is_new = before is not None and state is not None and before.uid != state.uid
+                # Another object of its name: in between there was none, whoever saw that.
+                if is_new and until(None):
+                    return None
+                if until(state):
+                    return state
+    if stop is not None and stop.is_set():
+        raise WaitStopped(f"stopped while waiting for {kind.kind} {key} until {until.text}")
+    seen = until.describe(last[0]) if last else "it could not be read yet"
+    what = f", which was {last[0]!r}" if last and last[0] is not None else ""
+    why = f": {limit.trouble}" if limit.trouble is not None else ""
+    waited = "gave up waiting" if timeout is None else f"waited {timeout:g} s"
+    raise TimeoutError(
+        f"{waited} for {kind.kind} {key} until {until.text}; last seen: {seen or 'no such state'}"
+        f"{what}{why}"
+    )
+
+
+@final
+class _Limit:
+    """The end of a wait, as a stop signal: by time, or because the caller is stopped."""
+
+    def __init__(self, timeout: float | None, stop: StopSignal | None, clock: Clock) -> None:
+        self._timeout = timeout
+        self._clock = clock
+        self._deadline = None if timeout is None else clock.monotonic() + timeout
+        self._threads = ThreadGroup("wait")
+        self.signal = StopSignal(clock=clock)
+        self._detach = (stop or StopSignal()).on_set(self.signal.set)
+        self.trouble: Exception | None = None
+
+    def __enter__(self) -> _Limit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._detach()
+        self.signal.set()
+        self._threads.join()
+
+    @property
+    def is_instant(self) -> bool:
+        """Whether there is no waiting, only one look."""
+        return self._timeout == 0
+
+    def start(self) -> None:
+        """Have the signal set in time."""
+        left = self.left()
+        if left is not None and not self.is_instant:
+            self._threads.start("limit", lambda: self._end(left))
+
+    def _end(self, left: float) -> None:
+        self.signal.wait(left)
+        self.signal.set()
+
+    def left(self) -> float | None:
+        """The seconds left."""
+        return (
+            None if self._deadline is None else max(0.0, self._deadline - self._clock.monotonic())
+        )
+
+
+def _watched(
+    client: ClientLike, kind: Kind, key: ObjectKey, limit: _Limit
+) -> Generator[Object | None, None, None]:
+    """The states of an object from now on, from the server, until the limit."""
+    selector = {"metadata.name": key.name}
+    version, pause = "", _FIRST_PAUSE
+    limit.start()
+    while True:
+        try:
+            if not version:
+                page = client.list_page(
+                    kind,
+                    namespace=key.namespace,
+                    field_selector=selector,
+                    stop=limit.signal,
+                )
+                limit.trouble = None
+                version = page.resource_version
+                for item in page.undecodable:
+                    if item.name == key.name:
+                        raise item.error  # it is there, and nobody can tell how it is
+                yield next((obj for obj in page.items if obj.name == key.name), None)
+            if limit.is_instant:
+                return
+            with client.watch(
+                kind,
+                namespace=key.namespace,
+                field_selector=selector,
+                resource_version=version,
+                stop=limit.signal,
+            ) as stream:
+                for event in stream.events():
+                    limit.trouble, pause = None, _FIRST_PAUSE
+                    if event.object is None:
+                        version = event.resource_version
+                        continue
+                    version = event.object.resource_version
+                    if event.object.name == key.name:
+                        is_gone = event.type is WatchEventType.DELETED
+                        yield None if is_gone else event.object
+        except RequestStopped:
+            if not limit.signal.is_set():
+                raise  # the client was closed
+            return
+        except Gone as error:
+            version, limit.trouble = "", error
+        except (ServerError, TooManyRequests, TransportError) as error:
+            limit.trouble = error
+        if limit.is_instant:
+            return
+        # A server that ends each watch at once must not be asked without a pause.
+        if limit.signal.wait(pause):
+            return
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class _Follower:
+    """Queues the states of one object; called with the informer's lock held."""
+
+    def __init__(self, kind: Kind, key: ObjectKey) -> None:
+        self._kind = kind
+        self._key = key
+        self._condition = threading.Condition()
+        self._states: deque[Object | None] = deque()
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        with self._condition:
+            for event in events:
+                if event.key == self._key and event.action is not ResourceAction.RESYNC:
+                    is_gone = event.action is ResourceAction.DELETE
+                    self._states.append(None if is_gone else event.object.viewed_as(self._kind))
+            self._condition.notify_all()
+
+    def on_initial_list_end(self) -> None:
+        pass
+
+    def wake(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def next(self, stop: StopSignal) -> tuple[Object | None] | None:
+        """The next state; None when stopped."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._states or stop.is_set())
+            return (self._states.popleft(),) if self._states else None
+
+
+def _cached(
+    reader: Cache | Informer, kind: Kind, key: ObjectKey, limit: _Limit
+) -> Generator[Object | None, None, None]:
+    """The states of an object from now on, from a local copy, until the limit."""
+    follower = _Follower(kind, key)
+    # First followed, then read: whatever happens in between is in the queue.
+    registration: CacheRegistration | Registration
+    read: Callable[[], Object | None]
+    if isinstance(reader, Cache):
+        registration = reader.add_event_handler(kind, follower)
+        read = partial(reader.get, kind, key.name, namespace=key.namespace)
+    else:
+        if reader.kind != kind:
+            raise ValueError(f"this is an informer of {reader.kind}: wait with one of {kind}")
+        registration = reader.add_event_handler(follower)
+        read = partial(_stored, reader, kind, key)
+
+    forget = limit.signal.on_set(follower.wake)
+    try:
+        limit.start()
+        if not registration.wait_for_sync(limit.signal, limit.left()):
+            limit.trouble = RuntimeError(
+                f"the local copy of {kind} is not complete: run its cache or informer, and see its "
+                "health()"
+            )
+            return
+        yield read()
+        while not limit.is_instant and (state := follower.next(limit.signal)) is not None:
+            yield state[0]
+    finally:
+        forget()
+        registration.remove()
+
+
+def _stored(informer: Informer, kind: Kind, key: ObjectKey) -> Object | None:
+    found = informer.store.get(key.name, key.namespace)
+    return None if found is None else found.viewed_as(kind)

@@ -1,0 +1,1 @@
+"""Sources: what feeds a controller's queue."""

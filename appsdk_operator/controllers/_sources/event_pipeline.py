@@ -1,0 +1,339 @@
+"""From an event to the queue: predicates, then the handler, and again for what failed."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import random
+import threading
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar, final
+
+import msgspec
+
+from appsdk_operator.cache import (
+    DeliveryKey,
+    Event,
+    NotFollowedError,
+    NotSyncedError,
+    ResourceAction,
+)
+from appsdk_operator.controllers._engine.reasons import text
+from appsdk_operator.controllers._handlers import OWN_HANDLERS, EventQueue, check_handler
+from appsdk_operator.controllers._predicates import Predicate, as_predicates
+from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import Clock, FailureLog, Family, Sample, get_logger, random_of, settle
+from appsdk_operator.runtime._threads import as_exception
+
+__all__ = ["EventPipeline", "backoff", "shown"]
+
+_log = get_logger("appsdk_operator.controllers")
+
+R = TypeVar("R", bound=Hashable)
+
+_EVENTS = Family("source_events_total", "counter", "Events that came from a source.", ("source",))
+_FILTERED = Family(
+    "source_filtered_events_total",
+    "counter",
+    "Events that a predicate kept from the handler.",
+    ("source",),
+)
+_PREDICATE_ERRORS = Family(
+    "source_predicate_errors_total",
+    "counter",
+    "Calls of predicates that failed; the event passed.",
+    ("source",),
+)
+_HANDLER_ERRORS = Family(
+    "source_handler_errors_total",
+    "counter",
+    "Calls of handlers that failed; the event is tried again.",
+    ("source",),
+)
+_RETRYING = Family(
+    "source_retrying_events",
+    "gauge",
+    "Events that the handler failed for, and those that wait behind them.",
+    ("source",),
+)
+
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 60.0
+_PATIENCE = 5
+"""Tries after which later events of the object no longer wait: 3 seconds, by the delays above."""
+_EARLY = 1e-6
+"""Seconds that a try may be early: sums of floats do not always reach what they were made of."""
+_MOST_OWED = 16
+"""Events of one object that are kept before later updates are merged."""
+
+
+def backoff(failures: int, rng: random.Random, *, first: float, longest: float) -> float:
+    """Seconds to wait after so many failures in a row, with up to a tenth more at random."""
+    return min(longest, first * 2.0 ** min(failures - 1, 100)) * rng.uniform(1.0, 1.1)
+
+
+def shown(error: BaseException) -> str:
+    """``error`` for a log, whatever its own code does: what fails here would lose an event."""
+    try:
+        return repr(error)
+    except Exception:
+        return f"{type(error).__name__}: {text(error)}"
+
+
+class _Owed:
+    """An event that the handler has not managed to handle."""
+
+    __slots__ = ("due", "event", "failures")
+
+    def __init__(self, event: Event, due: float) -> None:
+        self.event = event
+        self.failures = 0
+        self.due = due
+
+    @property
+    def holds_others(self) -> bool:
+        return self.failures < _PATIENCE
+
+
+@final
+class EventPipeline(Generic[R]):
+    """What one source does with each of its events.
+
+    Guarantees:
+        * An event that passes the predicates is handled until the handler does not raise.
+        * The events of one object are handled in order. One that has failed five times stands
+          aside: it is still tried, but those after it wait no longer.
+        * When 16 events of one object are kept, its further updates are merged into the last one,
+          so that the newest state is never lost. Creations and deletions are never merged.
+
+    :meth:`handle` is called by one thread; everything else is thread-safe.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handler: Handler[R],
+        predicates: Iterable[EventFilter],
+        *,
+        kind: Kind | None,
+        clock: Clock,
+        rng: random.Random | None,
+    ) -> None:
+        check_handler(handler)
+        self._name = name
+        self._handler = handler
+        self._handler_name = text(handler)
+        self._is_own_handler = isinstance(handler, OWN_HANDLERS)
+        self._predicates = as_predicates(predicates)
+        self._kind = kind
+        self._clock = clock
+        self._failure_log = FailureLog(_log, clock)
+        self._random = rng or random_of(clock)
+        self._queue: RequestQueue[R] | None = None
+        # Re-entrant: a signal handler may ask for the health in the very thread that is inside.
+        self._lock = threading.RLock()
+        self._owed: dict[DeliveryKey, list[_Owed]] = {}
+        self._retrying = 0
+        self._counts: collections.Counter[Family] = collections.Counter()
+        self._newest_error = ""
+        self.is_stopped = False
+        """Whether failures matter no more; a plain flag."""
+
+    def begin(self, queue: RequestQueue[R]) -> None:
+        """Say where requests go; before the first :meth:`handle`."""
+        self._queue = queue
+
+    @property
+    def retrying(self) -> int:
+        """How many events the handler failed for, with those that wait behind them."""
+        return self._retrying
+
+    def text(self) -> str:
+        """How it stands: ``"ok"``, or what the handler fails for."""
+        with self._lock:
+            count, error = self._retrying, self._newest_error
+        if not count:
+            return "ok"
+        return (
+            f"its handler {self._handler_name} fails, {count} events are tried again; "
+            f"newest: {error}"
+        )
+
+    def samples(self) -> list[Sample]:
+        """Its numbers."""
+        labels = (self._name,)
+        families = (_EVENTS, _FILTERED, _PREDICATE_ERRORS, _HANDLER_ERRORS)
+        with self._lock:
+            return [
+                *(Sample(family, labels, self._counts[family]) for family in families),
+                Sample(_RETRYING, labels, self._retrying),
+            ]
+
+    def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
+        """Handle ``event``, or with None what became due, as :class:`~appsdk_operator.cache.Handle`
+        says."""
+        if event is not None:
+            self._count(_EVENTS)
+            event = self._viewed(event)
+            if not self._passes(event):
+                self._count(_FILTERED)
+            elif key in self._owed or not self._call(key, event, 0):
+                self._owe(key, event)
+        return self._pay(key) if key in self._owed else None
+
+    def _viewed(self, event: Event) -> Event:
+        """The event as the source's kind reads it: the cache may have been told of another view."""
+        kind = self._kind
+        if kind is None or event.object.kind is kind:
+            return event
+        return msgspec.structs.replace(
+            event,
+            object=event.object.viewed_as(kind),
+            old=event.old and event.old.viewed_as(kind),
+        )
+
+    def _passes(self, event: Event) -> bool:
+        return all(self._asks(predicate, event) for predicate in self._predicates)
+
+    def _asks(self, predicate: Predicate, event: Event) -> bool:
+        try:
+            return predicate(event)
+        except BaseException as raised:
+            error = as_exception(f"predicate {predicate}", raised)
+            self._count(_PREDICATE_ERRORS)
+            self._failure_log.failed(
+                error,
+                f"predicate of source {self._name}",
+                "source %s: predicate %s failed for %r, which passes therefore: %s",
+                self._name,
+                predicate,
+                event,
+                shown(error),
+                extra=self._fields(event),
+            )
+            return True
+
+    def _call(self, key: DeliveryKey, event: Event, failures: int) -> bool:
+        """Whether the handler managed to handle ``event``."""
+        queue = self._queue
+        assert queue is not None, "a source begins before its first event"
+        if not self._is_own_handler:
+            queue = EventQueue(queue, event, None)
+        try:
+            settle(self._handler.handle(event, queue))
+        except NotFollowedError as error:
+            if error.namespace and error.namespace == event.object.namespace:
+                # What lies there is no longer looked after, and comes anew if it is one day.
+                _log.debug("source %s: %r concerns nobody: %s", self._name, event, shown(error))
+                return True
+            self._failed(key, event, failures, error)
+            return False
+        except BaseException as raised:
+            self._failed(
+                key, event, failures, as_exception(f"handler {self._handler_name}", raised)
+            )
+            return False
+        return True
+
+    def _failed(self, key: DeliveryKey, event: Event, failures: int, error: Exception) -> None:
+        if self.is_stopped:
+            # As when an async handler is cancelled.
+            _log.debug("source %s: %r was not handled: %s", self._name, event, shown(error))
+            return
+        self._count(_HANDLER_ERRORS)
+        with self._lock:
+            # As text: an exception holds the frames of the failed call and all that is in them.
+            self._newest_error = f"{key}: {type(error).__name__}: {text(error)}"[:300]
+        hint = (
+            "; later events of the object go first from now on" if failures + 1 == _PATIENCE else ""
+        )
+        is_early = isinstance(error, NotSyncedError)
+        self._failure_log.failed(
+            error,
+            f"handler of source {self._name}",
+            "source %s: handler %s failed for %r, and will be called again%s: %s",
+            self._name,
+            self._handler_name,
+            event,
+            hint,
+            shown(error),
+            level=logging.INFO if is_early else logging.ERROR,
+            with_traceback=not is_early,
+            extra={**self._fields(event), "attempt": failures},
+        )
+
+    def _owe(self, key: DeliveryKey, event: Event) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            owed = self._owed.setdefault(key, [])
+            if len(owed) >= _MOST_OWED and (both := _merged(owed[-1].event, event)) is not None:
+                # As new, so that the newest state is tried at once.
+                owed[-1] = _Owed(both, now)
+                return
+            newest = _Owed(event, now)
+            if not owed:
+                # It was tried just now.
+                self._postpone(newest)
+            owed.append(newest)
+            self._retrying += 1
+
+    def _postpone(self, owed: _Owed) -> None:
+        owed.failures += 1
+        owed.due = self._clock.monotonic() + backoff(
+            owed.failures, self._random, first=_FIRST_DELAY, longest=_LONGEST_DELAY
+        )
+
+    def _pay(self, key: DeliveryKey) -> float | None:
+        """Handle what is due, in order; returns in how many seconds the next is."""
+        dues = []
+        for owed in list(self._owed[key]):
+            if owed.due <= self._clock.monotonic() + _EARLY:
+                if self._call(key, owed.event, owed.failures):
+                    self._settle(key, owed)
+                    continue
+                with self._lock:
+                    self._postpone(owed)
+            dues.append(owed.due)
+            if owed.holds_others:
+                break
+        return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
+
+    def _settle(self, key: DeliveryKey, owed: _Owed) -> None:
+        with self._lock:
+            self._retrying -= 1
+            left = [other for other in self._owed[key] if other is not owed]
+            if left:
+                self._owed[key] = left
+            else:
+                del self._owed[key]
+
+    def _count(self, family: Family) -> int:
+        with self._lock:
+            self._counts[family] += 1
+            return self._counts[family]
+
+    def _fields(self, event: Event) -> dict[str, Any]:
+        obj = event.object
+        return {
+            "source": self._name,
+            "kind": str(obj.kind),
+            "namespace": obj.namespace,
+            "object": obj.name,
+            "action": event.action.value,
+        }
+
+
+_UPDATES = (ResourceAction.UPDATE, ResourceAction.RESYNC)
+
+
+def _merged(before: Event, event: Event) -> Event | None:
+    """Two events in a row as one; None when one of them is a creation or a deletion."""
+    if before.action is event.action and event.action in (
+        ResourceAction.GENERIC,
+        ResourceAction.RESYNC,
+    ):
+        return event
+    if before.action in _UPDATES and event.action in _UPDATES:
+        return Event(ResourceAction.UPDATE, event.object, before.old or before.object)
+    return None

@@ -1,0 +1,368 @@
+"""Sources that are functions: one that feeds the queue itself, a timer, and polling."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, final
+
+from appsdk_operator.cache import Health
+from appsdk_operator.controllers._protocols import (
+    LOW_PRIORITY,
+    JoinableSource,
+    RequestQueue,
+    SyncingSource,
+)
+from appsdk_operator.controllers._sources.thread import (
+    SourceThread,
+    checked_interval,
+    checked_jitter,
+)
+from appsdk_operator.controllers._user_functions import check_function, name_of
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle
+from appsdk_operator.runtime._clock import present_clock
+from appsdk_operator.runtime._validation import check_count, checked_seconds
+
+__all__ = ["FunctionSource", "PollingSource", "TimerSource"]
+
+R = TypeVar("R", bound=Hashable)
+
+
+@final
+class FunctionSource(Generic[R]):
+    """A function that feeds the queue until a stop, for example from a message bus.
+
+    It runs in a thread of its own, and may be ``async def``; then it is cancelled at the stop. When
+    it returns, the source has come to its end. When it raises, it is called again with growing
+    delays (1 s, doubling, up to a minute). Thread-safe.
+
+    >>> def read_messages(queue, stop):
+    ...     while (message := bus.receive(stop)) is not None:
+    ...         queue.add(message.key)
+    >>> source = FunctionSource(read_messages)
+    """
+
+    def __init__(
+        self,
+        function: Callable[[RequestQueue[R], StopSignal], Awaitable[None] | None],
+        *,
+        name: str | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """A source that does nothing before its controller starts it.
+
+        Args:
+            function: puts requests into the queue until the signal is set.
+            name: for logs, threads and metrics; default: that of the function.
+            clock: what it waits on between tries; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
+            rng: the source of jitter, for repeatable tests.
+
+        Raises:
+            TypeError: ``function`` is no function of a queue and a stop signal.
+        """
+        check_function("function", function, "queue", "stop")
+        self._function = function
+        self._queue: RequestQueue[R] | None = None
+        self._thread = SourceThread(
+            name_of(function) if name is None else name,
+            self._turn,
+            is_lasting=True,
+            clock=clock,
+            metrics=metrics,
+            rng=rng,
+        )
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._thread.inherit_environment(clock, metrics)
+
+    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
+        """Call the function in a thread; returns without waiting.
+
+        Raises:
+            RuntimeError: it was started before.
+        """
+        self._queue = self._queue or queue
+        self._thread.start(stop)
+
+    def health(self) -> Health:
+        """Whether the function works: it has returned, or runs for 10 s since it last failed."""
+        return self._thread.health()
+
+    def join(self, timeout: float | None = None, /) -> list[str]:
+        """Wait, after the stop, for its threads; the names of those that still run."""
+        return self._thread.join(timeout)
+
+    def _turn(self, stop: StopSignal) -> None:
+        assert self._queue is not None
+        settle(self._function(self._queue, stop))
+
+    def __str__(self) -> str:
+        return self._thread.name
+
+
+@final
+class TimerSource(Generic[R]):
+    """Requests at fixed intervals.
+
+    The times do not drift by what a call takes; times that were missed are not made up for. A
+    function that raises is called again with growing delays (1 s, doubling, up to the interval or
+    a minute). Thread-safe.
+
+    >>> from appsdk_operator.controllers import Request
+    >>> nightly = TimerSource(86400.0, [Request("", "clean-up")], jitter=0.1)
+    """
+
+    def __init__(
+        self,
+        interval: float,
+        requests: Iterable[R] | Callable[[], Iterable[R] | Awaitable[Iterable[R]]],
+        *,
+        first_after: float | None = None,
+        jitter: float = 0.0,
+        priority: int | None = None,
+        name: str | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """A source that does nothing before its controller starts it.
+
+        Args:
+            interval: seconds between two times.
+            requests: what to request each time, or a function that says it; it may be
+                ``async def``.
+            first_after: seconds until the first time; default: an interval.
+            jitter: the share of the interval by which each time may be later, at random, so that
+                many replicas do not act as one; default 0.
+            priority: that of the requests; default 0.
+            name: for logs, threads and metrics; default: ``timer`` and the interval.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
+            rng: the source of jitter, for repeatable tests.
+
+        Raises:
+            ValueError: a number is out of bounds.
+            TypeError: ``requests`` is neither a list nor a function.
+        """
+        self._interval = checked_interval(interval)
+        self._jitter = checked_jitter(jitter)
+        if first_after is not None:
+            checked_seconds("first_after", first_after)
+        if priority is not None:
+            check_count("priority", priority)
+        self._requests: Callable[[], Any]
+        if callable(requests):
+            check_function("requests", requests)
+            self._requests = requests
+        elif isinstance(requests, (str, bytes)) or not isinstance(requests, Iterable):
+            raise TypeError(f"requests={requests!r}: give a list of requests or a function")
+        else:
+            fixed = tuple(requests)
+            self._requests = lambda: fixed
+        self._first_after = interval if first_after is None else first_after
+        self._priority = priority
+        self._queue: RequestQueue[R] | None = None
+        self._next: float | None = None
+        self._reason = f"every {interval:g} s"
+        self._thread = SourceThread(
+            f"timer {interval:g} s" if name is None else name,
+            self._turn,
+            longest_delay=interval,
+            clock=clock,
+            metrics=metrics,
+            rng=rng,
+        )
+        self._clock = self._thread.clock
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._thread.inherit_environment(clock, metrics)
+
+    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
+        """Begin to count; returns without waiting.
+
+        Raises:
+            RuntimeError: it was started before.
+        """
+        self._queue = self._queue or queue
+        self._thread.start(stop)
+
+    def health(self) -> Health:
+        """Whether the function works."""
+        return self._thread.health()
+
+    def join(self, timeout: float | None = None, /) -> list[str]:
+        """Wait, after the stop, for its threads; the names of those that still run."""
+        return self._thread.join(timeout)
+
+    def _turn(self, _: StopSignal) -> float:
+        assert self._queue is not None
+        now = self._clock.monotonic()
+        if self._next is None:
+            self._next = now + self._first_after
+        elif now >= self._next:
+            # First all, then queued: a function that fails half-way is asked again.
+            for request in list(settle(self._requests())):
+                self._queue.add(request, priority=self._priority, reason=self._reason)
+            now = self._clock.monotonic()
+            missed = max(0.0, (now - self._next) // self._interval)
+            self._next += self._interval * (missed + 1)
+        return self._jittered(max(0.0, self._next - now))
+
+    def _jittered(self, delay: float) -> float:
+        return delay + self._interval * self._jitter * self._thread.random.random()
+
+    def __str__(self) -> str:
+        return self._thread.name
+
+
+@final
+class PollingSource(Generic[R]):
+    """Requests what has changed in something that can only be asked, such as another API.
+
+    ``fetch`` is called at intervals. Each request whose value is new, has changed (``!=``) or has
+    vanished is made; those of the first answer with :data:`LOW_PRIORITY`. The source has synced
+    with the first answer.
+
+    Errors of ``fetch`` are values: logged, counted, part of :meth:`health`, and it is called again
+    with growing delays (1 s, doubling, up to the interval or a minute). What was known stays known
+    meanwhile, so that a failure looks like nothing at all and not like everything gone.
+    Thread-safe.
+
+    >>> def revisions():  # a version, hash or time is enough, and cheaper to keep than the thing
+    ...     return {Request("", repository.name): repository.head for repository in forge.list()}
+    >>> source = PollingSource(30.0, revisions)
+    """
+
+    def __init__(
+        self,
+        interval: float,
+        fetch: Callable[[], Mapping[R, Any] | Awaitable[Mapping[R, Any]]],
+        *,
+        jitter: float = 0.0,
+        name: str | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """A source that does nothing before its controller starts it.
+
+        Args:
+            interval: seconds between the end of a call and the next one.
+            fetch: returns a value for each request. Values are kept and compared: hand over new or
+                unchangeable ones, never the same object changed in place. May be ``async def``.
+            jitter: the share of the interval by which it may be longer, at random; default 0.
+            name: for logs, threads and metrics; default: that of ``fetch``.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
+            rng: the source of jitter, for repeatable tests.
+
+        Raises:
+            ValueError: a number is out of bounds.
+            TypeError: ``fetch`` is no function without arguments.
+        """
+        self._interval = checked_interval(interval)
+        self._jitter = checked_jitter(jitter)
+        check_function("fetch", fetch)
+        self._fetch = fetch
+        self._queue: RequestQueue[R] | None = None
+        self._known: dict[R, Any] | None = None
+        self._synced = threading.Condition()
+        self._thread = SourceThread(
+            name_of(fetch) if name is None else name,
+            self._turn,
+            longest_delay=interval,
+            clock=clock,
+            metrics=metrics,
+            rng=rng,
+        )
+        self._clock = self._thread.clock
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless it was given others or was started already."""
+        self._thread.inherit_environment(clock, metrics)
+
+    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
+        """Begin to poll, at once; returns without waiting.
+
+        Raises:
+            RuntimeError: it was started before.
+        """
+        self._queue = self._queue or queue
+        self._thread.start(stop)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether ``fetch`` has answered once."""
+        return self._known is not None
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
+        """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
+        clock = present_clock(self._clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        detaches = [signal.on_set(self._wake) for signal in (stop, self._thread.stop)]
+        try:
+            with self._synced:
+                while not self.has_synced:
+                    left = None if deadline is None else deadline - clock.monotonic()
+                    is_over = stop.is_set() or self._thread.stop.is_set()
+                    if is_over or (left is not None and left <= 0):
+                        return False
+                    clock.wait(self._synced, left)
+                return True
+        finally:
+            for detach in detaches:
+                detach()
+
+    def health(self) -> Health:
+        """Whether ``fetch`` answers."""
+        return self._thread.health(self.has_synced)
+
+    def join(self, timeout: float | None = None, /) -> list[str]:
+        """Wait, after the stop, for its threads; the names of those that still run."""
+        return self._thread.join(timeout)
+
+    def _turn(self, _: StopSignal) -> float:
+        assert self._queue is not None
+        answer = settle(self._fetch())
+        if not isinstance(answer, Mapping):
+            raise TypeError(
+                f"{self} returned {type(answer).__name__}: return a mapping from request to value"
+            )
+        found: dict[R, Any] = dict(answer)
+        known = {} if self._known is None else self._known
+        # First all comparisons, which are the values' own code, then the queue.
+        news = [
+            (request, "changed" if request in known else "new")
+            for request, value in found.items()
+            if request not in known or known[request] != value
+        ]
+        news += [(request, "vanished") for request in known if request not in found]
+        priority = LOW_PRIORITY if self._known is None else None
+        for request, what in news:
+            self._queue.add(request, priority=priority, reason=f"{self}: {what}")
+        with self._synced:
+            self._known = found
+            self._synced.notify_all()
+        return self._interval * (1.0 + self._jitter * self._thread.random.random())
+
+    def _wake(self) -> None:
+        with self._synced:
+            self._synced.notify_all()
+
+    def __str__(self) -> str:
+        return self._thread.name
+
+
+def _fits(
+    function: FunctionSource[R], timer: TimerSource[R], polling: PollingSource[R]
+) -> tuple[JoinableSource[R], JoinableSource[R], JoinableSource[R], SyncingSource[R]]:
+    return function, timer, polling, polling

@@ -1,0 +1,364 @@
+"""Starts a controller's sources side by side, and waits until all of them have synced."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
+
+from appsdk_operator.cache import Health
+from appsdk_operator.controllers._engine.reasons import text
+from appsdk_operator.controllers._protocols import (
+    JoinableSource,
+    RequestQueue,
+    Source,
+    SyncingSource,
+)
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
+
+__all__ = ["SourceStart", "SourceStarts"]
+
+_log = get_logger("appsdk_operator.controllers")
+
+R = TypeVar("R", bound=Hashable)
+
+
+@runtime_checkable
+class _TellingSource(Protocol):
+    """A source that can say how it stands."""
+
+    def health(self) -> Health: ...
+
+
+class _Phase(enum.Enum):
+    STARTING = "starting"
+    SYNCING = "syncing"
+    SYNCED = "synced"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_IS_PENDING = (_Phase.STARTING, _Phase.SYNCING)
+
+
+class SourceStart:
+    """A source on its way. It keeps the source only while that is still needed.
+
+    Made without a lock: what describes the source is its own code.
+    """
+
+    def __init__(self, source: Source[Any]) -> None:
+        self.source: Source[Any] | None = source
+        self.text = _describe(source)
+        self.join = source.join if isinstance(source, JoinableSource) else None
+        # A source with threads of its own lives until the stop anyway, and is asked how it stands.
+        self.health: Callable[[], Health] | None = None
+        if self.join is not None and isinstance(source, _TellingSource):
+            self.health = source.health
+        self.phase = _Phase.STARTING
+        self.error: Exception | None = None
+        self.deadline = 0.0
+        # Nobody waits for it: the workers run already.
+        self.is_late = False
+        # Whether its start was called and has not returned yet, and whether it has returned.
+        self.is_starting = False
+        self.has_started = False
+
+
+@final
+class SourceStarts(Generic[R]):
+    """The sources of one controller that were started. Thread-safe."""
+
+    def __init__(
+        self, name: str, threads: ThreadGroup, clock: Clock, *, timeout: float, stop: StopSignal
+    ) -> None:
+        self._name = name
+        self._threads = threads
+        self._clock = clock
+        self._timeout = timeout
+        self._stop = stop
+        self._changed = threading.Condition(threading.Lock())
+        self._starts: list[SourceStart] = []
+        self._is_closed = False
+
+    def prepare(self, start: SourceStart, queue: RequestQueue[R]) -> Callable[[], object]:
+        """Let :meth:`wait` wait for a source from now on.
+
+        Returns:
+            What starts it, in a thread of its own that waits until it has synced.
+
+        Raises:
+            RuntimeError: the sources are being joined.
+        """
+        source = self._enlist(start)
+        run = functools.partial(self._run, start, source, queue)
+        return lambda: self._threads.start(start.text, run)
+
+    def start_late(self, start: SourceStart, queue: RequestQueue[R]) -> None:
+        """Start a source in this thread; that it syncs is watched, but nobody waits for it.
+
+        What its start raises goes to the caller, and the source is not part of the controller.
+
+        Raises:
+            RuntimeError: the sources are being joined.
+        """
+        start.is_late = True
+        source = self._enlist(start)
+        self._start_here(start, source, queue)
+        if isinstance(source, SyncingSource):
+            self._set(start, _Phase.SYNCING)
+            self._threads.start(start.text, functools.partial(self._follow, start, source))
+        else:
+            self._set(start, _Phase.SYNCED)
+
+    def start_by_hand(self, start: SourceStart, queue: RequestQueue[R]) -> None:
+        """Start a source in this thread, and wait for nothing."""
+        self._start_here(start, self._enlist(start), queue)
+        self._set(start, _Phase.SYNCED)
+
+    def wait(self) -> bool:
+        """Wait until all have synced; False when stopped.
+
+        Raises:
+            Exception: what the first failed source raised.
+            TimeoutError: one did not start or did not sync in time.
+        """
+        forget = self._stop.on_set(self._notify)
+        try:
+            with self._changed:
+                while True:
+                    if self._stop.is_set():
+                        return False
+                    starts = [start for start in self._starts if not start.is_late]
+                    for start in starts:
+                        if start.error is not None:
+                            raise start.error
+                    pending = [start for start in starts if start.phase in _IS_PENDING]
+                    if not pending:
+                        return True
+                    first = min(pending, key=lambda start: start.deadline)
+                    left = first.deadline - self._clock.monotonic()
+                    if left <= 0:
+                        break
+                    self._clock.wait(self._changed, left)
+        finally:
+            forget()
+        # Outside the lock: a source's own words are made by its code.
+        error = self._too_late(first)
+        self._fail(first, error)
+        raise error
+
+    def join(self, timeout: float) -> list[str]:
+        """Wait, after the stop, for the sources' own threads; the names of those that still run.
+
+        From now on no source is started. One whose start failed is not joined: it has nothing to
+        wait for, or belongs to another controller.
+        """
+        deadline = system_clock.monotonic() + timeout
+        with self._changed:
+            self._is_closed = True
+            # One that is starting may have no threads yet.
+            while any(start.is_starting for start in self._starts):
+                left = deadline - system_clock.monotonic()
+                if left <= 0:
+                    break
+                system_clock.wait(self._changed, left)
+            # The others' threads are named by whoever joins those.
+            running = [s.text for s in self._starts if s.is_starting and s.is_late]
+            joins = [s.join for s in self._starts if s.join is not None and s.has_started]
+            for start in self._starts:
+                start.source = start.health = start.join = None
+        for join in joins:
+            try:
+                running += join(max(0.0, deadline - system_clock.monotonic()))
+            except Exception:
+                _log.exception("controller %s: the join of a source failed", self._name)
+        return running
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether all have synced."""
+        with self._changed:
+            return all(start.phase is _Phase.SYNCED for start in self._starts)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether one that is waited for has not synced yet."""
+        with self._changed:
+            return any(s.phase is not _Phase.SYNCED and not s.is_late for s in self._starts)
+
+    def health(self) -> Health:
+        """Whether all have synced and can be relied on, and what they have to say."""
+        with self._changed:
+            starts = list(self._starts)
+        found = [health for start in starts if (health := _health(start)) is not None]
+        problems = [health.text for health in found if not health.is_ready]
+        return Health(not problems, "; ".join(problems or [health.text for health in found]))
+
+    def snapshot(self) -> list[dict[str, str]]:
+        """Each source and how it stands, for debug pages."""
+        with self._changed:
+            return [{"source": start.text, "state": start.phase.value} for start in self._starts]
+
+    def _enlist(self, start: SourceStart) -> Source[R]:
+        source = start.source
+        if source is None:
+            raise RuntimeError(f"{start.text} was started before")
+        start.deadline = self._clock.monotonic() + self._timeout
+        with self._changed:
+            if self._is_closed:
+                raise self._ended()
+            self._starts.append(start)
+        return source
+
+    def _ended(self) -> RuntimeError:
+        return RuntimeError(
+            f"controller {self._name} has ended and starts no further sources: make a new one"
+        )
+
+    def _call_start(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> bool:
+        """Start the source; False when it is too late for that."""
+        with self._changed:
+            if self._is_closed:
+                return False
+            start.is_starting = True
+        try:
+            source.start(queue, self._stop)
+            start.has_started = True
+            return True
+        finally:
+            with self._changed:
+                start.is_starting = False
+                self._changed.notify_all()
+
+    def _run(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
+        try:
+            if not self._call_start(start, source, queue):
+                self._set(start, _Phase.STOPPED)
+                return
+            self._set(start, _Phase.SYNCING)
+            if isinstance(source, SyncingSource):
+                self._sync(start, source)
+            else:
+                self._set(start, _Phase.SYNCED)
+        except BaseException as error:
+            self._fail(start, _as_exception(start, error))
+
+    def _follow(self, start: SourceStart, source: SyncingSource[R]) -> None:
+        """Watch a late source: the controller runs on without it, but says so."""
+        try:
+            try:
+                self._sync(start, source)
+                return
+            except TimeoutError as error:
+                self._fail(start, error)
+                self._log(start, error)
+            if source.wait_for_sync(self._stop):
+                self._set(start, _Phase.SYNCED)
+        except BaseException as error:
+            self._fail(start, _as_exception(start, error))
+            self._log(start, error)
+
+    def _log(self, start: SourceStart, error: BaseException) -> None:
+        _log.error(
+            "controller %s: %s, added while it runs, failed: %s",
+            self._name,
+            start.text,
+            text(error),
+            extra={"controller": self._name},
+        )
+
+    def _start_here(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
+        try:
+            if not self._call_start(start, source, queue):
+                raise self._ended()
+        except BaseException:
+            with self._changed:
+                self._starts.remove(start)
+            raise
+
+    def _sync(self, start: SourceStart, source: SyncingSource[R]) -> None:
+        left = max(0.0, start.deadline - self._clock.monotonic())
+        if source.wait_for_sync(self._stop, left):
+            self._set(start, _Phase.SYNCED)
+        elif self._stop.is_set():
+            self._set(start, _Phase.STOPPED)
+        else:
+            raise self._too_late(start)
+
+    def _too_late(self, start: SourceStart) -> TimeoutError:
+        within = f"within {self._timeout:g} s (cache_sync_timeout)"
+        if start.phase is _Phase.STARTING:
+            return TimeoutError(
+                f"controller {self._name}: {start.text} did not return from start {within}. "
+                "Please ensure that its start is non-blocking: it begins to feed the queue and "
+                "returns; what waits belongs into wait_for_sync or into a thread"
+            )
+        return TimeoutError(
+            f"controller {self._name}: {start.text} has not synced {within}"
+            f"{_own_words(start.source)}: see whether the kind exists and the service account may "
+            "list and watch it, or give it more time"
+        )
+
+    def _set(self, start: SourceStart, phase: _Phase) -> None:
+        with self._changed:
+            start.phase = phase
+            if phase not in _IS_PENDING:
+                start.source = start.error = None
+            self._changed.notify_all()
+
+    def _fail(self, start: SourceStart, error: Exception) -> None:
+        with self._changed:
+            start.error = start.error or error
+            start.phase = _Phase.FAILED
+            self._changed.notify_all()
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _describe(source: object) -> str:
+    try:
+        return f"source {source}"
+    except Exception:
+        return f"source {type(source).__name__}"
+
+
+def _health(start: SourceStart) -> Health | None:
+    """What is to be said of a source; None: nothing, all is well."""
+    if start.error is not None:
+        return Health(False, f"{start.text} failed: {text(start.error)}")
+    if start.phase is not _Phase.SYNCED:
+        return Health(False, f"{start.text} is {start.phase.value}{_own_words(start.source)}")
+    health = start.health
+    if health is None:
+        return None
+    try:
+        own = health()
+        is_ready, words = own.is_ready, own.text
+    except Exception as error:
+        return Health(False, f"{start.text}: its health failed: {error!r}")
+    if is_ready and words.endswith("ok"):
+        return None
+    return Health(is_ready, f"{start.text}: {words.removeprefix(f'{start.text}: ')}")
+
+
+def _own_words(source: object) -> str:
+    if not isinstance(source, _TellingSource):
+        return ""
+    try:
+        return f" ({source.health().text})"
+    except Exception as error:
+        return f" (its health failed: {error!r})"
+
+
+def _as_exception(start: SourceStart, error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    # SystemExit and its like would end the thread without a word.
+    failure = RuntimeError(f"{start.text} raised {error!r}")
+    failure.__cause__ = error
+    return failure

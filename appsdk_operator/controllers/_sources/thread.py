@@ -1,0 +1,226 @@
+"""A thread in which a source calls a function again and again."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import final
+
+from appsdk_operator.cache import Health
+from appsdk_operator.controllers._engine.reasons import text
+from appsdk_operator.controllers._sources.event_pipeline import backoff, shown
+from appsdk_operator.runtime import (
+    Clock,
+    Family,
+    LoopThread,
+    Metrics,
+    Sample,
+    StopSignal,
+    ThreadGroup,
+    get_logger,
+    random_of,
+)
+from appsdk_operator.runtime._environment import Environment
+from appsdk_operator.runtime._threads import as_exception
+from appsdk_operator.runtime._validation import check_environment, check_number, check_text
+
+__all__ = ["SourceThread", "checked_interval", "checked_jitter"]
+
+_log = get_logger("appsdk_operator.controllers")
+
+_ERRORS = Family(
+    "source_errors_total", "counter", "Calls of a source's own function that failed.", ("source",)
+)
+_FIRST_DELAY = 1.0
+_LONGEST_DELAY = 60.0
+_GRACE = 10.0
+"""Seconds of failure that do not count yet, as for informers."""
+
+
+def checked_interval(interval: float) -> float:
+    """``interval`` if it is a number of seconds above 0.
+
+    Raises:
+        ValueError: it is not.
+    """
+    check_number("interval", interval)
+    if not 0 < interval < float("inf"):
+        raise ValueError(f"interval={interval}: use more than 0 seconds")
+    return interval
+
+
+def checked_jitter(jitter: float) -> float:
+    """``jitter`` if it is a share from 0 on.
+
+    Raises:
+        ValueError: it is not.
+    """
+    check_number("jitter", jitter)
+    if not 0 <= jitter < float("inf"):
+        raise ValueError(f"jitter={jitter}: use a share of the interval from 0 on, such as 0.1")
+    return jitter
+
+
+@final
+class SourceThread:
+    """Calls ``turn`` until it says that it is done, or a stop. Thread-safe.
+
+    What it raises is logged and counted, and it is called again with growing delays (1 s, doubling,
+    up to a minute). ``async def`` functions are settled on one event loop, and cancelled at the
+    stop.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        turn: Callable[[StopSignal], float | None],
+        *,
+        longest_delay: float = _LONGEST_DELAY,
+        is_lasting: bool = False,
+        clock: Clock | None,
+        metrics: Metrics | None,
+        rng: random.Random | None,
+    ) -> None:
+        """A thread that does not run yet.
+
+        Args:
+            name: for logs, threads and metrics.
+            turn: returns in how many seconds to be called again, None: never.
+            longest_delay: the cap of the delays after failures in seconds, 60 at most.
+            is_lasting: whether a call that has lasted a while is one that works; default: only
+                one that has returned is.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+            metrics: where it publishes; default: in those of its Manager, else in
+                :func:`~appsdk_operator.runtime.default_metrics`.
+            rng: the source of jitter.
+        """
+        check_text("name", name, empty=False)
+        check_environment(clock=clock, metrics=metrics, rng=rng)
+        self.name = name
+        self._turn = turn
+        self._longest_delay = min(longest_delay, _LONGEST_DELAY)
+        self._is_lasting = is_lasting
+        self._called_at: float | None = None
+        self._environment = Environment(clock, metrics)
+        self.clock: Clock = self._environment.clock
+        self._clock = clock = self.clock
+        self._metrics = self._environment.metrics
+        self.random = rng or random_of(clock)
+        self._threads = ThreadGroup("source")
+        self._loop = LoopThread(f"source/{name}")
+        self._lock = threading.RLock()
+        self._stop = StopSignal(clock=clock)
+        self._detach: Callable[[], None] = lambda: None
+        self._retire: Callable[[], None] = lambda: None
+        self._is_started = False
+        self._failures = 0
+        self._errors = 0
+        self._failing_since: float | None = None
+        self._newest_error = ""
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """Use these, unless it was given others or was started already."""
+        with self._lock:
+            if not self._is_started:
+                self._environment.inherit(clock, metrics)
+
+    def start(self, stop: StopSignal) -> None:
+        """Begin, until ``stop``.
+
+        Raises:
+            RuntimeError: it was started before.
+        """
+        with self._lock:
+            if self._is_started:
+                raise RuntimeError(
+                    f"source {self.name} was started before: a source belongs to one controller, "
+                    "make one for each"
+                )
+            self._is_started = True
+        self._retire = self._metrics.add_source(self._samples)
+        # Waits are on our own clock, whichever clock the signal was made with.
+        self._detach = stop.on_set(self._stop.set)
+        self._stop.on_set(self._cancel)
+        self._threads.start(self.name, self._run)
+
+    @property
+    def stop(self) -> StopSignal:
+        """Set when it is to end."""
+        return self._stop
+
+    def join(self, timeout: float | None = None) -> list[str]:
+        """Wait, after the stop, for its threads; the names of those that still run."""
+        self._detach()
+        running = self._threads.join(timeout)
+        running += self._loop.close(timeout)
+        self._retire()
+        return running
+
+    def health(self, is_synced: bool = True) -> Health:
+        """Whether the function works."""
+        with self._lock:
+            now, since, error = self._clock.monotonic(), self._failing_since, self._newest_error
+            called_at = self._called_at
+        if self._is_lasting and called_at is not None and now - called_at >= _GRACE:
+            since = None
+        if not self._is_started:
+            return Health(False, f"source {self.name}: not started")
+        if self._stop.is_set():
+            return Health(False, f"source {self.name}: stopped")
+        if since is None:
+            is_ready = is_synced
+            words = "ok" if is_synced else "the first call has not ended yet"
+        else:
+            is_ready = is_synced and now - since <= _GRACE
+            words = f"has failed for {now - since:.0f} s, and is tried again; newest: {error}"
+        return Health(is_ready, f"source {self.name}: {words}")
+
+    def _run(self) -> None:
+        with self._loop.bound():
+            while not self._stop.is_set():
+                began = self._called_at = self._clock.monotonic()
+                try:
+                    delay = self._turn(self._stop)
+                except BaseException as raised:
+                    if self._stop.is_set():
+                        _log.debug("source %s ended with its stop: %s", self.name, shown(raised))
+                        return
+                    self._called_at = None
+                    delay = self._failed(as_exception(f"source {self.name}", raised), began)
+                else:
+                    with self._lock:
+                        self._called_at = self._failing_since = None
+                        self._failures = 0
+                if delay is None or self._stop.wait(delay):
+                    return
+
+    def _failed(self, error: Exception, began: float) -> float:
+        now = self._clock.monotonic()
+        with self._lock:
+            if now - began > _LONGEST_DELAY:
+                # It worked for a while, as what waits for messages does.
+                self._failures, self._failing_since = 0, None
+            self._failures += 1
+            self._errors += 1
+            if self._failing_since is None:
+                self._failing_since = now
+            self._newest_error = f"{type(error).__name__}: {text(error)}"[:300]
+            failures = self._failures
+        delay = backoff(failures, self.random, first=_FIRST_DELAY, longest=self._longest_delay)
+        _log.error(
+            "source %s failed, and is tried again in %.3g s: %s",
+            self.name,
+            delay,
+            shown(error),
+            exc_info=error if failures == 1 else None,
+            extra={"source": self.name, "attempt": failures - 1},
+        )
+        return delay
+
+    def _cancel(self) -> None:
+        self._loop.close(0.0)
+
+    def _samples(self) -> list[Sample]:
+        with self._lock:
+            return [Sample(_ERRORS, (self.name,), self._errors)]

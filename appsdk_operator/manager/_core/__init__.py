@@ -1,0 +1,1 @@
+"""The manager and the operator: runnables in groups, started and stopped in order."""

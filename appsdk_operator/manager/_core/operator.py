@@ -1,0 +1,317 @@
+"""Controllers that start, fail and stop together."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+
+from appsdk_operator.manager._cancellation import is_cut_short
+from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
+from appsdk_operator.runtime import (
+    PREVIOUS_NAMES,
+    Clock,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    check_operator_name,
+    check_previous_names,
+    check_stop,
+    get_logger,
+    system_clock,
+)
+from appsdk_operator.runtime._environment import Environment
+from appsdk_operator.runtime._threads import as_exception
+
+__all__ = ["Operator", "OperatorController"]
+
+_log = get_logger("appsdk_operator.manager")
+
+
+@runtime_checkable
+class OperatorController(Protocol):
+    """Anything an :class:`Operator` can run."""
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Block until ``stop`` is set, or until it failed and raises."""
+        ...
+
+
+@final
+class Operator:
+    """Runs controllers side by side.
+
+    The first one that fails stops all others, unless ``on_error`` decides otherwise; a stop is not
+    a failure. Thread-safe.
+
+    >>> from appsdk_operator.runtime import StopSignal
+    >>> stop = StopSignal()
+    >>> stop.set()
+    >>> Operator().run(stop)
+    """
+
+    if not TYPE_CHECKING:  # which knows that all arguments are named
+
+        def __new__(cls, *positional: Any, **_: Any) -> Any:
+            if positional:
+                first = positional[0]
+                remedy = "add_controller(…) adds controllers"
+                if isinstance(first, str):
+                    remedy = f"a name is given as Operator(name={first!r})"
+                raise TypeError(
+                    f"Operator({_shown(first)}): all arguments of an Operator are named: {remedy}"
+                )
+            return object.__new__(cls)
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        previous_names: Sequence[str] = PREVIOUS_NAMES,
+        stop_timeout: float = 60.0,
+        on_error: Callable[[OperatorController, Exception], bool] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """An operator without controllers.
+
+        Args:
+            name: what it is called, at most 40 lower-case letters, digits and '-'. It stands in the
+                default finalizers of its controllers that have no name of their own, in the place
+                of "operator". Two operators on one kind need names of their own: with one finalizer
+                for both, objects go when one of them has cleaned up. Default: that of its Manager,
+                else none.
+            previous_names: names that it had before; finalizers with them are recognised, and
+                replaced. Default: ``("operator",)``, what operators without a name write.
+            stop_timeout: seconds to wait at a stop for controllers to end; default 60.
+            on_error: called with a controller that failed and its error, in the controller's
+                thread, and decides: True goes on with the other controllers, and the error is not
+                raised by :meth:`run`; False stops. It is not asked once the operator stops. What it
+                raises stops the operator, too, and is raised along. Default: every failure stops.
+            clock: what it waits on; default: that of its Manager, else the machine's.
+        """
+        if stop_timeout < 0:
+            raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
+        self.name: str = check_operator_name(name)
+        """What it is called; ``""`` without a name."""
+        self._previous_names = check_previous_names(previous_names)
+        if on_error is not None and not callable(on_error):
+            raise TypeError(
+                f"on_error={on_error!r}: give a function of the controller and its error that "
+                "returns True to go on, False to stop"
+            )
+        self._on_error = on_error
+        self._owner: object = self
+        self._stop_timeout = stop_timeout
+        self._environment = Environment(clock, None)
+        self._clock = self._environment.clock
+        self._lock = threading.Lock()
+        self._controllers: list[OperatorController] = []
+        self._has_run = False
+
+    def add_controller(self, controller: OperatorController) -> None:
+        """Run ``controller`` with the others.
+
+        Raises:
+            TypeError: it has no ``run``, or is a KubernetesInformer.
+            ValueError: it was added before.
+            RuntimeError: the operator runs already, and would never start it; or the controller
+                does, without the operator's name.
+        """
+        _check_controller(controller)
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError(
+                    "the operator runs already and starts no further controllers: add it before "
+                    "run, or run it in a second operator"
+                )
+            if any(other is controller for other in self._controllers):
+                raise ValueError(f"controller {controller!r} was added already: it runs once")
+            self._enlist(controller)
+            self._environment.hand_down(controller)
+            self._controllers.append(controller)
+
+    def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
+        """For managers: become a part of ``operator``, whose name counts where there is no other.
+
+        Raises:
+            RuntimeError, ValueError: a controller cannot take the name.
+        """
+        with self._lock:
+            self._owner = operator
+            if not self.name:
+                self.name, self._previous_names = name, tuple(previous_names)
+            for controller in self._controllers:
+                self._enlist(controller)
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: have its controllers use these that were given no others."""
+        with self._lock:
+            if self._has_run:
+                return
+            self._environment.inherit(clock, metrics)
+            for controller in self._controllers:
+                self._environment.hand_down(controller)
+
+    def _enlist(self, controller: object) -> None:
+        belong_to = getattr(controller, "belong_to", None)
+        if callable(belong_to):
+            belong_to(self._owner, self.name, self._previous_names)
+
+    def debug_snapshot(self) -> dict[str, Any]:
+        """What its controllers do and have to do, as far as they tell, as plain values."""
+        with self._lock:
+            controllers = list(self._controllers)
+        told = [getattr(controller, "debug_snapshot", None) for controller in controllers]
+        return {"controllers": [tell() for tell in told if callable(tell)]}
+
+    def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
+        """Run all controllers until ``stop`` is set or one of them fails; waits for all to end.
+
+        When every controller has returned although nobody stopped it, the run is over too.
+
+        Args:
+            stop: ends the run; default: only a signal or a failure does.
+            handle_signals: stop on SIGINT and SIGTERM; a second one ends the process at once.
+                Works in the main thread only.
+
+        Raises:
+            Exception: what a controller raised, after all others have stopped.
+            ExceptionGroup: several controllers failed.
+            ValueError: ``handle_signals`` outside of the main thread.
+            TimeoutError: controllers still run ``stop_timeout`` seconds after the stop; as the
+                only error or one of the group.
+            RuntimeError: it was run before.
+        """
+        if handle_signals:
+            check_main_thread("operator")
+        if stop is not None:
+            check_stop(stop)
+        with self._lock:
+            if self._has_run:
+                raise RuntimeError("the operator was run before: make a new one")
+            self._has_run = True
+            own = stop.child() if stop is not None else StopSignal(clock=self._clock)
+            controllers = list(self._controllers)
+        if not controllers and not own.is_set():
+            _log.warning(
+                "the operator has no controllers and only waits for its stop: add them with "
+                "add_controller before run"
+            )
+        failures: list[Exception] = []
+        left = set(map(id, controllers))
+        threads = ThreadGroup("operator")
+
+        def fail(controller: OperatorController, error: Exception) -> None:
+            if not own.is_set() and self._goes_on(controller, error, failures):
+                return
+            with self._lock:
+                failures.append(error)
+            _log.error("controller %r failed, the operator stops: %s", controller, error)
+            own.set()
+
+        def run(controller: OperatorController) -> None:
+            try:
+                controller.run(own)
+                if not own.is_set():
+                    _log.warning("controller %r ended although nobody stopped it", controller)
+            except BaseException as error:
+                if own.is_set() and is_cut_short(error):
+                    return  # as it should be
+                if isinstance(error, Exception):
+                    fail(controller, error)
+                    return
+                # SystemExit and its like would end the thread without a word.
+                failure = RuntimeError(f"controller {controller!r} raised {error!r}")
+                failure.__cause__ = error
+                fail(controller, failure)
+            finally:
+                with self._lock:
+                    left.discard(id(controller))
+                    is_last = not left
+                if is_last:
+                    own.set()
+
+        with stop_on_signals(own) if handle_signals else contextlib.nullcontext():
+            try:
+                for number, controller in enumerate(controllers):
+                    name = getattr(controller, "name", "") or type(controller).__name__
+                    threads.start(f"{number}-{name}", functools.partial(run, controller))
+                while not own.wait(SLICE if handle_signals else None):
+                    pass
+            finally:
+                own.set()
+                running = self._join(threads)
+        with self._lock:
+            errors = list(failures)
+        if running:
+            errors.append(
+                TimeoutError(
+                    f"still running {self._stop_timeout:g} s after the stop: {', '.join(running)}"
+                )
+            )
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup("controllers failed", errors)
+
+    def _goes_on(
+        self, controller: OperatorController, error: Exception, failures: list[Exception]
+    ) -> bool:
+        """Ask whether to go on without a controller that failed."""
+        if self._on_error is None:
+            return False
+        try:
+            decision: object = self._on_error(controller, error)
+            if not isinstance(decision, bool):
+                raise TypeError(
+                    f"on_error returned {decision!r}: return True to go on, False to stop"
+                )
+        except BaseException as raised:
+            failure = as_exception("on_error", raised)
+            _log.error("on_error of the operator failed: %s", failure)
+            with self._lock:
+                failures.append(failure)
+            return False
+        if decision:
+            _log.error(
+                "controller %r failed, and the operator goes on without it: %s",
+                controller,
+                error,
+                exc_info=error,
+            )
+        return decision
+
+    def _join(self, threads: ThreadGroup) -> list[str]:
+        deadline = system_clock.monotonic() + self._stop_timeout
+        while True:
+            left = deadline - system_clock.monotonic()
+            running = threads.join(max(0.0, min(SLICE, left)))
+            if not running or left <= SLICE:
+                return running
+
+
+if not TYPE_CHECKING:  # its signature is that of the arguments
+    Operator.__new__.__wrapped__ = Operator.__init__
+
+
+def _shown(argument: object) -> str:
+    return repr(argument) if isinstance(argument, str) else f"{type(argument).__name__}(…)"
+
+
+def _check_controller(controller: object) -> None:
+    # Where nobody has loaded that room, it is none; an Operator alone needs no client.
+    watchers: Any = sys.modules.get("appsdk_operator.watchers")
+    if watchers is not None and isinstance(controller, watchers.KubernetesInformer):
+        raise TypeError(
+            f"controller={controller!r} is an informer, no controller: give it to one, "
+            "InformerController.add_informer(informer, kind), and add that"
+        )
+    if not isinstance(controller, OperatorController):
+        raise TypeError(f"controller={controller!r} is not a controller: it needs run(stop)")
+    if isinstance(controller, type):
+        raise TypeError(
+            f"controller={controller!r} is a class: add an instance, {controller.__name__}(…)"
+        )

@@ -1,0 +1,215 @@
+"""What a manager can be told, checked when it is told."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypedDict
+
+import attrs
+
+from appsdk_operator.client import ClientConfig, ClientLike
+from appsdk_operator.controllers import ControllerOptions
+from appsdk_operator.manager._core.cluster import CacheSetup, ClientSetup, NewCache, NewClient
+from appsdk_operator.manager._core.lifecycle import ElectorLike
+from appsdk_operator.manager._core.runnable import Runnable
+from appsdk_operator.manager._election.options import LeaderElection
+from appsdk_operator.manager._events.series import EventOptions
+from appsdk_operator.manager._servers.health import HealthServerOptions
+from appsdk_operator.manager._servers.metrics import MetricsServerOptions
+from appsdk_operator.manager._servers.profile import ProfileServerOptions
+from appsdk_operator.runtime import (
+    PREVIOUS_NAMES,
+    Clock,
+    Metrics,
+    StopSignal,
+    check_operator_name,
+    check_previous_names,
+    system_clock,
+)
+
+__all__ = ["ManagerOptions", "ManagerOptionsDict", "NewElector"]
+
+NewElector: TypeAlias = Callable[[ClientLike, LeaderElection], ElectorLike]
+"""Makes what takes part in the election, given the client that is for the election alone."""
+
+
+def _check_type(*types: type, hint: str) -> Any:
+    def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
+        if value is not None and not isinstance(value, types):
+            raise TypeError(f"{field.name}={value!r}: give {hint}, or leave it out")
+
+    return check
+
+
+def _check_name(_: object, __: attrs.Attribute[Any], value: object) -> None:
+    check_operator_name(value)
+
+
+def _check_function(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and not callable(value):
+        raise TypeError(f"{field.name}={value!r}: give a function, or leave it out")
+
+
+def _check_webhooks(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and (isinstance(value, type) or not _runs_or_makes(value)):
+        raise TypeError(
+            f"{field.name}={value!r}: give a server with run(stop), or a function that makes one"
+        )
+
+
+def _runs_or_makes(value: object) -> bool:
+    return isinstance(value, Runnable) or callable(value)
+
+
+def _check_grace(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        raise TypeError(f"{field.name}={value!r}: give seconds, or None for no limit")
+
+
+@attrs.frozen(kw_only=True)
+class ManagerOptions:
+    """What a :class:`Manager` can be told; each of them is an argument of it, too.
+
+    The defaults are controller-runtime's, but that no port is opened unless it is asked for.
+
+    >>> ManagerOptions().graceful_shutdown_timeout
+    30.0
+    """
+
+    leader_election: LeaderElection | None = attrs.field(
+        default=None, validator=_check_type(LeaderElection, hint="LeaderElection(id=…)")
+    )
+    """How replicas agree on the one of them that works; default: each of them works."""
+    leader_election_config: ClientConfig | None = attrs.field(
+        default=None, validator=_check_type(ClientConfig, hint="a ClientConfig")
+    )
+    """The API server that has the Lease; default: the manager's. Taken as it is; the default's
+    time-outs are cut to fit the election's."""
+    new_elector: NewElector | None = attrs.field(default=None, validator=_check_function)
+    """Makes what takes part in the election, for locks other than Leases and for tests; default:
+    :class:`Elector`."""
+
+    metrics_server: MetricsServerOptions | None = attrs.field(
+        default=None, validator=_check_type(MetricsServerOptions, hint="MetricsServerOptions(…)")
+    )
+    """Where to serve metrics; default: nowhere."""
+    health_server: HealthServerOptions | None = attrs.field(
+        default=None, validator=_check_type(HealthServerOptions, hint="HealthServerOptions(…)")
+    )
+    """Where to answer probes; default: nowhere."""
+    profile_server: ProfileServerOptions | None = attrs.field(
+        default=None, validator=_check_type(ProfileServerOptions, hint="ProfileServerOptions(…)")
+    )
+    """Where to serve profiles and the debug page; default: nowhere."""
+    webhook_server: Runnable | Callable[[], Runnable] | None = attrs.field(
+        default=None, validator=_check_webhooks
+    )
+    """Serves webhooks, or makes what does when it is first asked for; default: there is none. It
+    starts before the caches."""
+
+    cache: CacheSetup | None = attrs.field(
+        default=None, validator=_check_type(CacheSetup, hint="CacheSetup(…)")
+    )
+    """What the cache keeps; default: what controllers watch, in all namespaces."""
+    client: ClientSetup | None = attrs.field(
+        default=None, validator=_check_type(ClientSetup, hint="ClientSetup(…)")
+    )
+    """How the clients read and write."""
+    new_cache: NewCache | None = attrs.field(default=None, validator=_check_function)
+    """Makes the cache, instead of ``cache``."""
+    new_client: NewClient | None = attrs.field(default=None, validator=_check_function)
+    """Makes the client for the config; default: :class:`~appsdk_operator.client.Client`."""
+
+    base_stop: StopSignal | None = attrs.field(
+        default=None, validator=_check_type(StopSignal, hint="a StopSignal")
+    )
+    """The parent of every runnable's stop signal: set, it ends everything at once and in no order.
+    Default: none. It is not what :meth:`Manager.run` takes."""
+    graceful_shutdown_timeout: float | None = attrs.field(default=30.0, validator=_check_grace)
+    """Seconds that all runnables together have to end after a stop; default 30. 0: they are told
+    to, and nobody waits. None, or less than 0: no limit."""
+
+    controller_options: ControllerOptions = attrs.field(
+        factory=ControllerOptions,
+        validator=_check_type(ControllerOptions, hint="ControllerOptions(…)"),
+    )
+    """The defaults of its controllers."""
+    events: EventOptions | None = attrs.field(
+        default=None, validator=_check_type(EventOptions, hint="EventOptions(…)")
+    )
+    """How events are recorded."""
+
+    clock: Clock = system_clock
+    """What everything waits on."""
+    metrics: Metrics | None = attrs.field(
+        default=None, validator=_check_type(Metrics, hint="a Metrics")
+    )
+    """Where everything publishes; default: :func:`~appsdk_operator.runtime.default_metrics`."""
+    rng: random.Random | None = attrs.field(
+        default=None, validator=_check_type(random.Random, hint="a random.Random")
+    )
+    """Spreads the candidates of an election; default: one of its own."""
+
+    name: str = attrs.field(default="", validator=_check_name)
+    """What the operator is called, at most 40 lower-case letters, digits and '-'. It stands in the
+    default finalizers of its watchers, where neither their controller nor their Operator has a
+    name. Default: none."""
+    previous_names: Sequence[str] = attrs.field(
+        default=PREVIOUS_NAMES, converter=check_previous_names
+    )
+    """Names that it had before; finalizers with them are recognised, and replaced. Default:
+    ``("operator",)``, what operators without a name write."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.leader_election is None and (self.new_elector or self.leader_election_config):
+            raise ValueError(
+                "new_elector and leader_election_config are for a leader election: give "
+                "leader_election=LeaderElection(id=…), too"
+            )
+        if self.cache is not None and self.new_cache is not None:
+            raise ValueError("cache and new_cache: give the one or the other")
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Refuse options that there are not.
+
+    Raises:
+        TypeError: the text names the one that is like it.
+    """
+    known = [field.name for field in attrs.fields(ManagerOptions)]
+    for name in given:
+        if name not in known:
+            import difflib
+
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
+            raise TypeError(f"a Manager has no option {name}: {hint}")
+
+
+class ManagerOptionsDict(TypedDict, total=False):
+    """The fields of :class:`ManagerOptions` as arguments of :class:`Manager`."""
+
+    leader_election: LeaderElection | None
+    leader_election_config: ClientConfig | None
+    new_elector: NewElector | None
+    metrics_server: MetricsServerOptions | None
+    health_server: HealthServerOptions | None
+    profile_server: ProfileServerOptions | None
+    webhook_server: Runnable | Callable[[], Runnable] | None
+    cache: CacheSetup | None
+    client: ClientSetup | None
+    new_cache: NewCache | None
+    new_client: NewClient | None
+    base_stop: StopSignal | None
+    graceful_shutdown_timeout: float | None
+    controller_options: ControllerOptions
+    events: EventOptions | None
+    clock: Clock
+    metrics: Metrics | None
+    rng: random.Random | None
+    name: str
+    previous_names: Sequence[str]

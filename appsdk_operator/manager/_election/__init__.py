@@ -1,0 +1,1 @@
+"""Leader election on Leases, and the fence against late writes."""

@@ -1,0 +1,424 @@
+"""Tell users what a controller did, as events beside their objects."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, final
+
+from appsdk_operator.client import (
+    AlreadyExists,
+    ApiError,
+    ClientLike,
+    Conflict,
+    NotFound,
+    Patch,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+)
+from appsdk_operator.manager._events.objects import (
+    EventType,
+    Occurrence,
+    Subject,
+    check_instance,
+    check_recorder_name,
+    draft,
+    to_create,
+    to_patch,
+)
+from appsdk_operator.manager._events.series import EventOptions, EventSeries, Verdict, Write
+from appsdk_operator.resource import Kind, MutableObject, Object, kinds
+from appsdk_operator.runtime import (
+    Clock,
+    Family,
+    Metrics,
+    Sample,
+    StopSignal,
+    ThreadGroup,
+    default_metrics,
+    get_logger,
+    system_clock,
+)
+
+__all__ = ["EventBroadcaster", "EventClient", "EventRecorder"]
+
+_log = get_logger("appsdk_operator.manager")
+
+_RECORDED = Family("event_recorder_recorded_total", "counter", "Events that were taken in.", ())
+_DROPPED = Family(
+    "event_recorder_dropped_total",
+    "counter",
+    "Events that were not taken in: too many at once, or after the end.",
+    (),
+)
+_FAILED = Family(
+    "event_recorder_failed_total", "counter", "Events that were taken in and then given up.", ()
+)
+_PENDING = Family(
+    "event_recorder_pending", "gauge", "Events, repetitions included, that wait to be written.", ()
+)
+
+
+class EventClient(Protocol):
+    """What recording needs of a client."""
+
+    def create(self, obj: Object | MutableObject) -> Object:
+        """Make the event."""
+        ...
+
+    def patch(self, kind: Kind, name: str, patch: Patch, *, namespace: str = "") -> Object:
+        """Change its count."""
+        ...
+
+
+@final
+class EventRecorder:
+    """Records events in the name of one controller; see :meth:`EventBroadcaster.recorder`."""
+
+    def __init__(self, name: str, record: Callable[..., None]) -> None:
+        self._record = record
+        self.name: str = check_recorder_name(name)
+        """The reporting controller."""
+
+    def event(
+        self,
+        regarding: Subject,
+        type: EventType,  # noqa: A002 - the API's own word
+        reason: str,
+        action: str,
+        note: str = "",
+        *,
+        related: Subject | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Say that something happened. Returns at once; never fails for the server's sake.
+
+        Events about cluster-scoped objects live in the namespace ``kube-system``, with
+        :attr:`EventOptions.legacy` in ``default``: the server wants it so.
+
+        Nothing of the objects but their kind, names and uid gets into the event. What is in
+        ``note`` can be read by everybody who may list events: put no secrets there.
+
+        What is alike but for its note becomes one event with a count. That has the note of the
+        first (of the last with :attr:`EventOptions.legacy`).
+
+        Args:
+            regarding: the object, or an :class:`ObjectReference`.
+            type: ``"Normal"`` or ``"Warning"``.
+            reason: why, one word for machines: ``"ScalingUp"``.
+            action: what was done, another one: ``"CreatePod"``; not the sentence for people, which
+                recorders of the older API take here.
+            note: a sentence for people; cut to 1024 bytes.
+            related: another object that has to do with it.
+            annotations: for the event object.
+
+        Raises:
+            ValueError: ``type``, ``reason`` or ``action`` are such that no server takes them, or
+                the object has no name.
+
+        Thread-safe.
+        """
+        self._record(
+            self.name,
+            regarding,
+            type,
+            reason,
+            action,
+            note,
+            related=related,
+            annotations=annotations,
+        )
+
+
+@final
+class EventBroadcaster:
+    """Writes the events of all recorders, in a thread that lives while there are some to write.
+
+    Semantics and numbers are those of client-go's ``tools/events``: repetitions become a series
+    whose count is written with the second, then every half hour and at its end; what floods is
+    dropped. Different from there: the counts that wait are written at the end, and an object's
+    resource version does not tell one series from another.
+
+    Guarantees:
+        * Recording never waits for the server, and memory is bounded.
+        * Every occurrence is in a written count, or in one of the metrics
+          ``event_recorder_dropped_total`` and ``event_recorder_failed_total``.
+
+    Caveats:
+        * A write whose answer was lost is made again; its count is right all the same.
+        * Call :meth:`close` at the end, or run it in a Manager, or counts that wait are lost.
+
+    Thread-safe.
+    """
+
+    needs_leader_election = False
+
+    def __init__(
+        self,
+        client: EventClient,
+        *,
+        options: EventOptions | None = None,
+        instance: str = "",
+        clock: Clock = system_clock,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """A broadcaster that has no thread yet.
+
+        Args:
+            client: writes the events; the account needs ``create`` and ``patch`` on ``events``.
+            options: see :class:`EventOptions`.
+            instance: the reporting instance, cut to 128 bytes; default: the host's name,
+                which in a pod is the pod's.
+            clock: what it waits on and takes time stamps from.
+            metrics: where it counts; default: the kit's own.
+        """
+        self._client = client
+        self._options = options or EventOptions()
+        self._instance = check_instance(instance or platform.node() or "unknown")
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._series: EventSeries[Occurrence] = EventSeries(self._options)
+        self._threads = ThreadGroup("events")
+        self._is_running = False
+        self._is_closing = False
+        self._is_closed = False
+        self._flushes = 0
+        self._number = 0
+        self._recorders: dict[str, EventRecorder] = {}
+        self._said: set[str] = set()
+        self._end_metrics = (metrics or default_metrics()).add_source(self._samples)
+
+    def recorder(self, name: str) -> EventRecorder:
+        """The recorder for the controller ``name``, the same for all who ask.
+
+        Raises:
+            ValueError: no server takes it as a reporting controller.
+        """
+        with self._condition:
+            known = self._recorders.get(name)
+            if known is None:
+                known = self._recorders[name] = EventRecorder(name, self._record)
+            return known
+
+    def run(self, stop: StopSignal) -> None:
+        """Wait for ``stop``, then :meth:`close`: as a runnable of a manager or an operator."""
+        stop.wait()
+        self.close()
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Write all that waits, counts of series included.
+
+        Args:
+            timeout: the longest wait in seconds.
+
+        Returns:
+            Whether everything was written or given up.
+        """
+        deadline = self._clock.monotonic() + timeout
+        with self._condition:
+            self._flushes += 1
+            try:
+                self._series.hurry(retries=True)
+                if not self._series.is_clean:
+                    self._ensure_writer()
+                while not self._series.is_clean:
+                    left = deadline - self._clock.monotonic()
+                    if left <= 0:
+                        return False
+                    self._clock.wait(self._condition, left)
+                return True
+            finally:
+                self._flushes -= 1
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Write what waits, with one attempt each, and end; later events are dropped.
+
+        Args:
+            timeout: the longest wait in seconds.
+
+        Returns:
+            Whether everything was written; what was not is counted as failed and logged.
+
+        Harmless when done twice.
+        """
+        deadline = self._clock.monotonic() + timeout
+        with self._condition:
+            self._is_closing = True
+            failed_before = self._series.failed
+        self.flush(timeout)
+        with self._condition:
+            self._is_closed = True
+            self._series.give_up()
+            lost = self._series.failed - failed_before
+            self._condition.notify_all()
+        running = self._threads.join(max(0.0, deadline - self._clock.monotonic()))
+        self._end_metrics()
+        if lost:
+            _log.warning("%d events were not written before the end", lost)
+        if running:
+            _log.warning("%s waits for the server still", ", ".join(running))
+        return not lost
+
+    def _record(
+        self,
+        name: str,
+        regarding: Subject,
+        type: EventType,  # noqa: A002
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        related: Subject | None,
+        annotations: Mapping[str, str] | None,
+    ) -> None:
+        now, time = self._clock.monotonic(), self._clock.time()
+        with self._condition:
+            self._number += 1
+            number = self._number
+        made = draft(
+            name,
+            self._instance,
+            regarding,
+            type,
+            reason,
+            action,
+            note,
+            related=related,
+            annotations=annotations,
+            time=time,
+            number=number,
+        )
+        with self._condition:
+            if self._is_closing:
+                self._series.dropped += 1
+                verdict = "closed"
+            else:
+                verdict = self._series.observe(made, now).value
+                self._ensure_writer()
+            is_news = verdict != Verdict.RECORDED.value and verdict not in self._said
+            if is_news:
+                self._said.add(verdict)
+        if is_news:
+            _log.warning(_REASONS[verdict], made.fields.regarding.name)
+
+    def _ensure_writer(self) -> None:
+        """Have somebody write, with the lock held."""
+        self._condition.notify_all()
+        if not self._is_running:
+            try:
+                self._threads.start("writer", self._write_all)
+            except RuntimeError as error:
+                # Events wait then; the next one, or a flush, tries again.
+                _log.warning("cannot start the thread that writes events: %s", error)
+            else:
+                self._is_running = True
+
+    def _write_all(self) -> None:
+        while (write := self._next()) is not None:
+            self._write(write)
+
+    def _next(self) -> Write[Occurrence] | None:
+        with self._condition:
+            while not self._is_closed:
+                now = self._clock.monotonic()
+                write = self._series.next_write(now)
+                if write is None and self._flushes:
+                    # What was recorded, or became a series, since the flush began.
+                    self._series.hurry(retries=False)
+                    write = self._series.next_write(now)
+                if write is not None:
+                    return write
+                due = self._series.next_due()
+                if due is None:
+                    break
+                self._clock.wait(self._condition, max(0.0, due - now))
+            self._is_running = False
+            return None
+
+    def _write(self, write: Write[Occurrence]) -> None:
+        error: BaseException | None = None
+        try:
+            if write.is_new:
+                self._client.create(to_create(write, legacy=self._options.legacy))
+            else:
+                first = write.draft.fields
+                self._client.patch(
+                    kinds.core.v1.Event if self._options.legacy else kinds.events.v1.Event,
+                    first.name,
+                    to_patch(write, legacy=self._options.legacy),
+                    namespace=first.namespace(legacy=self._options.legacy),
+                )
+        except BaseException as raised:  # a thread that ended here would never write again
+            error = raised
+        with self._condition:
+            # After the end the machine has forgotten the write.
+            is_lost = not self._is_closed and self._settle(write, error)
+            # Once until something succeeds: what is wrong is usually wrong for all of them.
+            level = logging.DEBUG if "failed" in self._said else logging.WARNING
+            if is_lost:
+                self._said.add("failed")
+            self._condition.notify_all()
+        if is_lost:
+            self._say_failed(write, error, level)
+
+    def _settle(self, write: Write[Occurrence], error: BaseException | None) -> bool:
+        """Tell the machine what became of a write; whether it was given up."""
+        series, now = self._series, self._clock.monotonic()
+        if error is None:
+            self._said.discard("failed")
+            series.succeeded(write, now)
+        elif isinstance(error, AlreadyExists) and write.is_new:
+            series.exists(write, now)
+        elif isinstance(error, NotFound) and not write.is_new:
+            series.vanished(write)
+        elif _may_pass(error) and not self._is_closing:
+            return not series.failed_for_now(write, now)
+        else:
+            series.refused(write)
+            return True
+        return False
+
+    def _say_failed(
+        self, write: Write[Occurrence], error: BaseException | None, level: int
+    ) -> None:
+        first = write.draft.fields
+        _log.log(
+            level,
+            "event %s about %s %s could not be written: %s",
+            first.reason,
+            first.regarding.kind.kind,
+            first.regarding.name,
+            error,
+        )
+
+    def _samples(self) -> Iterable[Sample]:
+        with self._condition:
+            series = self._series
+            return [
+                Sample(_RECORDED, (), series.recorded),
+                Sample(_DROPPED, (), series.dropped),
+                Sample(_FAILED, (), series.failed),
+                Sample(_PENDING, (), series.pending),
+            ]
+
+
+_REASONS = {
+    Verdict.FLOODED.value: "too many different events about %s: some are dropped, see the metric "
+    "event_recorder_dropped_total; this is said once",
+    Verdict.FULL.value: "too many events wait to be written, the one about %s and others are "
+    "dropped, see the metric event_recorder_dropped_total; this is said once",
+    "closed": "an event about %s was recorded after the end and dropped; this is said once",
+}
+
+
+def _may_pass(error: BaseException) -> bool:
+    if isinstance(error, ApiError):
+        return isinstance(error, (Conflict, ServerError, TooManyRequests))
+    return isinstance(error, TransportError)
+
+
+def _fits(client: ClientLike) -> EventClient:
+    return client

@@ -1,0 +1,1 @@
+"""The endpoints of a manager: health, metrics, profiles."""

@@ -1,0 +1,366 @@
+"""Who may read a server's pages: asked of the API server, as kube-rbac-proxy does."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hmac
+import itertools
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Any, Final, TypeVar, final
+
+import attrs
+
+from appsdk_operator.client import (
+    ClientError,
+    ClientLike,
+    ServerError,
+    TLSFailed,
+    TooManyRequests,
+    TransportError,
+)
+from appsdk_operator.manager._servers.auth_reviews import Answers, Busy, Full, Reviews, Stopping
+from appsdk_operator.manager._timed_run import TimedRun
+from appsdk_operator.resource import Kind, MutableObject, kinds
+from appsdk_operator.runtime import (
+    Clock,
+    get_logger,
+    random_of,
+    system_clock,
+)
+from appsdk_operator.serving._messages import (
+    HTTPHandler,
+    HTTPRequest,
+    HTTPResponse,
+    text_response,
+)
+
+__all__ = ["AuthFilter"]
+
+_log: Final = get_logger("appsdk_operator.manager")
+_T = TypeVar("_T")
+_MAX_TOKEN: Final = 64 * 1024
+_MAX_NAME: Final = 256
+_BUSY: Final = "too many reviews are under way, try again later"
+_TRIES: Final = 5
+_BACKOFF: Final = 0.5
+_FACTOR: Final = 1.5
+_JITTER: Final = 0.2
+
+
+class _Undecided(Exception):  # noqa: N818 - an answer of 500
+    """The API server could not be asked; its text may be logged."""
+
+
+@attrs.frozen
+class _User:
+    name: str
+    uid: str
+    groups: tuple[str, ...]
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = attrs.field(repr=False)
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> _User:
+        extra = info.get("extra") or {}
+        return cls(
+            str(info.get("username", "")),
+            str(info.get("uid", "")),
+            tuple(info.get("groups") or ()),
+            tuple((key, tuple(values or ())) for key, values in extra.items()),
+        )
+
+
+@final
+class AuthFilter:
+    """Lets a request pass whose bearer token the API server knows, and whose user may do it.
+
+    The token is shown to the API server in a TokenReview; a SubjectAccessReview then says whether
+    its user may use the verb (the method in lower case) on the path as a ``nonResourceURL``. The
+    operator's account needs ``create`` on ``tokenreviews.authentication.k8s.io`` and
+    ``subjectaccessreviews.authorization.k8s.io``; who scrapes needs a ClusterRole with
+    ``nonResourceURLs: ["/metrics"], verbs: ["get"]``.
+
+    Answers 401 without a token that is known, 403 without the right, 429 when too many unknown
+    tokens are being looked at, and 500 when the API server cannot be asked. The answer of 403 and
+    the log, at INFO once for each review, name the user; the log of 401 is at DEBUG. Tokens are in
+    no log, no error and no cache: what is kept is found by a keyed hash.
+
+    As in controller-runtime's ``WithAuthenticationAndAuthorization``, reviews are kept for a while
+    and retried for ten seconds. Besides, the caches are bounded, of equal questions that come at
+    once only one is asked, and what is known and used is asked for again before its time is over.
+    Unknown tokens, however many, take no room from known ones.
+
+    It is a filter provider: ``MetricsServerOptions(filter_provider=AuthFilter)``; for other
+    options, ``functools.partial(AuthFilter, audiences=["metrics"])``. Thread-safe.
+
+    Args:
+        client: asks the API server; not one that reads or writes in a namespace only.
+        audiences: whom tokens have to be meant for; default: the API server.
+        token_ttl: seconds for which a token's user is remembered, also that it has none, unless
+            the API server gives an error as the reason; default 60.
+        allow_ttl: seconds for which a permission is remembered; default 300.
+        deny_ttl: seconds for which a refusal is remembered; default 30.
+        timeout: seconds for each of the two reviews, retries included; default 10.
+        cache_size: how many answers of each sort are remembered; default 1024.
+        max_reviews: how many reviews may be under way at once of tokens and users that were known
+            within the last hour, and as many of tokens that were not; default 16.
+        max_reviews_by_peer: how many of the latter one address may cause at once; default 4.
+        clock: what all these times are measured with.
+        rng: spreads the retries.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    def __init__(
+        self,
+        client: ClientLike,
+        *,
+        audiences: Iterable[str] = (),
+        token_ttl: float = 60.0,
+        allow_ttl: float = 300.0,
+        deny_ttl: float = 30.0,
+        timeout: float = 10.0,
+        cache_size: int = 1024,
+        max_reviews: int = 16,
+        max_reviews_by_peer: int = 4,
+        clock: Clock = system_clock,
+        rng: Random | None = None,
+    ) -> None:
+        """See the class."""
+        if isinstance(audiences, str):
+            raise TypeError(f"audiences={audiences!r}: give a list of them")
+        if min(token_ttl, allow_ttl, deny_ttl) < 0:
+            raise ValueError("token_ttl, allow_ttl and deny_ttl must be at least 0 seconds")
+        if not timeout > 0 or min(cache_size, max_reviews, max_reviews_by_peer) < 1:
+            raise ValueError(
+                "timeout, cache_size, max_reviews and max_reviews_by_peer must be more than 0"
+            )
+        self._client = client
+        self._audiences = list(audiences)
+        self._token_ttl, self._allow_ttl, self._deny_ttl = token_ttl, allow_ttl, deny_ttl
+        self._timeout = timeout
+        self._clock = clock
+        self._rng = rng or random_of(clock)
+        self._key = secrets.token_bytes(32)
+        self._reviews = Reviews(limit=max_reviews, by_peer=max_reviews_by_peer, clock=clock)
+        # Guards the caches.
+        self._lock = threading.Lock()
+        self._users: Answers[_User] = Answers(cache_size)
+        # Apart, so that guessed tokens do not push out the good ones.
+        self._strangers: Answers[bool] = Answers(cache_size)
+        self._rights: Answers[bool] = Answers(cache_size)
+        # Who sent known tokens.
+        self._peers: Answers[bool] = Answers(cache_size)
+
+    def __call__(self, handler: HTTPHandler) -> HTTPHandler:
+        """The handler behind the filter."""
+
+        def filtered(request: HTTPRequest) -> HTTPResponse:
+            refusal = self.check(request)
+            return handler(request) if refusal is None else refusal
+
+        return filtered
+
+    def check(self, request: HTTPRequest) -> HTTPResponse | None:
+        """None when the request may pass, else what to answer."""
+        verb = request.method.lower()
+        asked = f"{verb} {request.path!r}"
+        token = _bearer_token(request.headers.get("authorization", ""))
+        if token is None:
+            _log.debug("peer %s may not %s: no bearer token", request.peer, asked)
+            return _unauthorized()
+        said = "Authentication failed"
+        try:
+            user = self._authenticate(token, request.peer)
+            if user is None:
+                _log.debug("peer %s may not %s: its token is not known", request.peer, asked)
+                return _unauthorized()
+            said = f"Authorization for user {_shown(user.name)} failed"
+            is_allowed = self._authorize(user, verb, request.path, request.peer)
+        except Busy as problem:
+            _log.debug("peer %s may not %s now: %s", request.peer, asked, problem)
+            return text_response(429, f"{said}: {_BUSY}", **{"Retry-After": "1"})
+        except _Undecided as problem:
+            text = str(problem).replace(token, "…")
+            _log.error("%s: cannot decide whether it may %s: %s", said, asked, text)
+            return text_response(500, said)
+        if is_allowed:
+            return None
+        return text_response(403, f"Authorization denied for user {_shown(user.name)}")
+
+    def close(self, timeout: float | None = 1.0) -> list[str]:
+        """Ask no more; requests that wait are answered with 500.
+
+        Args:
+            timeout: seconds of real time for reviews under way; default 1.
+
+        Returns:
+            The names of the threads that still wait for the API server.
+        """
+        return self._reviews.close(timeout)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def _authenticate(self, token: str, peer: str) -> _User | None:
+        key = hmac.digest(self._key, token.encode(), "sha256")
+        now = self._clock.monotonic()
+        with self._lock:
+            user = self._users.get(key, now)
+            if user is None and self._strangers.get(key, now):
+                return None
+            is_due = self._users.is_due(key, now)
+            is_known, is_familiar = self._users.had(key, now), self._peers.had(peer, now)
+        if user is not None and not is_due:
+            return user
+        start = functools.partial(
+            self._reviews.start,
+            ("token", key),
+            "TokenReview",
+            functools.partial(self._review_token, key, token, peer, now + self._timeout),
+            peer=peer,
+            is_known=is_known,
+            is_familiar=is_familiar,
+        )
+        if user is None:
+            return self._answer(start, now)
+        _refresh(start)
+        return user
+
+    def _review_token(self, key: object, token: str, peer: str, deadline: float) -> _User | None:
+        spec = {"token": token, **({"audiences": self._audiences} if self._audiences else {})}
+        status = self._ask(kinds.authentication.v1.TokenReview, spec, deadline)
+        known = status.get("authenticated") is True and self._is_audience(status)
+        user = _User.of(status.get("user") or {}) if known else None
+        now = self._clock.monotonic()
+        with self._lock:
+            if user is not None:
+                self._users.put(key, user, self._token_ttl, now)
+                self._peers.put(peer, True, self._token_ttl, now)
+            elif not status.get("error"):
+                # With an error it may be the API server's trouble, and pass.
+                self._users.drop(key)
+                self._strangers.put(key, True, self._token_ttl, now)
+        return user
+
+    def _is_audience(self, status: Mapping[str, Any]) -> bool:
+        # A server that knows nothing of audiences ignores them: then the token is for itself only.
+        return not self._audiences or bool({*self._audiences} & {*(status.get("audiences") or ())})
+
+    def _authorize(self, user: _User, verb: str, path: str, peer: str) -> bool:
+        key = (user, verb, path)
+        now = self._clock.monotonic()
+        with self._lock:
+            known = self._rights.get(key, now)
+            is_due = self._rights.is_due(key, now)
+        if known is False or (known and not is_due):
+            if not known:
+                _log.debug("user %s may not %s %r, as said before", _shown(user.name), verb, path)
+            return known
+        start = functools.partial(
+            self._reviews.start,
+            key,
+            "SubjectAccessReview",
+            functools.partial(self._review_right, key, now + self._timeout),
+            peer=peer,
+            is_known=True,
+        )
+        if not known:
+            return self._answer(start, now)
+        _refresh(start)
+        return True
+
+    def _review_right(self, key: tuple[_User, str, str], deadline: float) -> bool:
+        user, verb, path = key
+        spec: dict[str, Any] = {
+            "user": user.name,
+            "groups": list(user.groups),
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        if user.uid:
+            spec["uid"] = user.uid
+        if user.extra:
+            spec["extra"] = {name: list(values) for name, values in user.extra}
+        status = self._ask(kinds.authorization.v1.SubjectAccessReview, spec, deadline)
+        is_allowed = status.get("allowed") is True and status.get("denied") is not True
+        ttl = self._allow_ttl if is_allowed else self._deny_ttl
+        with self._lock:
+            self._rights.put(key, is_allowed, ttl, self._clock.monotonic())
+        if not is_allowed:
+            reason = _shown(str(status.get("reason") or "the API server gives no reason"))
+            _log.info("user %s may not %s %r: %s", _shown(user.name), verb, path, reason)
+        return is_allowed
+
+    def _answer(self, start: Callable[[], TimedRun[_T]], begun: float) -> _T:
+        try:
+            run = start()
+        except Stopping:
+            raise _Undecided("the server stops") from None
+        except Full as problem:
+            raise _Undecided(str(problem)) from None
+        try:
+            return run.wait(begun + self._timeout)  # type: ignore[return-value]
+        except TimeoutError:
+            if self._reviews.stop.is_set():
+                raise _Undecided("the server stops") from None
+            text = f"{run.name}: no answer from the API server within {self._timeout:g} s"
+            raise _Undecided(text) from None
+        except Exception as error:
+            # Not as the cause: its frames hold the token.
+            raise _Undecided(f"{run.name}: {error}") from None
+
+    def _ask(self, kind: Kind, spec: Mapping[str, Any], deadline: float) -> Mapping[str, Any]:
+        """The status of a review."""
+        wait = _BACKOFF
+        for left in itertools.count(_TRIES - 1, -1):
+            try:
+                answer = self._client.create(MutableObject.new(kind, spec=spec))
+            except ClientError as error:
+                pause = wait * (1 + _JITTER * self._rng.random())
+                is_late = self._clock.monotonic() + pause >= deadline
+                is_last = left <= 0 or is_late or not _may_pass(error)
+                if is_last or self._reviews.stop.wait(pause):
+                    raise
+                wait *= _FACTOR
+            else:
+                status = answer.to_dict().get("status")
+                return status if isinstance(status, Mapping) else {}
+        raise AssertionError("the loop has no end")
+
+
+def _refresh(start: Callable[[], object]) -> None:
+    """Ask again for what is known; nobody waits for that, and the next one may try it again."""
+    with contextlib.suppress(Busy, Full, Stopping):
+        start()
+
+
+def _may_pass(error: ClientError) -> bool:
+    """Whether to ask again: a review changes nothing, so it may be asked twice."""
+    if isinstance(error, TransportError):
+        return not isinstance(error, TLSFailed)
+    return isinstance(error, (ServerError, TooManyRequests))
+
+
+def _shown(name: str) -> str:
+    """A name that others chose, on one line and not too long."""
+    text = name if name.isprintable() else repr(name)
+    return text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
+
+
+def _bearer_token(header: str) -> str | None:
+    scheme, _, token = header.strip().partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not 0 < len(token) <= _MAX_TOKEN:
+        return None
+    return token if token.isascii() and token.isprintable() and " " not in token else None
+
+
+def _unauthorized() -> HTTPResponse:
+    return HTTPResponse(status=401, body=b"Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
+
+
+def _fits(client: ClientLike) -> Callable[[HTTPHandler], HTTPHandler]:
+    return AuthFilter(client)

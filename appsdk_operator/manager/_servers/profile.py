@@ -1,0 +1,233 @@
+"""What the process is doing right now: pages for whoever debugs it."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import json
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Collection, Mapping
+from types import FrameType
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.serving._addresses import check_address, check_hosts, is_off
+from appsdk_operator.serving._connection import HTTPLimits
+from appsdk_operator.serving._messages import HTTPRequest, HTTPResponse, text_response
+from appsdk_operator.serving._server import HTTPServer
+
+__all__ = ["ProfileServer", "ProfileServerOptions"]
+
+_MAX_DEPTH: Final = 200
+_TOP: Final = 30
+_MAX_STACKS: Final = 100_000
+_PAGES: Final = """\
+/debug/threads                  the stack of each thread
+/debug/queues                   what the controllers are busy with, as JSON
+/debug/memory                   the garbage collector's counts; allocations if tracemalloc is on
+/debug/profile?seconds=10       samples of all threads, as collapsed stacks for a flame graph
+"""
+
+
+@attrs.frozen(kw_only=True)
+class ProfileServerOptions:
+    """Where and how a process shows what it is doing.
+
+    Stacks and queues show names of objects and paths of files to whoever reaches the port, and
+    profiling costs time: keep it on loopback, and reach it with ``kubectl port-forward``.
+    """
+
+    address: str = attrs.field(default="127.0.0.1:6060", validator=check_address)
+    """``host:port``; default ``127.0.0.1:6060``, which nobody but this machine reaches. ``""`` or
+    ``"0"``: no server."""
+    allowed_hosts: Collection[str] = attrs.field(default=(), validator=check_hosts)
+    """Names by which it may be called, as the ``Host`` header has them without the port, beside
+    ``localhost``, IP addresses and the host of ``address``. Others get 403, lest a page in a
+    browser on this machine read it under a name of its own (DNS rebinding). Default: none."""
+    max_seconds: float = 60.0
+    """The longest profile that can be asked for; default 60 seconds."""
+    interval: float = 0.01
+    """Seconds between two samples of a profile; default 0.01."""
+    shutdown_timeout: float = 5.0
+    """Seconds of grace for pages under way at a stop; default 5. Profiles end at once."""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.max_seconds > 0 or not self.interval > 0:
+            raise ValueError("max_seconds and interval must be more than 0 seconds")
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is to be a server: False for the addresses ``""`` and ``"0"``."""
+        return not is_off(self.address)
+
+
+@final
+class ProfileServer:
+    """Serves stacks, queues, memory and profiles below ``/debug``; what pprof is to Go.
+
+    The port is bound at the construction. A runnable: :meth:`run` serves until its stop signal is
+    set. Thread-safe.
+
+    >>> server = ProfileServer(ProfileServerOptions(address="127.0.0.1:0"))
+    >>> server.close()
+
+    Raises:
+        OSError: the address cannot be bound.
+        ValueError: the options switch the server off.
+    """
+
+    name: Final = "profile"
+    needs_leader_election: Final = False
+    only_serve_when_leader: Final = False
+
+    def __init__(
+        self,
+        options: ProfileServerOptions | None = None,
+        *,
+        snapshot: Callable[[], Any] = dict,
+        limits: HTTPLimits | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """A server of this process.
+
+        Args:
+            options: where and how; see there.
+            snapshot: what ``/debug/queues`` shows, for example ``manager.debug_snapshot``; what
+                JSON does not know is shown as text. Default: nothing.
+            limits: what clients may ask.
+            clock: what profiles and time-outs are measured with.
+        """
+        options = options or ProfileServerOptions()
+        if not options.is_enabled:
+            raise ValueError(f"address={options.address!r} means no server: do not make one")
+        self._options = options
+        self._snapshot = snapshot
+        self._clock = clock
+        # One at a time: two would measure each other.
+        self._profiling = threading.Lock()
+        self._server = HTTPServer(
+            options.address,
+            name=self.name,
+            limits=limits,
+            shutdown_timeout=options.shutdown_timeout,
+            hosts=options.allowed_hosts,
+            clock=clock,
+        )
+        pages = {
+            "/debug": lambda _: HTTPResponse(body=_PAGES.encode()),
+            "/debug/threads": lambda _: HTTPResponse(body=_threads().encode()),
+            "/debug/queues": self._queues,
+            "/debug/memory": lambda _: HTTPResponse(body=_memory().encode()),
+            "/debug/profile": self._profile,
+        }
+        for path, page in pages.items():
+            self._server.add_handler(path, page)
+
+    @property
+    def address(self) -> str:
+        """Where it listens, for example ``127.0.0.1:6060``."""
+        return self._server.address
+
+    @property
+    def url(self) -> str:
+        """The address as a URL."""
+        return self._server.url
+
+    def __repr__(self) -> str:
+        return f"<profile server on {self.address}>"
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Serve until ``stop`` is set; errors as :meth:`HTTPServer.run`."""
+        self._server.run(stop)
+
+    def close(self) -> None:
+        """Let go of the port of a server that is not to run. Harmless after a run, and twice."""
+        self._server.close()
+
+    def _queues(self, _: HTTPRequest) -> HTTPResponse:
+        text = json.dumps(_plain(self._snapshot()), indent=2, default=str)
+        return HTTPResponse(body=f"{text}\n".encode(), content_type="application/json")
+
+    def _profile(self, request: HTTPRequest) -> HTTPResponse:
+        limit = self._options.max_seconds
+        text = request.query.get("seconds", ["10"])[0]
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds <= limit:
+            return text_response(400, f"400 seconds={text!r}: use more than 0, up to {limit:g}")
+        if not self._profiling.acquire(blocking=False):
+            return text_response(429, "429 a profile is being taken: try again when it is done")
+        try:
+            stacks = self._sample(seconds, request.stop)
+        finally:
+            self._profiling.release()
+        lines = [f"{stack} {count}\n" for stack, count in sorted(stacks.items())]
+        return HTTPResponse(body="".join(lines).encode())
+
+    def _sample(self, seconds: float, stop: StopSignal) -> collections.Counter[str]:
+        stacks: collections.Counter[str] = collections.Counter()
+        # By this server's clock, which need not be the one of the signal that it was given.
+        own = StopSignal(clock=self._clock)
+        detach = stop.on_set(own.set)
+        own_id = threading.get_ident()
+        end = self._clock.monotonic() + seconds
+        try:
+            while True:
+                names = {thread.ident: thread.name for thread in threading.enumerate()}
+                for ident, frame in sys._current_frames().items():  # noqa: SLF001
+                    if ident != own_id and len(stacks) < _MAX_STACKS:
+                        stacks[_collapsed(names.get(ident, "?"), frame)] += 1
+                left = end - self._clock.monotonic()
+                if left <= 0 or own.wait(min(self._options.interval, left)):
+                    return stacks
+        finally:
+            detach()
+
+
+def _plain(value: Any) -> Any:
+    """The value with text for the keys of all mappings, as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _collapsed(name: str, frame: FrameType | None) -> str:
+    calls: list[str] = []
+    while frame is not None and len(calls) < _MAX_DEPTH:
+        code = frame.f_code
+        calls.append(f"{frame.f_globals.get('__name__', '?')}.{code.co_qualname}".replace(";", ":"))
+        frame = frame.f_back
+    return ";".join([name.replace(";", ":"), *reversed(calls)])
+
+
+def _threads() -> str:
+    frames = sys._current_frames()  # noqa: SLF001 - there is no other way
+    parts = []
+    for thread in sorted(threading.enumerate(), key=lambda thread: thread.name):
+        frame = frames.get(thread.ident or 0)
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else "  ended\n"
+        parts.append(f"thread {thread.name}\n{stack}")
+    return "\n".join(parts)
+
+
+def _memory() -> str:
+    import tracemalloc  # takes ten times as long to load as this module
+
+    lines = [
+        f"objects tracked by the garbage collector, by generation: {gc.get_count()}",
+        *(f"generation {number}: {stats}" for number, stats in enumerate(gc.get_stats())),
+        f"interpreter: {sys.getallocatedblocks()} blocks of memory",
+    ]
+    if not tracemalloc.is_tracing():
+        lines.append("allocations: unknown; start Python with -X tracemalloc to see them")
+        return "\n".join([*lines, ""])
+    now, peak = tracemalloc.get_traced_memory()
+    lines.append(f"allocations: {now} bytes now, {peak} at most; the largest:")
+    top = tracemalloc.take_snapshot().statistics("lineno")[:_TOP]
+    return "\n".join([*lines, *map(str, top), ""])

@@ -1,0 +1,1 @@
+"""Shards: work divided between replicas by Leases."""

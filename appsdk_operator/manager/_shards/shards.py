@@ -1,0 +1,515 @@
+"""Several active replicas: each holds some shards, and reconciles the objects that are in them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import random
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar, final
+
+import attrs
+
+from appsdk_operator.cache import Event, Health
+from appsdk_operator.client import ClientError, ClientLike
+from appsdk_operator.controllers import ReconcileFunction, Reconciler
+from appsdk_operator.manager._election.client import LEASE, seen_in
+from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.manager._election.fence import FencedClient
+from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
+from appsdk_operator.manager._election.sent_writes import TrackedWrite
+from appsdk_operator.manager._shards.gains import Gains
+from appsdk_operator.manager._shards.state import Board, decide, shard_of
+from appsdk_operator.manager._shards.work import (
+    ShardedReconciler,
+    ShardSource,
+    Tenure,
+    acting,
+)
+from appsdk_operator.resource import DecodeError, ObjectKey
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    get_logger,
+    random_of,
+)
+from appsdk_operator.runtime._environment import Environment
+
+__all__ = ["SHARDS_LABEL", "Shards"]
+
+_log = get_logger("appsdk_operator.manager")
+
+SHARDS_LABEL = "appsdk-operator.io/shards"
+"""The label by which the Leases of one set of shards are found; its value is the set's id."""
+
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,50}[A-Za-z0-9])?")
+_STOP_TIMEOUT = 30.0
+_NOBODY = "?"
+_FORGET_AFTER = 10.0  # lease durations, after which the Lease of a member that died is deleted
+
+R = TypeVar("R", bound=Any)
+
+
+@final
+class Shards:
+    """Divides objects between replicas: each object belongs to a shard, each shard to one replica.
+
+    Every shard has a Lease, won and renewed as in a leader election. Every replica announces itself
+    by a Lease of its own; those are counted by a label, and each replica takes its fair share: no
+    replica holds more than one shard more than another. Replicas may come and go at any time.
+
+    Promises:
+        * An object is reconciled by one replica at a time: who hands a shard over lets its
+          reconciles end first, and who loses one is fenced when its lease ends, before another can
+          take it.
+        * Whoever gets a shard reconciles all its objects.
+
+    It runs on all replicas, and so must the controllers that use it:
+    ``ControllerOptions(needs_leader_election=False)``. Thread-safe.
+
+    Args:
+        client: for the Leases; needs the verbs get, list, create, update and delete on them.
+        election: name, namespace and times as in a leader election. The Leases are called
+            ``<id>-shard-<number>`` and ``<id>-member-<digest>``. ``release_on_cancel`` has no
+            effect: shards are handed over at a stop.
+        count: how many shards there are; the same in all replicas. A few times as many as there
+            will ever be replicas is a good number. To change it, stop all replicas first: an
+            object's shard depends on it.
+        clock, rng, metrics: as in :class:`Elector`; clock and metrics are by default those of its
+            Manager.
+        stop_timeout: seconds to wait at a stop for running reconciles; default 30. After that their
+            shards are not handed over but run out.
+
+    Raises:
+        ValueError: the count is not 1 to 1000, the id is too long, or no namespace is known.
+    """
+
+    needs_leader_election = False
+
+    def __init__(
+        self,
+        client: ClientLike,
+        election: LeaderElection,
+        count: int,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        metrics: Metrics | None = None,
+        stop_timeout: float = _STOP_TIMEOUT,
+    ) -> None:
+        if not 1 <= count <= 1000:
+            raise ValueError(
+                f"count={count}: use 1 to 1000 shards, a few times as many as replicas"
+            )
+        if not _LABEL_VALUE.fullmatch(election.id):
+            raise ValueError(
+                f"id={election.id!r} is the value of a label on the Leases, too: use up to 52 "
+                "letters, digits, '-', '_' and '.'"
+            )
+        self.count = count
+        """How many shards there are."""
+        self._client = client
+        self._environment = Environment(clock, metrics)
+        self._clock = clock = self._environment.clock
+        self._rng = rng or random_of(clock)
+        self._metrics = self._environment.metrics
+        self._stop_timeout = stop_timeout
+        labels = {**election.labels, SHARDS_LABEL: election.id}
+        base = attrs.evolve(election, labels=labels, release_on_cancel=True)
+        # Made for its identity and namespace: both are to be found once, and to be the same for
+        # all Leases of this replica.
+        probe = Elector(client, base, metrics=Metrics())
+        self.identity: str = probe.identity
+        """What the Leases of this replica's shards say."""
+        self.namespace: str = probe.namespace
+        self._election = attrs.evolve(base, identity=self.identity, namespace=self.namespace)
+        digest = hashlib.blake2b(self.identity.encode(), digest_size=8).hexdigest()
+        self._member_prefix = f"{election.id}-member-"
+        self._member = self._member_prefix + digest
+        self._board = Board(election.record_duration)
+        self._threads = ThreadGroup("shards")
+        self._changed = threading.Condition()
+        self._tenures: dict[int, Tenure] = {}
+        self._gains = Gains(self._threads, election.retry_period, self._hand_over)
+        self._members: frozenset[str] = frozenset()
+        self._problem = "not started"
+        self._has_run = False
+        self._is_stopping = False
+
+    def __repr__(self) -> str:
+        return f"<Shards {self._election.id} of {self.identity}>"
+
+    # -- what others ask -------------------------------------------------------------------------
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The shards that this replica works on."""
+        return frozenset(tenure.shard for tenure in self._held_now())
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The replicas that were alive when we looked last, this one included."""
+        return self._members
+
+    def shard_of(self, key: ObjectKey) -> int:
+        """The shard of an object; see :func:`shard_of`."""
+        return shard_of(key, self.count)
+
+    def owns(self, key: ObjectKey) -> bool:
+        """Whether this replica works on an object."""
+        return self._tenure_of(key) is not None
+
+    def predicate(self, event: Event) -> bool:
+        """An event filter that drops the events of other replicas' objects.
+
+        For the kind whose objects are reconciled. What a handler maps to other objects is dropped
+        by :meth:`reconciler`.
+        """
+        return self.owns(event.object.key)
+
+    def health(self) -> Health:
+        """Not ready while the Leases cannot be listed; the text says which shards are held."""
+        if self._problem:
+            return Health(self._problem == "not started", f"shards: {self._problem}")
+        return Health(True, f"holds {len(self.held)} of {self.count} shards")
+
+    # -- what a controller needs -----------------------------------------------------------------
+
+    def reconciler(
+        self,
+        reconciler: Reconciler[R] | ReconcileFunction[R],
+        *,
+        key_of: Callable[[R], ObjectKey] | None = None,
+    ) -> ShardedReconciler[R]:
+        """``reconciler``, but only for objects of the own shards; others are dropped.
+
+        Args:
+            reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
+            key_of: the object whose shard decides, for requests that are no keys.
+        """
+        function: Any = getattr(reconciler, "reconcile", reconciler)
+        if not callable(function):
+            raise TypeError(f"{reconciler!r} is no reconciler: give it reconcile(request)")
+        return ShardedReconciler(self, function, key_of or _as_key)
+
+    def client(self, inner: ClientLike) -> FencedClient:
+        """``inner``, refusing writes for shards that this replica does not hold any more.
+
+        The shard is that of the reconcile that writes, or of :meth:`acting_for`; a write outside of
+        both is refused.
+        """
+        return FencedClient(inner, self)
+
+    def source(self, keys: Callable[[], Iterable[ObjectKey]]) -> ShardSource:
+        """A controller's source: when a shard is won, all its objects are to be reconciled.
+
+        Args:
+            keys: all keys that there are, of any shard, for example of the objects in a cache.
+        """
+        return ShardSource(self, keys)
+
+    def on_gain(self, callback: Callable[[int], None]) -> Callable[[], None]:
+        """Call ``callback`` with each shard that is won, and now with those that are held.
+
+        One that fails is called again each retry period, as long as the shard is held.
+
+        Returns:
+            A function that takes it back.
+        """
+        return self._gains.add(callback, self._held_now)
+
+    @contextlib.contextmanager
+    def acting_for(self, key: ObjectKey) -> Iterator[bool]:
+        """Work on an object outside of a reconcile: False when it is not ours.
+
+        Until the block ends the shard is not handed over, and writes of :meth:`client` in it are
+        those of the shard.
+        """
+        tenure = self.enter(key)
+        token = acting.set(tenure)
+        try:
+            yield tenure is not None
+        finally:
+            acting.reset(token)
+            self.leave(tenure)
+
+    def term(self) -> int:
+        """The number of the present hold of the shard that is worked on; see :attr:`Elector.term`.
+
+        Raises:
+            RuntimeError: it is asked outside of a reconcile and of :meth:`acting_for`.
+        """
+        tenure = acting.get()
+        if tenure is None:
+            raise RuntimeError("only what works on an object of a shard has a term")
+        return tenure.elector.term
+
+    def check_write(self) -> None:
+        """The fence; see :meth:`client`.
+
+        Raises:
+            LeadershipLost: the shard's lease has run out, or is about to.
+            RuntimeError: the write belongs to no shard.
+        """
+        self._acting_tenure().elector.check_write()
+
+    def track_write(self) -> TrackedWrite:
+        """For :class:`FencedClient`: a write of the shard that is worked on, until its end."""
+        return self._acting_tenure().elector.track_write(self.check_write)
+
+    def _acting_tenure(self) -> Tenure:
+        tenure = acting.get()
+        if tenure is None:
+            raise RuntimeError(
+                "a write through the client of shards belongs to no shard: write in a reconcile, "
+                "or in 'with shards.acting_for(key)'; for what belongs to no shard use another "
+                "client"
+            )
+        return tenure
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless they were given others or were run already."""
+        with self._changed:
+            if not self._has_run:
+                self._environment.inherit(clock, metrics)
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def run(self, stop: StopSignal) -> None:
+        """Hold shards until ``stop``; then hand all of them over. Blocks.
+
+        Raises:
+            RuntimeError: it was run before.
+        """
+        with self._changed:
+            if self._has_run:
+                raise RuntimeError("the shards were run before: make new ones")
+            self._has_run = True
+        member_stop = StopSignal(clock=self._clock)
+        self._threads.start("member", functools.partial(self._be_member, member_stop))
+        try:
+            while not stop.is_set():
+                self._look()
+                stop.wait(self._election.retry_period * (0.8 + 0.4 * self._rng.random()))
+        finally:
+            self._leave_all()
+            member_stop.set()
+            self._threads.join()
+
+    def _look(self) -> None:
+        """Look at all Leases, and take or give what is fair."""
+        try:
+            leases = {
+                lease.name: seen_in(lease)
+                for lease in self._client.list(
+                    LEASE,
+                    namespace=self.namespace,
+                    label_selector={SHARDS_LABEL: self._election.id},
+                )
+            }
+        except (ClientError, DecodeError) as error:
+            if str(error) != self._problem:
+                _log.warning("%r cannot list the Leases: %s", self, error)
+            self._problem = str(error)
+            return
+        self._problem = ""
+        now = self._clock.monotonic()
+        self._board.look(now, leases)
+        members = {
+            name: self._board.holder(now, name)
+            for name in leases
+            if name.startswith(self._member_prefix)
+        }
+        self._members = frozenset({*filter(None, members.values()), self.identity})
+        self._forget_dead(now, members)
+        # Nobody knows of us before our own Lease is there: they would take our share.
+        if self._member in leases:
+            self._balance(now)
+
+    def _balance(self, now: float) -> None:
+        holders = {
+            shard: holder
+            for shard in range(self.count)
+            if (holder := self._board.holder(now, self._name(shard)))
+        }
+        with self._changed:
+            own = list(self._tenures.values())
+        for shard, holder in holders.items():
+            if holder == self.identity and all(tenure.shard != shard for tenure in own):
+                # Given up since we have looked, or left by an earlier life: soon it is free.
+                holders[shard] = _NOBODY
+        for tenure in own:
+            other = holders.get(tenure.shard, self.identity)
+            if not tenure.is_held and other != self.identity:
+                # Somebody was faster, and it is theirs. If it was won all the same since, nothing
+                # begins there.
+                self._hand_over(tenure)
+                continue
+            # What is handed over counts as given already: a reconcile that does not end would keep
+            # all that is too much here, and not only its own shard.
+            is_given = tenure.is_held and tenure.is_leaving
+            holders[tenure.shard] = _NOBODY if is_given else self.identity
+        decision = decide(self.identity, self.count, holders, self._members)
+        for shard in decision.acquire:
+            self._acquire(shard)
+        if decision.release is not None:
+            with self._changed:
+                tenure_or_none = self._tenures.get(decision.release)
+            if tenure_or_none is not None:
+                self._hand_over(tenure_or_none)
+
+    def _forget_dead(self, now: float, members: dict[str, str]) -> None:
+        limit = _FORGET_AFTER * self._election.lease_duration
+        for name in members:
+            known = self._board.known(name)
+            if known is None or self._board.left_for(now, name) <= limit:
+                continue
+            with contextlib.suppress(ClientError, DecodeError):
+                self._client.delete(
+                    LEASE,
+                    name,
+                    namespace=self.namespace,
+                    uid=known[0].uid,
+                    resource_version=known[0].version,
+                )
+
+    # -- tenures ---------------------------------------------------------------------------------
+
+    def _name(self, shard: int) -> str:
+        return f"{self._election.id}-shard-{shard}"
+
+    def _elector(self, name: str) -> Elector:
+        return Elector(
+            self._client,
+            attrs.evolve(self._election, id=name),
+            clock=self._clock,
+            rng=self._rng,
+            metrics=self._metrics,
+        )
+
+    def _acquire(self, shard: int) -> None:
+        elector = self._elector(self._name(shard))
+        known = self._board.known(self._name(shard))
+        if known is not None:
+            elector.remember(*known)
+        tenure = Tenure(shard, elector, StopSignal(clock=self._clock))
+        with self._changed:
+            if self._is_stopping or shard in self._tenures:
+                return
+            self._tenures[shard] = tenure
+        try:
+            self._threads.start(f"shard-{shard}", functools.partial(self._hold, tenure))
+        except RuntimeError as error:
+            _log.warning("%r: no thread for shard %d: %s", self, shard, error)
+            with self._changed:
+                del self._tenures[shard]
+            elector.retire()
+
+    def _hold(self, tenure: Tenure) -> None:
+        try:
+            tenure.elector.run(tenure.stop, functools.partial(self._gained, tenure))
+        except LeadershipLost as error:
+            _log.warning("%r lost shard %d: %s", self, tenure.shard, error)
+        finally:
+            with self._changed:
+                tenure.is_held = False
+                self._tenures.pop(tenure.shard, None)
+                self._changed.notify_all()
+            tenure.elector.retire()
+            tenure.elector.join()
+
+    def _gained(self, tenure: Tenure) -> None:
+        with self._changed:
+            tenure.is_held = True
+        _log.info("%r has won shard %d", self, tenure.shard)
+        self._gains.won(tenure)
+
+    def _hand_over(self, tenure: Tenure) -> None:
+        """No new reconciles; the Lease is given up with the end of the last one."""
+        with self._changed:
+            tenure.is_leaving = True
+            is_idle = not tenure.running
+        if is_idle:
+            tenure.stop.set()
+
+    def _leave_all(self) -> None:
+        with self._changed:
+            self._is_stopping = True
+            tenures = list(self._tenures.values())
+        for tenure in tenures:
+            self._hand_over(tenure)
+        deadline = self._clock.monotonic() + self._stop_timeout
+        with self._changed:
+            while self._tenures and (left := deadline - self._clock.monotonic()) > 0:
+                self._clock.wait(self._changed, left)
+            stuck = list(self._tenures.values())
+        for tenure in stuck:
+            _log.error(
+                "%r: reconciles of shard %d did not end in %g s; its Lease is left to run out",
+                self,
+                tenure.shard,
+                self._stop_timeout,
+            )
+            tenure.elector.keep_lease()
+            tenure.stop.set()
+
+    def _be_member(self, stop: StopSignal) -> None:
+        while not stop.is_set():
+            elector = self._elector(self._member)
+            try:
+                elector.run(stop, _nothing)
+            except LeadershipLost as error:
+                _log.warning("%r was out of touch: %s", self, error)
+            finally:
+                elector.retire()
+                elector.join()
+        with contextlib.suppress(ClientError, DecodeError):
+            self._client.delete(LEASE, self._member, namespace=self.namespace)
+
+    # -- reconciles ------------------------------------------------------------------------------
+
+    def _held_now(self) -> list[Tenure]:
+        with self._changed:
+            return [tenure for tenure in self._tenures.values() if tenure.is_ours]
+
+    def _tenure_of(self, key: ObjectKey) -> Tenure | None:
+        with self._changed:
+            tenure = self._tenures.get(self.shard_of(key))
+        return tenure if tenure is not None and tenure.is_ours else None
+
+    def enter(self, key: ObjectKey) -> Tenure | None:
+        """Begin to work on an object, None when it is not ours; for :class:`ShardedReconciler`."""
+        with self._changed:
+            tenure = self._tenures.get(self.shard_of(key))
+            if tenure is None or not tenure.is_ours:
+                return None
+            tenure.running += 1
+            return tenure
+
+    def leave(self, tenure: Tenure | None) -> None:
+        """End it."""
+        if tenure is None:
+            return
+        with self._changed:
+            tenure.running -= 1
+            is_over = tenure.is_leaving and not tenure.running
+        if is_over:
+            tenure.stop.set()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _as_key(request: Any) -> ObjectKey:
+    if not isinstance(request, ObjectKey):
+        raise TypeError(
+            f"request {request!r} is no ObjectKey, so its shard is not known: give "
+            "shards.reconciler(…, key_of=…)"
+        )
+    return request

@@ -1,0 +1,135 @@
+"""Reconciles of objects that belong to shards: which run here, and in whose name they write."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, Generic, Protocol, TypeVar, final
+
+import attrs
+
+from appsdk_operator.controllers import Outcome, RequestQueue, Result
+from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.resource import ObjectKey
+from appsdk_operator.runtime import StopSignal
+
+__all__ = ["ShardSource", "ShardedReconciler", "Tenure", "acting"]
+
+R = TypeVar("R", bound=Any)
+
+
+@attrs.define(eq=False)
+class Tenure:
+    """One time of holding one shard, or of trying to."""
+
+    shard: int
+    elector: Elector
+    stop: StopSignal
+    running: int = 0
+    """How many reconciles of its objects run."""
+    is_held: bool = False
+    is_leaving: bool = False
+    """Whether it is handed over as soon as they have ended."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this replica takes on work for the shard.
+
+        It does in the fence margin, too, in which it must not write: the lease may still be
+        renewed, and nobody would ask again for what was dropped meanwhile.
+        """
+        return self.is_held and not self.is_leaving
+
+    @property
+    def not_yet(self) -> Result | None:
+        """What a reconcile returns that would begin in the fence margin; None: it may begin."""
+        if self.elector.may_write():
+            return None
+        return Result(requeue_after=self.elector.options.retry_period)
+
+
+acting: ContextVar[Tenure | None] = ContextVar("shard_tenure", default=None)
+"""The tenure in whose name this thread, or task, works."""
+
+
+class _Shards(Protocol):
+    def enter(self, key: ObjectKey) -> Tenure | None: ...
+
+    def leave(self, tenure: Tenure | None) -> None: ...
+
+    def shard_of(self, key: ObjectKey) -> int: ...
+
+    def on_gain(self, callback: Callable[[int], None]) -> Callable[[], None]: ...
+
+
+@final
+class ShardedReconciler(Generic[R]):
+    """A reconciler for the objects of the own shards; made by :meth:`Shards.reconciler`."""
+
+    def __init__(
+        self, shards: _Shards, function: Callable[[R], Any], key_of: Callable[[R], ObjectKey]
+    ) -> None:
+        self._shards = shards
+        self._function = function
+        self._key_of = key_of
+        self._is_async = inspect.iscoroutinefunction(function)
+
+    def reconcile(self, request: R, /) -> Outcome | Awaitable[Outcome]:
+        """Reconcile it if it is ours."""
+        if self._is_async:
+            # Entered by the coroutine itself: one that is never begun has nothing to leave.
+            return self._awaited(request)
+        tenure = self._shards.enter(self._key_of(request))
+        if tenure is None:
+            return None
+        token = acting.set(tenure)
+        try:
+            if (not_yet := tenure.not_yet) is not None:
+                return not_yet
+            outcome: Any = self._function(request)
+            if inspect.isawaitable(outcome):
+                if inspect.iscoroutine(outcome):
+                    outcome.close()
+                raise TypeError(
+                    f"{self._function!r} returned something to await, but is no 'async def': make "
+                    "it one, so that its shard is kept until it has ended"
+                )
+            result: Outcome = outcome
+            return result
+        finally:
+            acting.reset(token)
+            self._shards.leave(tenure)
+
+    async def _awaited(self, request: R) -> Outcome:
+        tenure = self._shards.enter(self._key_of(request))
+        if tenure is None:
+            return None
+        token = acting.set(tenure)
+        try:
+            if (not_yet := tenure.not_yet) is not None:
+                return not_yet
+            outcome: Outcome = await self._function(request)
+            return outcome
+        finally:
+            acting.reset(token)
+            self._shards.leave(tenure)
+
+
+@final
+class ShardSource:
+    """Asks for a reconcile of each object of a shard that was won; see :meth:`Shards.source`."""
+
+    def __init__(self, shards: _Shards, keys: Callable[[], Iterable[ObjectKey]]) -> None:
+        self._shards = shards
+        self._keys = keys
+
+    def start(self, queue: RequestQueue[ObjectKey], stop: StopSignal, /) -> None:
+        """Feed ``queue`` until ``stop`` is set."""
+
+        def gained(shard: int) -> None:
+            for key in self._keys():
+                if self._shards.shard_of(key) == shard:
+                    queue.add(key, reason=f"shard {shard} was won")
+
+        stop.on_set(self._shards.on_gain(gained))

@@ -1,0 +1,1 @@
+"""The real etcd and kube-apiserver as child processes."""

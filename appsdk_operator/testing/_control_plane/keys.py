@@ -1,0 +1,32 @@
+"""The keys and certificates of a control plane that lives for one test session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from appsdk_operator.apiserver._authority import Authority, private_pem
+
+__all__ = ["write_keys"]
+
+
+def write_keys(folder: Path, host: str, authority: Authority) -> None:
+    """Write ``ca.crt``, ``serving.crt``, ``serving.key`` and ``service-accounts.key``.
+
+    Args:
+        folder: where to; the keys are private to the user.
+        host: the IP address that is served.
+        authority: who signs.
+    """
+    certificate, key = authority.serving(host)
+    (folder / "ca.crt").write_bytes(authority.certificate)
+    (folder / "serving.crt").write_bytes(certificate)
+    _write_key(folder / "serving.key", key)
+    accounts = ec.generate_private_key(ec.SECP256R1())
+    _write_key(folder / "service-accounts.key", private_pem(accounts))
+
+
+def _write_key(path: Path, pem: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(pem)

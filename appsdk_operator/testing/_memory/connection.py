@@ -1,0 +1,362 @@
+"""Requests without a socket: they go into the server's HTTP frontend, and its answers come back.
+
+The client's side is what the client's transport takes for a connection and a response; the server's
+is what aiohttp takes for the stream and the transport of a request. Between them is a buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from http.client import HTTPMessage
+from typing import Any, Protocol, final
+
+from aiohttp import abc, web
+from aiohttp.http import HttpVersion10
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.client import ConnectionLost, ReadTimeout, ResponseTooLarge
+from appsdk_operator.runtime import Clock
+
+__all__ = ["Host", "MemoryConnection", "Passage"]
+
+_Headers = Sequence[tuple[str, str]]
+
+
+class Observer(Protocol):
+    """Sees each request of a connection, and may raise instead of it."""
+
+    def before(self, method: str, target: str, body: bytes) -> None:
+        """A request is about to be sent."""
+        ...
+
+    def after(self, status: int) -> None:
+        """It was answered; with 0 if its answer was lost."""
+        ...
+
+
+class Host(Protocol):
+    """Where the frontend runs, and how its answers are waited for."""
+
+    @property
+    def changed(self) -> threading.Condition:
+        """Held by whoever touches a passage; notified when there is more to read."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What waits are measured on."""
+        ...
+
+    @property
+    def ends_idle_watches(self) -> bool:
+        """Whether a watch ends where it would have to wait."""
+        ...
+
+    def begin(self, passage: Passage) -> None:
+        """Have a request handled; ``changed`` is held."""
+        ...
+
+    def leave(self, passage: Passage) -> None:
+        """The client has gone; ``changed`` is held."""
+        ...
+
+    def turn(self) -> float | None:
+        """Do what is due; when more will be, on the clock. ``changed`` is held."""
+        ...
+
+
+@final
+class Passage:
+    """One request and its answer."""
+
+    def __init__(self, host: Host, method: str, target: str, headers: _Headers, body: bytes):
+        """Not begun yet."""
+        self.host = host
+        self.method = method
+        self.target = target
+        self.request_headers = headers
+        self.request_body = body
+        self.task: asyncio.Task[web.StreamResponse] | None = None
+        self.status: int = 0
+        self.headers: _Headers = ()
+        self.buffer: bytearray = bytearray()
+        self.has_head: bool = False
+        """Whether status and headers are here."""
+        self.is_done: bool = False
+        """Whether all of the answer is here."""
+        self.is_broken: bool = False
+        """Whether the connection was cut, by whomever."""
+        self.failure: BaseException | None = None
+        """What cut it, if that was no cut."""
+
+    def make_request(self, loop: asyncio.AbstractEventLoop, task: Any) -> Exchange:
+        """The request as aiohttp has it."""
+        headers: CIMultiDict[str] = CIMultiDict(self.request_headers)
+        raw = tuple((name.encode(), value.encode()) for name, value in self.request_headers)
+        message = RawRequestMessage(
+            method=self.method,
+            path=self.target,
+            # The last version without chunks: what is written is what is read.
+            version=HttpVersion10,
+            headers=CIMultiDictProxy(headers),
+            raw_headers=raw,
+            should_close=True,
+            compression=None,
+            upgrade=False,
+            chunked=False,
+            url=URL(self.target, encoded=True),
+        )
+        protocol: Any = _Protocol(_Transport(self))
+        payload = EMPTY_PAYLOAD
+        if self.request_body:
+            payload = StreamReader(protocol, 1 << 26, loop=loop)
+            payload.feed_data(self.request_body)
+            payload.feed_eof()
+        return Exchange(message, payload, protocol, _Stream(self), task, loop)
+
+    def finish(self, task: asyncio.Task[web.StreamResponse]) -> None:
+        """The request was handled."""
+        with self.host.changed:
+            self.is_done = True
+            if task.cancelled():
+                self.is_broken = True
+            elif (error := task.exception()) is not None:
+                self.is_broken, self.failure = True, error
+            elif not self.has_head:
+                response: Any = task.result()
+                self.begin_answer(response.status, response.headers)
+                self.buffer += response.body or b""
+            self.host.changed.notify_all()
+
+    def begin_answer(self, status: int, headers: CIMultiDict[str]) -> None:
+        """The head of the answer."""
+        with self.host.changed:
+            self.status = status
+            self.headers = list(headers.items())
+            self.has_head = True
+            self.host.changed.notify_all()
+
+    def push(self, data: bytes) -> None:
+        """More of the body."""
+        if data:
+            with self.host.changed:
+                self.buffer += data
+                self.host.changed.notify_all()
+
+    def abort(self) -> None:
+        """Cut it, from either side."""
+        with self.host.changed:
+            self.is_broken = True
+            self.host.leave(self)
+            self.host.changed.notify_all()
+
+
+@final
+class _Protocol:
+    """What requests ask of the protocol of their connection."""
+
+    ssl_context = None
+    _reading_paused = False  # asked for by older releases of aiohttp
+    sockname = ("memory", 0)
+    peername = ("memory", 0)
+
+    def __init__(self, transport: _Transport) -> None:
+        self.transport = transport
+
+    def pause_reading(self) -> None:
+        """The body is here already."""
+
+    def resume_reading(self, **_options: Any) -> None:
+        """The body is here already."""
+
+
+@final
+class _Transport:
+    """What the frontend asks of a connection."""
+
+    def __init__(self, passage: Passage) -> None:
+        self._passage = passage
+
+    def get_extra_info(self, _name: str, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return self._passage.is_done or self._passage.is_broken
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._passage.buffer)
+
+    def write(self, data: bytes) -> None:
+        self._passage.push(data)
+
+    def abort(self) -> None:
+        self._passage.abort()
+
+    close = abort
+
+
+@final
+class _Stream(abc.AbstractStreamWriter):
+    """Where aiohttp writes an answer that goes on."""
+
+    def __init__(self, passage: Passage) -> None:
+        self._passage = passage
+
+    async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
+        self._passage.begin_answer(int(status_line.split(" ", 2)[1]), headers)
+
+    async def write(self, chunk: bytes | bytearray | memoryview) -> None:
+        if self._passage.is_broken:
+            raise ConnectionResetError("the client has gone")
+        self._passage.push(bytes(chunk))
+
+    async def write_eof(self, chunk: bytes = b"") -> None:
+        self._passage.push(bytes(chunk))
+
+    async def drain(self) -> None:
+        """Memory takes everything."""
+
+    def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
+        """Nothing is gained here."""
+
+    def enable_chunking(self) -> None:
+        """Nothing is gained here."""
+
+
+@final
+class MemoryConnection:
+    """What the client's transport takes for a connection."""
+
+    generation = 0
+    inherited = False
+
+    def __init__(self, host: Host, *, observer: Observer | None = None) -> None:
+        """A connection to what ``host`` serves."""
+        self._observer = observer
+        self.requests = 0
+        self.idle_since = 0.0
+        self.aborted = False
+        self._host = host
+        self._timeout: float | None = None
+        self._passage: Passage | None = None
+
+    def exchange(self, head: bytes, body: bytes | None, *, method: str) -> _Response:
+        """Send a request, and wait for the head of its answer.
+
+        Raises:
+            ConnectionLost: the server cut the connection.
+            ReadTimeout: no answer in time.
+        """
+        self.requests += 1
+        first, *lines = head.decode("latin-1").split("\r\n")[:-2]
+        headers = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+        target, host = first.split(" ")[1], self._host
+        passage = Passage(host, method, target, headers, body or b"")
+        if self._observer is not None:
+            self._observer.before(method, target, body or b"")
+        with host.changed:
+            if self.aborted:
+                raise ConnectionLost("the connection was cut")
+            self._passage = passage
+            host.begin(passage)
+            if not self._until(lambda: passage.has_head or passage.is_broken):
+                self.abort()
+                raise ReadTimeout("no answer in time")
+        if self._observer is not None:
+            self._observer.after(passage.status)
+        if not passage.has_head:
+            why = "the server closed the connection without an answer"
+            raise ConnectionLost(why) from passage.failure
+        return _Response(self, passage)
+
+    def read(self, limit: int) -> bytes:
+        """What has come of the body; empty at its end.
+
+        Raises:
+            OSError: the connection was cut, or nothing came in time.
+        """
+        passage, host = self._passage, self._host
+        assert passage is not None
+        with host.changed:
+            if host.ends_idle_watches:
+                host.turn()
+                if not (passage.buffer or passage.is_done or passage.is_broken):
+                    host.leave(passage)
+                    return b""
+            elif not self._until(
+                lambda: bool(passage.buffer) or passage.is_done or passage.is_broken
+            ):
+                raise TimeoutError("nothing came in time")
+            data = bytes(passage.buffer[:limit])
+            del passage.buffer[:limit]
+            if not data and passage.is_broken and not self.aborted:
+                raise ConnectionResetError("the connection was cut")
+            return data
+
+    def _until(self, is_here: Callable[[], bool]) -> bool:
+        """Let things happen until it is here; False when that takes too long."""
+        host, clock = self._host, self._host.clock
+        deadline = None if self._timeout is None else clock.monotonic() + self._timeout
+        while True:
+            due = host.turn()
+            if is_here():
+                return True
+            now = clock.monotonic()
+            if deadline is not None and now >= deadline:
+                return False
+            until = min((at for at in (due, deadline) if at is not None), default=None)
+            clock.wait(host.changed, None if until is None else max(0.0, until - now))
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """How long each wait for the server may take, on its clock."""
+        self._timeout = seconds
+
+    def is_stale(self) -> bool:
+        """Never: each is used once."""
+        return False
+
+    def abort(self) -> None:
+        """Cut it, from any thread."""
+        with self._host.changed:
+            self.aborted = True
+            if self._passage is not None and not self._passage.is_done:
+                self._passage.abort()
+
+    close = abort
+
+
+@final
+class _Response:
+    """What the client's transport takes for a response."""
+
+    chunked = False
+    will_close = True
+
+    def __init__(self, connection: MemoryConnection, passage: Passage) -> None:
+        self.status = passage.status
+        self.headers = HTTPMessage()
+        for name, value in passage.headers:
+            self.headers[name] = value
+        self.length = len(passage.buffer) if passage.is_done else None
+        self.read1 = connection.read
+
+    def read(self, limit: int) -> bytes:
+        """The whole body."""
+        parts = []
+        try:
+            while data := self.read1(1 << 20):
+                parts.append(data)
+                limit -= len(data)
+                if limit < 0:
+                    raise ResponseTooLarge("the answer has more bytes than allowed")
+        except TimeoutError as error:
+            raise ReadTimeout("the rest of the answer did not come in time") from error
+        except OSError as error:
+            raise ConnectionLost(f"the answer broke off: {error}") from error
+        return b"".join(parts)

@@ -1,0 +1,498 @@
+"""A TCP proxy on loopback that does on demand what networks do; see :class:`FaultProxy`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
+from urllib.parse import urlsplit
+
+import attrs
+
+from appsdk_operator.apiserver._fault_rules import FaultRule, FaultSchedule
+from appsdk_operator.client import ClientConfig
+from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.testing._proxy.links import Address, Faults, Link, cancelled
+
+if TYPE_CHECKING:
+    from appsdk_operator.apiserver import LoggedRequest
+    from appsdk_operator.testing._proxy.relay import Relay
+
+__all__ = ["FaultProxy"]
+
+_T = TypeVar("_T")
+
+_HOST: Final = "127.0.0.1"
+_READ: Final = 65536
+_JOIN_TIMEOUT: Final = 10.0
+_THROTTLE_STEP: Final = 0.05
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@final
+class FaultProxy:
+    """A proxy in front of any server, which cuts, stalls and slows connections on demand.
+
+    In front of an address it passes bytes on as they are, so TLS goes through and the server's
+    certificate, made for ``127.0.0.1``, is still the right one.
+
+    In front of a :class:`~appsdk_operator.client.ClientConfig` it reads the requests, too: it ends
+    TLS with a certificate of its own, which clients trust by :meth:`client_config`, and obeys the
+    rules of :meth:`inject`, those of the embedded server. Requests keep their credentials; those
+    that bring none get the config's. A client certificate cannot be passed on: the config's is used
+    for all.
+
+    It listens on loopback only, and works in one thread of its own; every method may be called from
+    any other thread. A fault is in force when the method returns, until it is taken back or
+    :meth:`clear` is called.
+
+    >>> from appsdk_operator.testing import APIServer
+    >>> with APIServer() as server, FaultProxy(server.url) as proxy:
+    ...     proxy.url.startswith("http://127.0.0.1:")
+    True
+
+    Args:
+        target: where to pass connections on to: ``http://host:port``, ``https://host:port`` or
+            ``tcp://host:port``; or the configuration of a client, to have requests read.
+        port: the TCP port to listen on; default 0, any free one.
+        faults: what befalls requests from the start, see :meth:`inject`.
+
+    Raises:
+        ValueError: the target is no address of this form, or the port is out of range; or faults
+            for an address, behind which no requests are seen.
+    """
+
+    def __init__(
+        self,
+        target: str | ClientConfig,
+        *,
+        port: int = 0,
+        faults: FaultSchedule | Iterable[FaultRule] = (),
+        clock: Clock = system_clock,
+    ) -> None:
+        """See the class."""
+        self._config = target if isinstance(target, ClientConfig) else None
+        address = target if isinstance(target, str) else target.server
+        parts = urlsplit(address)
+        try:
+            target_port = parts.port or _PORTS.get(parts.scheme)
+        except ValueError:
+            target_port = None
+        if parts.scheme not in ("http", "https", "tcp") or not parts.hostname or not target_port:
+            raise ValueError(f"target {address!r} must be 'https://host:port', http:// or tcp://")
+        if not 0 <= port <= 65535:
+            raise ValueError(f"port={port} is no TCP port: use 0 for any, or 1 to 65535")
+        self._target = (parts.hostname, target_port)
+        self._address: Address | None = None
+        self._scheme = parts.scheme
+        self._port = port
+        self._clock = clock
+        # Held while starting and stopping, so that both may be called from any thread.
+        self._lifecycle = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = threading.Condition()
+        # The rest belongs to the loop.
+        self._stopping = asyncio.Event()
+        self._flowing = asyncio.Event()
+        self._listener: asyncio.Task[None] | None = None
+        self._links: dict[asyncio.Task[None], Link] = {}
+        self._faults = Faults()
+        self._accepted = 0
+        self._relay: Relay | None = None
+        if self._config is not None:
+            from appsdk_operator.testing._proxy.relay import Relay
+
+            self._relay = Relay(self._config, clock)
+        schedule = self._checked(faults)
+        if schedule.rules:
+            self._the_relay().faults.add(schedule)
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Listen. Harmless when it already does.
+
+        Raises:
+            OSError: the port is taken, or the target's name is not known.
+        """
+        with self._lifecycle:
+            if self._thread is not None:
+                return self
+            # Here and not in the loop, which would need more threads for it.
+            if self._relay is None:
+                self._address = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)[0]
+            listener = self._bound()
+            self._port = listener.getsockname()[1]
+            ready = threading.Event()
+            self._stopping, self._flowing = asyncio.Event(), asyncio.Event()
+            self._faults = Faults()
+
+            def run() -> None:
+                try:
+                    asyncio.run(self._serve(listener, ready))
+                finally:
+                    ready.set()
+
+            self._thread = threading.Thread(target=run, name=f"appsdk-operator-proxy-{self._port}")
+            self._thread.start()
+            ready.wait()
+            return self
+
+    def stop(self) -> None:
+        """Cut every connection, close the port and end the thread. Harmless when it is stopped."""
+        with self._lifecycle:
+            thread, loop = self._thread, self._loop
+            if thread is None:
+                return
+            if loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                    loop.call_soon_threadsafe(self._stopping.set)
+            thread.join(_JOIN_TIMEOUT)
+            if thread.is_alive():
+                raise RuntimeError(
+                    f"the proxy's thread {thread.name} did not end within {_JOIN_TIMEOUT:g} s"
+                )
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, with the target's scheme: ``https://127.0.0.1:40123``."""
+        return f"{self._scheme}://{_HOST}:{self._port}"
+
+    @property
+    def ca_data(self) -> bytes:
+        """The PEM certificate of the authority to trust; empty where TLS goes through."""
+        authority = None if self._relay is None else self._relay.authority
+        return b"" if authority is None else authority.certificate
+
+    def client_config(self, **options: Any) -> ClientConfig:
+        """The target's configuration with this proxy in between.
+
+        Args:
+            options: any other of :class:`~appsdk_operator.client.ClientConfig`.
+
+        Raises:
+            ValueError: the target is an address.
+        """
+        self._the_relay()
+        assert self._config is not None
+        own = {"server": self.url, "ca_data": self.ca_data or None, "ca_file": None}
+        more = {"tls_server_name": None, "unsafe_skip_tls_verify": False}
+        return attrs.evolve(self._config, **{**own, **more, **options})
+
+    # -- what goes wrong ---------------------------------------------------------------------
+
+    def cut(self) -> int:
+        """Reset all connections, on both sides; how many there were. New ones are passed on."""
+
+        async def cut() -> int:
+            return await self._cut_all()
+
+        return self._call(cut)
+
+    def refuse(self, refused: bool = True) -> None:
+        """Have the machine refuse new connections, as when no server runs; open ones stay."""
+
+        async def refuse() -> None:
+            if refused:
+                await self._stop_listening()
+            elif self._listener is None:
+                self._listen(self._bound())
+
+        self._call(refuse)
+
+    def stall(self, stalled: bool = True) -> None:
+        """Pass no byte on in either direction while connections, new ones too, stay open.
+
+        What a firewall does that has forgotten a connection: neither side learns of it. When
+        stalling ends, what was held back goes on its way.
+        """
+
+        async def stall() -> None:
+            if stalled:
+                self._flowing.clear()
+            else:
+                self._flowing.set()
+
+        self._call(stall)
+
+    def delay(self, seconds: float) -> None:
+        """Pass everything on ``seconds`` later, in both directions; 0 ends it.
+
+        Raises:
+            ValueError: ``seconds`` is negative.
+        """
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"delay of {seconds} s: use 0 or more")
+        self._set(delay=seconds)
+
+    def throttle(self, bytes_per_second: float | None) -> None:
+        """Read answers no faster than this, as a slow reader does; None ends it.
+
+        Raises:
+            ValueError: it is not more than 0.
+        """
+        if bytes_per_second is not None and not 0 < bytes_per_second < math.inf:
+            raise ValueError(f"{bytes_per_second} bytes per second: use more than 0, or None")
+        self._set(rate=bytes_per_second)
+
+    def cut_after(self, count: int, *, times: int = 1) -> None:
+        """Reset connections in the middle of an answer.
+
+        A connection is cut when ``count`` bytes of answers have passed through it from now on; 0
+        cuts before the first, so that what was asked for is done and its answer lost.
+
+        Args:
+            count: how many bytes are passed on.
+            times: to how many connections it happens, the first ones that get so far; default 1,
+                0 ends it.
+
+        Raises:
+            ValueError: a number is negative.
+        """
+        if count < 0 or times < 0:
+            raise ValueError(f"cut_after({count}, times={times}): neither may be negative")
+        self._set(cut_after=count, cuts_left=times)
+
+        async def reset() -> None:
+            for link in self._links.values():
+                link.answered = 0
+
+        self._call(reset)
+
+    def inject(self, faults: FaultSchedule | Iterable[FaultRule]) -> None:
+        """From now on, let requests go wrong by these rules, behind those that are in force.
+
+        Args:
+            faults: rules, or a schedule of them with the seed of their chances; see
+                :class:`FaultRule`. All but ``stale``, which only the embedded server knows.
+
+        Raises:
+            ValueError: the target is an address, behind which no requests are seen, or a rule
+                is none for a proxy.
+        """
+        schedule = self._checked(faults)
+        relay = self._the_relay()
+
+        async def inject() -> None:
+            relay.faults.add(schedule)
+
+        self._call(inject)
+
+    def clear(self) -> None:
+        """End all faults."""
+
+        async def clear() -> None:
+            if self._relay is not None:
+                self._relay.faults.clear()
+            self._faults = Faults()
+            self._flowing.set()
+            if self._listener is None:
+                self._listen(self._bound())
+
+        self._call(clear)
+
+    # -- what it sees ------------------------------------------------------------------------
+
+    @property
+    def requests(self) -> list[LoggedRequest]:
+        """The last 10,000 requests, oldest first.
+
+        Raises:
+            ValueError: the target is an address, behind which no requests are seen.
+        """
+        relay = self._the_relay()
+
+        async def read() -> list[LoggedRequest]:
+            return list(relay.faults.log)
+
+        return self._call(read)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._links)
+
+    @property
+    def accepted(self) -> int:
+        """How many connections there were since it was made."""
+        return self._accepted
+
+    def wait_for(self, condition: Callable[[FaultProxy], bool], timeout: float = 10.0) -> bool:
+        """Wait until ``condition`` holds, which is asked when connections come and go.
+
+        >>> with FaultProxy("tcp://127.0.0.1:9") as proxy:
+        ...     proxy.wait_for(lambda proxy: proxy.connections == 0)
+        True
+
+        Args:
+            condition: is given this proxy; looks at :attr:`connections` or :attr:`accepted`.
+            timeout: seconds; default 10.
+
+        Returns:
+            Whether it holds.
+        """
+        deadline = self._clock.monotonic() + timeout
+        with self._changed:
+            while not condition(self):
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    return False
+                self._clock.wait(self._changed, left)
+        return True
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _the_relay(self) -> Relay:
+        if self._relay is None:
+            raise ValueError(
+                "this proxy passes bytes on unread: give FaultProxy the client_config() of the "
+                "server in the place of its address"
+            )
+        return self._relay
+
+    @staticmethod
+    def _checked(faults: FaultSchedule | Iterable[FaultRule]) -> FaultSchedule:
+        schedule = faults if isinstance(faults, FaultSchedule) else FaultSchedule(faults)
+        for rule in schedule:
+            if rule.action == "stale":
+                raise ValueError(f"{rule!r}: only the embedded server has a cache that can lag")
+        return schedule
+
+    def _call(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        with self._lifecycle:
+            loop = self._loop
+            if loop is None:
+                raise RuntimeError("the proxy does not run: call start(), or use 'with'")
+            return asyncio.run_coroutine_threadsafe(work(), loop).result(_JOIN_TIMEOUT)
+
+    def _set(self, **faults: Any) -> None:
+        async def change() -> None:
+            self._faults = attrs.evolve(self._faults, **faults)
+
+        self._call(change)
+
+    def _bound(self) -> socket.socket:
+        listener = socket.socket()
+        try:
+            # So that the port can be had back while old connections fade out.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((_HOST, self._port))
+            listener.listen(128)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._flowing.set()
+        if self._relay is not None:
+            port = await self._relay.start()
+            self._address = (socket.AF_INET, socket.SOCK_STREAM, 0, "", (_HOST, port))
+        self._listen(listener)
+        ready.set()
+        try:
+            await self._stopping.wait()
+        finally:
+            self._loop = None
+            if self._relay is not None:
+                await self._relay.stop()
+            await self._stop_listening()
+            await self._cut_all()
+
+    def _listen(self, listener: socket.socket) -> None:
+        self._listener = asyncio.get_running_loop().create_task(self._accept(listener))
+
+    async def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await cancelled(listener)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        assert self._address is not None
+        with listener:
+            while True:
+                try:
+                    client, _ = await loop.sock_accept(listener)
+                except ConnectionError:  # gone again already
+                    continue
+                link = Link(client, self._address)
+                task = loop.create_task(self._pass_on(link))
+                self._links[task] = link
+                self._accepted += 1
+                self._notify()
+
+    async def _cut_all(self) -> int:
+        tasks = list(self._links)
+        await cancelled(*tasks)
+        return len(tasks)
+
+    async def _pass_on(self, link: Link) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        # Whatever ends it, an end in good order included, is passed on or resets both sides.
+        has_ended_well = False
+        try:
+            await link.connect()
+            async with asyncio.TaskGroup() as directions:
+                directions.create_task(self._pump(link, link.client, link.server, False))
+                directions.create_task(self._pump(link, link.server, link.client, True))
+            has_ended_well = True
+        except* OSError:
+            pass
+        finally:
+            link.close(reset=not has_ended_well)
+            del self._links[task]
+            self._notify()
+
+    async def _pump(
+        self, link: Link, source: socket.socket, sink: socket.socket, answers: bool
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            rate = self._faults.rate if answers else None
+            size = _READ if rate is None else max(1, min(_READ, int(rate * _THROTTLE_STEP)))
+            await self._flowing.wait()
+            data = await loop.sock_recv(source, size)
+            if self._faults.delay:
+                await asyncio.sleep(self._faults.delay)
+            await self._flowing.wait()
+            if not data:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            if rate is not None:
+                await asyncio.sleep(len(data) / rate)
+            if answers and self._faults.cuts_left:
+                room = self._faults.cut_after - link.answered
+                link.answered += len(data)
+                if len(data) > room or not room:
+                    self._faults = attrs.evolve(self._faults, cuts_left=self._faults.cuts_left - 1)
+                    await loop.sock_sendall(sink, data[: max(0, room)])
+                    raise ConnectionResetError("cut in the middle of an answer")
+            await loop.sock_sendall(sink, data)
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

@@ -1,0 +1,238 @@
+"""The pytest plugin: a server, a namespace for each test, and what it takes to run an operator.
+
+It is loaded by every pytest run where the package is installed, so it imports nothing but pytest
+and has no part in tests that do not use it: whatever a fixture needs is imported, and hooks are
+registered, when a fixture is first asked for. ``-p no:appsdk_operator`` leaves it out. Where pytest
+is older than it knows it has no options, and its fixtures say what to install.
+
+Fixtures: ``kube_server``, ``kube_config``, ``kube_client``, ``kube_kubeconfig``,
+``kube_namespace``, ``kube_crds``, ``kube_run`` and ``kube_manager``. Options: ``--appsdk-kube``,
+``--appsdk-kube-context`` and ``--appsdk-kube-rbac``, without ``appsdk-`` as well where no other
+plugin has an option of that name; in the ini file ``kube``, ``kube_crds``, ``kube_contexts``,
+``kube_rbac``, ``kube_own_planes`` and ``kube_report_lines``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from appsdk_operator.client import Client, ClientConfig
+    from appsdk_operator.manager import Manager
+    from appsdk_operator.resource import Kind
+    from appsdk_operator.runtime import StopSignal
+    from appsdk_operator.testing._pytest.servers import KubeServer
+    from appsdk_operator.testing._pytest.state import KubeTest
+
+_OLDEST: Final = (8, 2)
+_IS_TOO_OLD: Final = tuple(map(int, pytest.__version__.split(".")[:2])) < _OLDEST
+_HOOKS: Final = "appsdk_operator_hooks"
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "kube": {
+        "choices": ("embedded", "control-plane", "existing"),
+        "help": "the server of the kube_ fixtures: embedded in the process (default), a real "
+        "control-plane from KUBEBUILDER_ASSETS, or the existing one that a kubeconfig names",
+    },
+    "kube-context": {
+        "metavar": "NAME",
+        "help": "with --appsdk-kube=existing: the context of the kubeconfig whose cluster may be "
+        "used",
+    },
+    "kube-rbac": {
+        "action": "store_true",
+        "help": "let roles and bindings decide who may do what on the embedded server",
+    },
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, and what may stand in the ini file."""
+    if _IS_TOO_OLD:
+        return
+    group = parser.getgroup("appsdk-operator", "Kubernetes operators")
+    for name, facts in _OPTIONS.items():
+        group.addoption(f"--appsdk-{name}", dest=_dest(name), **facts)
+    parser.addini("kube", "the server when --appsdk-kube is not given: embedded or control-plane")
+    parser.addini("kube_rbac", "the same as --appsdk-kube-rbac", "bool", default=False)
+    parser.addini(
+        "kube_crds", "CRDs for the server: YAML files, or folders of them", "paths", default=[]
+    )
+    parser.addini(
+        "kube_contexts",
+        "contexts that --appsdk-kube=existing may use without naming one, with * and ?",
+        "linelist",
+        default=["kind-*", "k3d-*", "minikube", "docker-desktop", "rancher-desktop"],
+    )
+    parser.addini(
+        "kube_own_planes",
+        "with a control plane and pytest-xdist: one for each worker instead of one for all",
+        "bool",
+        default=False,
+    )
+    parser.addini(
+        "kube_report_lines", "lines in each section of a failed test's report", default="40"
+    )
+
+
+def _dest(name: str) -> str:
+    return f"appsdk_{name.replace('-', '_')}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_load_initial_conftests(parser: pytest.Parser) -> None:
+    """The short names of the options, now that all plugins and conftests have added theirs."""
+    if _IS_TOO_OLD:
+        return
+    group = parser.getgroup("appsdk-operator")
+    for name, facts in _OPTIONS.items():
+        if _is_free(parser, f"--{name}"):
+            said = {**facts, "help": f"short for --appsdk-{name}"}
+            group.addoption(f"--{name}", dest=_dest(name), **said)
+
+
+def _is_free(parser: pytest.Parser, option: str) -> bool:
+    """Whether nobody has an option of that name."""
+    try:
+        _, unknown = parser.parse_known_and_unknown_args([f"{option}=x"])
+    except pytest.UsageError:
+        return False  # somebody has, and it takes no such value
+    return bool(unknown)
+
+
+def _choice(config: pytest.Config) -> str:
+    from appsdk_operator.testing._pytest.servers import choice
+
+    return choice(config.getoption(_dest("kube")), config.getini("kube"))
+
+
+# -- servers ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def kube_server(request: pytest.FixtureRequest) -> Iterator[KubeServer]:
+    """The server of this run, with the CRDs of the ini file: see ``--appsdk-kube``."""
+    if _IS_TOO_OLD:
+        raise pytest.UsageError(
+            f"the kube_ fixtures of appsdk_operator need pytest {'.'.join(map(str, _OLDEST))} or "
+            f"newer, and this is {pytest.__version__}: pip install 'appsdk-operator[testing]'"
+        )
+    from appsdk_operator.testing._pytest import servers
+
+    config = request.config
+    plane = getattr(config, "workerinput", {}).get("kube_plane")
+    with servers.serving(_choice(config), config, plane) as server:
+        servers.install(server, config.getini("kube_crds"))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kube_config(kube_server: KubeServer) -> ClientConfig:
+    """The configuration of a client for the server."""
+    return kube_server.client_config()
+
+
+@pytest.fixture(scope="session")
+def kube_kubeconfig(kube_server: KubeServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The path of a kubeconfig for the server, for kubectl and other programs."""
+    path = tmp_path_factory.mktemp("kube") / "kubeconfig"
+    kube_server.write_kubeconfig(path)
+    return path
+
+
+# -- the test --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _kube_test(request: pytest.FixtureRequest, kube_server: KubeServer) -> Iterator[KubeTest]:
+    from appsdk_operator.testing import _plugin_hooks
+    from appsdk_operator.testing._plugin_hooks import STATE
+    from appsdk_operator.testing._pytest.state import KubeTest
+
+    lines = int(request.config.getini("kube_report_lines"))
+    test = KubeTest(kube_server, str(request.node.name), lines=lines)
+    request.node.stash[STATE] = test
+    manager = request.config.pluginmanager
+    if not manager.has_plugin(_HOOKS):
+        manager.register(_plugin_hooks, _HOOKS)
+    try:
+        yield test
+        test.end_runs()
+    finally:
+        test.close()
+
+
+@pytest.fixture
+def kube_client(_kube_test: KubeTest, kube_config: ClientConfig) -> Iterator[Client]:
+    """A client of the server, closed after the test."""
+    from appsdk_operator.client import Client
+
+    with Client(kube_config) as client:
+        yield client
+
+
+@pytest.fixture
+def kube_namespace(_kube_test: KubeTest) -> str:
+    """The name of a namespace that this test has to itself; deleted after the test."""
+    return _kube_test.make_namespace()
+
+
+@pytest.fixture
+def kube_crds(kube_server: KubeServer) -> Callable[..., list[Kind]]:
+    """Installs CRDs and waits until they are served: ``kube_crds(crd, "folder", …)``.
+
+    They stay, on an existing cluster after the run as well: others may use them, too.
+    """
+    from appsdk_operator.testing._pytest.servers import install
+
+    def crds(*sources: Any) -> list[Kind]:
+        return install(kube_server, sources)
+
+    return crds
+
+
+@pytest.fixture
+def kube_run(_kube_test: KubeTest) -> Callable[..., StopSignal]:
+    """Runs anything beside the test, and stops it when the test function has returned.
+
+    ``kube_run(manager)`` returns once it is ready; ``wait=False`` and ``timeout=30.0`` are those of
+    :func:`~appsdk_operator.testing.running`. The test fails if what ran failed, did not end in
+    time, or left a thread.
+    """
+    return _kube_test.run
+
+
+@pytest.fixture
+def kube_manager(
+    _kube_test: KubeTest, kube_config: ClientConfig, kube_namespace: str
+) -> Iterator[Manager]:
+    """A manager for the namespace of the test; add controllers, then ``kube_run(kube_manager)``."""
+    from appsdk_operator.manager import CacheSetup, Manager
+    from appsdk_operator.runtime import Metrics
+
+    manager = Manager(kube_config, cache=CacheSetup(namespaces=[kube_namespace]), metrics=Metrics())
+    yield manager
+    _kube_test.end_runs()
+    manager.close()
+
+
+# -- pytest-xdist ----------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give each worker the one control plane, which is started for the first."""
+    config: pytest.Config = node.config
+    asked = not _IS_TOO_OLD and (config.getoption(_dest("kube")) or config.getini("kube"))
+    if asked != "control-plane" or config.getini("kube_own_planes"):
+        return
+    from appsdk_operator.testing._plugin_hooks import PLANE
+    from appsdk_operator.testing._pytest import servers
+
+    if PLANE not in config.stash:
+        config.stash[PLANE] = servers.start_plane()
+        config.add_cleanup(config.stash[PLANE].stop)
+    node.workerinput["kube_plane"] = servers.described(config.stash[PLANE])

@@ -1,0 +1,266 @@
+"""The servers that the pytest plugin offers, and what they can tell of a test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+import pytest
+
+from appsdk_operator.client import Client, ClientConfig, ConfigError
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import Kind
+    from appsdk_operator.testing import APIServer, ControlPlane, LoggedRequest
+
+__all__ = [
+    "USER_AGENT",
+    "KubeServer",
+    "RequestLog",
+    "choice",
+    "described",
+    "install",
+    "request_log",
+    "serving",
+    "start_plane",
+]
+
+USER_AGENT: Final = "appsdk-operator-pytest"
+"""What the plugin's own requests carry, so that reports leave them out."""
+
+
+class KubeServer(Protocol):
+    """What tests need of a server, whichever it is."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        ...
+
+    def client_config(self, **options: Any) -> ClientConfig:
+        """The configuration of a client for it."""
+        ...
+
+    def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
+        """Write a kubeconfig that leads to it."""
+        ...
+
+
+class RequestLog(Protocol):
+    """The requests that a server has seen."""
+
+    def mark(self) -> Any:
+        """Where the log is now."""
+        ...
+
+    def since(self, mark: Any) -> list[LoggedRequest]:
+        """The requests after a mark, oldest first."""
+        ...
+
+
+@final
+class ExistingCluster:
+    """The cluster that a context of the kubeconfig names; nothing is started or stopped."""
+
+    def __init__(self, context: str, config: ClientConfig) -> None:
+        self.context = context
+        self._config = config
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._config.server
+
+    def client_config(self, **options: Any) -> ClientConfig:
+        """The configuration of a client for it."""
+        import attrs
+
+        return attrs.evolve(self._config, **options)
+
+    def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
+        """Write a kubeconfig whose current context is the one that was chosen."""
+        from appsdk_operator.apiserver._kubeconfig import write_kubeconfig
+
+        write_kubeconfig(path, {**_merged_kubeconfig(), "current-context": self.context})
+
+
+@final
+class SharedPlane:
+    """A control plane that another process of this test run has started."""
+
+    def __init__(self, facts: Mapping[str, str]) -> None:
+        self._facts = facts
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._facts["url"]
+
+    @property
+    def audit_log(self) -> Path:
+        """Where it writes what it was asked."""
+        return Path(self._facts["audit_log"])
+
+    def client_config(self, **options: Any) -> ClientConfig:
+        """The configuration of a client for it."""
+        own = {"server": self.url, "token": self._facts["token"], "ca_data": self._facts["ca"]}
+        return ClientConfig(**{**own, **options})
+
+    def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
+        """Write a kubeconfig that leads to it."""
+        from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
+
+        ca, token = self._facts["ca"].encode(), self._facts["token"]
+        write_kubeconfig(path, kubeconfig(self.url, ca, name="control-plane", token=token))
+
+
+def choice(option: str | None, ini: str) -> str:
+    """Which server: the option, ``USE_EXISTING_CLUSTER``, the ini file, or the embedded one."""
+    if option:
+        return option
+    if os.environ.get("USE_EXISTING_CLUSTER", "").lower() == "true":
+        return "existing"
+    if ini not in ("", "embedded", "control-plane"):
+        raise pytest.UsageError(
+            f"kube = {ini!r} in the ini file: use embedded or control-plane; a cluster that "
+            "exists is asked for on the command line, by --appsdk-kube=existing"
+        )
+    return ini or "embedded"
+
+
+@contextlib.contextmanager
+def serving(
+    name: str, config: pytest.Config, plane: Mapping[str, str] | None
+) -> Iterator[KubeServer]:
+    """The server of that name, for as long as the block lasts."""
+    if name == "existing":
+        yield _existing(config.getoption("appsdk_kube_context"), config.getini("kube_contexts"))
+    elif name == "control-plane" and plane is not None:
+        yield SharedPlane(plane)
+    elif name == "control-plane":
+        own = start_plane()
+        try:
+            yield own
+        finally:
+            own.stop()
+    else:
+        from appsdk_operator.testing import APIServer
+
+        rbac = config.getoption("appsdk_kube_rbac") or config.getini("kube_rbac")
+        with APIServer(rbac=rbac) as server:
+            yield server
+
+
+def start_plane() -> ControlPlane:
+    """A real control plane that keeps a log of its requests."""
+    from appsdk_operator.testing import ControlPlane
+
+    try:
+        return ControlPlane(audit=True).start()
+    except FileNotFoundError as error:
+        raise pytest.UsageError(f"--appsdk-kube=control-plane: {error}") from None
+
+
+def described(plane: ControlPlane) -> dict[str, str]:
+    """What another process needs to know of a control plane."""
+    return {
+        "url": plane.url,
+        "token": plane.token,
+        "ca": plane.ca_data.decode(),
+        "audit_log": str(plane.audit_log),
+    }
+
+
+def install(server: KubeServer, sources: Iterable[Any]) -> list[Kind]:
+    """Install CRDs on a server."""
+    from appsdk_operator.testing import install_crds
+
+    found = list(sources)
+    if not found:
+        return []
+    with Client(server.client_config(user_agent=USER_AGENT)) as client:
+        return install_crds(client, found)
+
+
+# -- somebody's cluster ----------------------------------------------------------------------------
+
+
+def _existing(wanted: str | None, allowed: list[str]) -> ExistingCluster:
+    """The cluster of the current context, if tests may use it.
+
+    Raises:
+        pytest.UsageError: nobody said so, or there is none.
+    """
+    current = wanted or str(_merged_kubeconfig().get("current-context") or "")
+    if not current:
+        raise pytest.UsageError(
+            "--appsdk-kube=existing: the kubeconfig has no current context: choose one by "
+            "--appsdk-kube-context"
+        )
+    if wanted is None and not any(fnmatchcase(current, pattern) for pattern in allowed):
+        raise pytest.UsageError(
+            f"--appsdk-kube=existing: the current context is {current!r}, which is none of "
+            f"{', '.join(allowed) or 'kube_contexts (empty)'}. If tests may make and delete "
+            f"namespaces there, say so by --appsdk-kube-context={current}"
+        )
+    try:
+        return ExistingCluster(current, ClientConfig.from_kubeconfig(context=current))
+    except ConfigError as error:
+        raise pytest.UsageError(f"--appsdk-kube=existing: {error}") from None
+
+
+def _merged_kubeconfig() -> dict[str, Any]:
+    """The files of ``KUBECONFIG`` in one, as kubectl merges them: the first that says a thing."""
+    import yaml
+
+    named = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    merged: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
+    for path in filter(None, named.split(os.pathsep)):
+        if not Path(path).is_file():
+            continue
+        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        for key, value in loaded.items():
+            if isinstance(value, list) and isinstance(merged.get(key), list):
+                merged[key] = [*merged[key], *value]
+            else:
+                merged.setdefault(key, value)
+    return merged
+
+
+# -- what a server saw -----------------------------------------------------------------------------
+
+
+def request_log(server: KubeServer) -> RequestLog | None:
+    """The log of a server's requests; None: it keeps none."""
+    path = getattr(server, "audit_log", None)
+    if path is not None:
+        from appsdk_operator.testing._control_plane.audit import AuditLog
+
+        return AuditLog(path)
+    if hasattr(server, "requests"):
+        embedded: Any = server
+        return _EmbeddedLog(embedded)
+    return None
+
+
+@final
+class _EmbeddedLog:
+    """The log of the embedded server, which forgets the oldest."""
+
+    def __init__(self, server: APIServer) -> None:
+        self._server = server
+
+    def mark(self) -> LoggedRequest | None:
+        found = self._server.requests
+        return found[-1] if found else None
+
+    def since(self, mark: LoggedRequest | None) -> list[LoggedRequest]:
+        found = self._server.requests
+        for number in range(len(found) - 1, -1, -1):
+            if found[number] is mark:
+                return found[number + 1 :]
+        return found

@@ -1,0 +1,229 @@
+"""One test of the pytest plugin: its namespace, what runs beside it, and what a failure tells."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.client import ApiError, Client, NotFound, TransportError
+from appsdk_operator.manager import Runnable
+from appsdk_operator.manager._core.runnable import as_runnable, name_of
+from appsdk_operator.resource import Kind, MutableObject, kinds
+from appsdk_operator.runtime import StopSignal, system_clock
+from appsdk_operator.testing._pytest import report
+from appsdk_operator.testing._pytest.servers import (
+    USER_AGENT,
+    KubeServer,
+    request_log,
+)
+from appsdk_operator.testing._running import running
+
+__all__ = ["KubeTest"]
+
+_LABEL: Final = "app.kubernetes.io/managed-by"
+_THREAD_PATIENCE: Final = 5.0
+_REMEMBERED: Final = 200
+
+
+@attrs.define
+class _Run:
+    name: str
+    target: Any
+    context: contextlib.AbstractContextManager[StopSignal]
+    threads: set[threading.Thread]
+
+
+@final
+class _Errors(logging.Handler):
+    """The last warnings and errors of the kit while the test runs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: deque[logging.LogRecord] = deque(maxlen=_REMEMBERED)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@final
+class KubeTest:
+    """What the plugin holds for one test."""
+
+    def __init__(self, server: KubeServer, name: str, *, lines: int) -> None:
+        """Nothing yet, but an eye on what the server sees from now on."""
+        self._server = server
+        self._name = name
+        self._lines = lines
+        self._namespace = ""
+        self._log = request_log(server)
+        self._mark = self._log.mark() if self._log is not None else None
+        self._runs: list[_Run] = []
+        self._snapshots: list[tuple[str, Any]] | None = None
+        self._ran: list[tuple[str, Any]] = []
+        self._errors = _Errors()
+        logging.getLogger("appsdk_operator").addHandler(self._errors)
+
+    # -- namespace ---------------------------------------------------------------------------
+
+    def make_namespace(self) -> str:
+        """Create the namespace of the test."""
+        slug = re.sub(r"[^a-z0-9]+", "-", self._name.lower()).removeprefix("test-").strip("-")
+        name = f"test-{slug[:40].strip('-')}-{secrets.token_hex(3)}".replace("--", "-")
+        draft = MutableObject.new(kinds.core.v1.Namespace, name)
+        draft.labels[_LABEL] = USER_AGENT
+        with self._client() as client:
+            client.create(draft)
+        self._namespace = name
+        return name
+
+    def _client(self) -> Client:
+        return Client(self._server.client_config(user_agent=USER_AGENT))
+
+    def _remove_namespace(self) -> None:
+        with self._client() as client, contextlib.suppress(NotFound):
+            if self._log is not None and hasattr(self._server, "audit_log"):
+                self._empty_namespace(client)
+            client.delete(kinds.core.v1.Namespace, self._namespace)
+
+    def _empty_namespace(self, client: Client) -> None:
+        """Delete what the test made: no controller does it when the namespace goes."""
+        assert self._log is not None
+        written: dict[str, None] = {}
+        for request in self._log.since(self._mark):
+            if request.verb in ("create", "patch") and request.namespace == self._namespace:
+                found = re.match(r"(.*/namespaces/[^/]+/[^/]+)", request.path)
+                if found is not None:
+                    written[found[1]] = None
+        for path in written:
+            with contextlib.suppress(ApiError):
+                client.request("DELETE", path)
+
+    # -- what runs ---------------------------------------------------------------------------
+
+    def run(
+        self,
+        runnable: Runnable | Callable[[StopSignal], object],
+        *,
+        wait: bool = True,
+        timeout: float = 30.0,
+    ) -> StopSignal:
+        """Run something until the test function has returned; see :func:`running`."""
+        target = as_runnable(runnable)
+        name = name_of(target)
+        run = _Run(
+            name,
+            runnable,
+            running(runnable, wait=wait, timeout=timeout),
+            set(threading.enumerate()),
+        )
+        self._ran.append((name, runnable))
+        stop = run.context.__enter__()
+        self._runs.append(run)
+        return stop
+
+    def end_runs(self, error: BaseException | None = None) -> None:
+        """Stop what runs, the last one first.
+
+        Args:
+            error: what the test failed with already, which then gets the others as notes.
+
+        Raises:
+            BaseException: what the first of them failed with, if the test had not failed.
+        """
+        failures: list[BaseException] = []
+        runs, self._runs = self._runs, []
+        for run in reversed(runs):
+            try:
+                run.context.__exit__(None, None, None)
+            except BaseException as failure:
+                failures.append(failure)
+        if runs and not failures:
+            # What one of them starts while another is made to run is the first one's.
+            try:
+                _check_threads(" and ".join(run.name for run in runs), runs[0].threads)
+            except RuntimeError as failure:
+                failures.append(failure)
+        if not failures:
+            return
+        if error is None:
+            error, *failures = failures
+            self.observe()
+            _note(error, failures)
+            raise error
+        _note(error, failures)
+
+    def close(self) -> None:
+        """End what is left: the namespace, and faults that would befall other tests."""
+        logging.getLogger("appsdk_operator").removeHandler(self._errors)
+        clear = getattr(self._server, "clear_faults", None)
+        if clear is not None:
+            clear()
+        if self._namespace:
+            self._remove_namespace()
+
+    # -- what it tells -----------------------------------------------------------------------
+
+    def observe(self) -> None:
+        """Take down what the runnables do and have to do, before they end."""
+        if self._snapshots is None:
+            self._snapshots = [(name, report.snapshot_of(target)) for name, target in self._ran]
+
+    def sections(self) -> list[tuple[str, str]]:
+        """Titles and texts for the report of the failed test, once."""
+        if self._log is None and not self._ran and not self._namespace:
+            return []
+        self.observe()
+        namespace, lines = self._namespace, self._lines
+        sections = []
+        if self._log is not None:
+            found = [r for r in self._log.since(self._mark) if r.user_agent != USER_AGENT]
+            sections.append(("kube: requests", report.requests(found, namespace, lines)))
+        if namespace:
+            sections.append(("kube: events", self._events()))
+        if self._snapshots:
+            text = report.operators(self._snapshots, namespace, lines)
+            sections.append(("kube: operator", text))
+        if self._errors.records:
+            text = report.errors(list(self._errors.records), namespace, lines)
+            sections.append(("kube: errors", text))
+        return [(title, text) for title, text in sections if text]
+
+    def _events(self) -> str:
+        kind: Kind = kinds.core.v1.Event
+        try:
+            with self._client() as client:
+                found = client.list_page(kind, namespace=self._namespace, limit=500).items
+        except (ApiError, TransportError) as error:
+            return f"could not be read: {error}"
+        return report.events([event.to_dict() for event in found], self._lines)
+
+
+def _note(error: BaseException, others: list[BaseException]) -> None:
+    for other in others:
+        error.add_note(f"what ran beside the test failed, too: {other!r}")
+
+
+def _check_threads(names: str, before: set[threading.Thread]) -> None:
+    """Whether threads that were started while something ran have ended with it.
+
+    Raises:
+        RuntimeError: some have not.
+    """
+    new = [thread for thread in threading.enumerate() if thread not in before]
+    deadline = system_clock.monotonic() + _THREAD_PATIENCE
+    for thread in new:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - system_clock.monotonic()))
+    left = [thread.name for thread in new if thread.is_alive()]
+    if left:
+        raise RuntimeError(
+            f"{names} ended, but threads that were started meanwhile have not: {', '.join(left)}"
+        )

@@ -1,0 +1,1 @@
+"""An operator on a model server, without threads."""

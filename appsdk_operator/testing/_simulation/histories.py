@@ -1,0 +1,202 @@
+"""What others do and what goes wrong, as data: steps that can be drawn, played and pasted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from appsdk_operator.client import ApiError, NotFound
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+    from appsdk_operator.testing._world.world import World
+
+__all__ = ["FOREIGN", "Step", "histories", "play"]
+
+FOREIGN: Final = "x.example.org/hold"
+"""The finalizer that others put on objects."""
+_ON_OBJECTS: Final = ("create", "spec", "status", "label", "hold", "release", "delete", "recreate")
+_TIMED: Final = ("wait", "lag", "freeze")
+_PLAIN: Final = ("cut", "compact", "crash", "restart")
+_FATES: Final = ("lost", "409", "500", "503", "crash before", "crash after")
+
+
+@attrs.frozen
+class Step:
+    """One step of a history. Its text is short, and :meth:`parse` makes it again.
+
+    >>> str(Step("create", "a", {"size": 1}))
+    'create a {"size": 1}'
+    >>> Step.parse("wait 30")
+    Step(what='wait', name='', value=30)
+    """
+
+    what: str
+    """On an object: ``create``, ``spec``, ``status``, ``label``, ``hold`` and ``release`` (a
+    finalizer of somebody's), ``delete``, ``recreate``. Time: ``wait``. What goes wrong: ``lag`` and
+    ``freeze`` (for seconds), ``cut``, ``compact``, ``crash``, ``restart``, and ``write`` for what
+    befalls the operator's next write. ``seed`` for the order of threads."""
+    name: str = ""
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.what == "write":
+            return f"write {self.value}"
+        value = "" if self.value is None else json.dumps(self.value, ensure_ascii=False)
+        return " ".join(part for part in (self.what, self.name, value) if part)
+
+    @classmethod
+    def parse(cls, text: str) -> Step:
+        """The step that a text stands for.
+
+        Raises:
+            ValueError: it stands for none.
+        """
+        what, _, rest = text.partition(" ")
+        if what == "write" and rest in ("ok", *_FATES):
+            return cls(what, "", rest)
+        if what in _PLAIN and not rest:
+            return cls(what)
+        try:
+            if what in (*_TIMED, "seed"):
+                return cls(what, "", json.loads(rest))
+            name, _, value = rest.partition(" ")
+            if what in _ON_OBJECTS and name:
+                return cls(what, name, json.loads(value) if value else None)
+        except ValueError:
+            pass
+        raise ValueError(f"{text!r} is no step of a history: see the docs of Step")
+
+
+def play(world: World, step: Step) -> None:
+    """Do a step; what cannot be done, because there is no such object, is left out."""
+    match step.what:
+        case "wait":
+            world.run(float(step.value))
+        case "lag":
+            world.lag(float(step.value))
+        case "freeze":
+            world.freeze(float(step.value))
+        case "cut":
+            world.cut()
+        case "compact":
+            world.compact()
+        case "crash":
+            world.crash()
+        case "restart":
+            world.restart()
+        case "write":
+            world.fates.append("" if step.value == "ok" else step.value)
+        case "seed":
+            pass
+        case _:
+            _on_object(world, step)
+
+
+def _on_object(world: World, step: Step) -> None:
+    name, what = step.name, step.what
+    present = world.find(name)
+    try:
+        if present is None:
+            if what in ("create", "spec", "recreate"):
+                world.create(name, step.value)
+        elif what == "spec":
+            world.replace(name, step.value)
+        elif what == "status":
+            world.patch(name, {"status": step.value}, subresource="status")
+        elif what == "label":
+            world.patch(name, {"metadata": {"labels": {"touched": str(step.value)}}})
+        elif what in ("hold", "release"):
+            _hold(world, name, present.finalizers, what == "hold" and not present.is_deleting)
+        elif what in ("delete", "recreate") and not present.is_deleting:
+            world.delete(name)
+            if what == "recreate" and world.find(name) is None:
+                world.create(name, step.value)
+    except NotFound:
+        pass
+    except ApiError as error:
+        if error.status not in (400, 422):
+            raise
+        entry = world.journal.entries[-1]
+        entry.outcome, entry.error = "refused", error
+
+
+def _hold(world: World, name: str, finalizers: Sequence[str], holds: bool) -> None:
+    if (FOREIGN in finalizers) == holds:
+        return
+    kept = [finalizer for finalizer in finalizers if finalizer != FOREIGN]
+    if holds:
+        # In the middle of whatever there is, as other controllers do.
+        kept.insert(len(kept) // 2, FOREIGN)
+    world.patch(name, {"metadata": {"finalizers": kept}})
+
+
+def histories(
+    specs: SearchStrategy[Any],
+    *,
+    names: Sequence[str] = ("a", "b"),
+    statuses: SearchStrategy[Any] | None = None,
+    faults: bool = True,
+    freezes: bool = False,
+    longest: int = 20,
+) -> SearchStrategy[list[Step]]:
+    """Histories: others create, change, delete and make anew; time passes; things go wrong.
+
+    Args:
+        specs: of the objects.
+        names: of the objects; few, so that they meet again under the same name.
+        statuses: what others write into ``status``; default: they do not.
+        faults: whether anything goes wrong.
+        freezes: whether a replica stands still for a time, too.
+        longest: the most steps; default 20.
+    """
+    from hypothesis import strategies as st
+
+    name = st.sampled_from(list(names))
+    create = st.builds(Step, st.just("create"), name, specs)
+    spec = st.builds(Step, st.just("spec"), name, specs)
+    delete = st.builds(Step, st.just("delete"), name)
+    recreate = st.builds(Step, st.just("recreate"), name, specs)
+    hold = st.builds(Step, st.just("hold"), name)
+    soon = st.builds(Step, st.just("wait"), st.just(""), st.sampled_from([0, 1]))
+    wait = st.builds(Step, st.just("wait"), st.just(""), st.sampled_from([0, 1, 30, 600]))
+    single = [
+        create,
+        spec,
+        wait,
+        delete,
+        recreate,
+        hold,
+        st.builds(Step, st.just("release"), name),
+        st.builds(Step, st.just("label"), name, st.integers(0, 9)),
+    ]
+    # What chance alone brings together too rarely.
+    together = [
+        st.tuples(create, soon, hold, soon, delete, soon),
+        st.tuples(create, soon, st.one_of(delete, recreate, spec), soon),
+    ]
+    if statuses is not None:
+        single.append(st.builds(Step, st.just("status"), name, statuses))
+    if faults:
+        fate = st.builds(Step, st.just("write"), st.just(""), st.sampled_from(["ok", *_FATES]))
+        trouble = st.one_of(
+            st.builds(Step, st.sampled_from(["crash", "restart", "cut", "compact"])),
+            st.builds(Step, st.just("lag"), st.just(""), st.sampled_from([5, 60])),
+        )
+        single += [fate, trouble]
+        together += [
+            st.tuples(fate, st.one_of(create, spec), soon, st.one_of(delete, recreate, wait)),
+            st.tuples(fate, st.one_of(delete, recreate), soon),
+            st.tuples(trouble, st.one_of(create, spec, delete, recreate), soon),
+        ]
+    if freezes:
+        freeze = st.builds(Step, st.just("freeze"), st.just(""), st.sampled_from([20, 90]))
+        single.append(freeze)
+        together += [st.tuples(soon, freeze, st.one_of(create, spec), wait)] * 2
+    one = st.one_of(single).map(lambda step: (step,))
+    parts = st.lists(st.one_of(one, *together), max_size=longest)
+    return parts.map(lambda found: [step for part in found for step in part][:longest])

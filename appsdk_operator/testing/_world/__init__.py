@@ -1,0 +1,1 @@
+"""Whole operators on a clock that jumps."""

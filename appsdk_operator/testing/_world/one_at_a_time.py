@@ -1,0 +1,447 @@
+# ruff: noqa: SLF001 - what blocks threads has no other handles
+"""Threads of which one runs at a time, in an order that a seed decides, on a clock that jumps.
+
+Programs with threads are run as they are. What can block a thread (conditions, events, joins) is
+replaced, for the threads of a :class:`Schedule` only, by a hand-over to the next one. A thread goes
+on until it waits; so nothing depends on the machine, and where all wait for a time, the clock is
+moved to the first of them.
+
+Locks stay what they are: nobody waits while he holds one, so nobody ever meets one that is held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import threading
+import traceback
+from _thread import allocate_lock
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final, final
+
+from appsdk_operator.controllers import _names
+from appsdk_operator.runtime import LoopThread, ManualClock
+from appsdk_operator.runtime._clock import RealClock
+from appsdk_operator.runtime._waiters import _Latch
+from appsdk_operator.testing._world.turns import TurnLoop
+
+__all__ = ["Fiber", "Schedule", "StuckError"]
+
+_PATIENCE: Final = 20.0
+_LOOK_AGAIN: Final = 0.01
+_here: Final = threading.local()
+
+_real_wait = threading.Condition.wait
+_real_start = threading.Thread.start
+_real_join = threading.Thread.join
+_real_latch_wait = _Latch.wait
+_real_latch_notify = _Latch.notify
+_RealRandom = random.Random
+_real_run = LoopThread.run
+_real_claim = _names.claim
+_real_monotonic = RealClock.monotonic
+_real_time = RealClock.time
+_real_clock_wait = RealClock.wait
+_real_threading_time = threading._time  # type: ignore[attr-defined]
+
+
+class StuckError(RuntimeError):
+    """A thread does not come to a wait, or all wait for something that cannot happen."""
+
+
+@final
+class Fiber:
+    """A thread that runs when it is its turn."""
+
+    def __init__(self, schedule: Schedule, name: str, owner: object) -> None:
+        """One that is to run, for whom ``owner`` answers."""
+        self.schedule = schedule
+        self.name = name
+        self.owner = owner
+        self.thread: threading.Thread | None = None
+        self.is_ready: bool = True
+        self.has_ended: bool = False
+        self.gate: Any = allocate_lock()
+        self.gate.acquire()
+        self.done: threading.Condition = threading.Condition()
+
+    def end(self) -> None:
+        """It has returned."""
+        with self.done:
+            self.has_ended = True
+            self.done.notify_all()
+        self.is_ready = False
+
+
+@final
+class _Ticket:
+    """What a condition keeps of one who waits; to be released means to be told."""
+
+    def __init__(self, fiber: Fiber) -> None:
+        self._fiber = fiber
+        self._is_told = False
+
+    def release(self) -> None:
+        if self._is_told:
+            raise RuntimeError("told already")
+        self._is_told = True
+        self._fiber.schedule.wake(self._fiber)
+
+
+@final
+class Schedule:
+    """Runs threads one at a time; use it in a ``with`` block, whose thread drives it.
+
+    Every thread that is started within, by whomever, is part of it, and has to end within.
+    """
+
+    def __init__(self, clock: ManualClock, *, seed: int = 0) -> None:
+        """Nothing runs yet.
+
+        Args:
+            clock: the time of everything within.
+            seed: decides who is next where several could go on; 0: who could first.
+        """
+        self.clock = clock
+        self.fibers: list[Fiber] = []
+        self._rng = _RealRandom(seed) if seed else None
+        self._driver = Fiber(self, "driver", None)
+        self._random_before: Any = None
+        self._ready: list[Fiber] = []
+        self._frozen: dict[int, list[Fiber]] = {}
+        self.is_interrupted = False
+        """Set by whoever wants the driver back before everybody waits."""
+        self._ended: list[Fiber] = []
+        self._running = self._driver
+
+    def __enter__(self) -> Schedule:
+        if getattr(_here, "fiber", None) is not None:
+            raise RuntimeError("a simulated thread cannot drive a simulation of its own")
+        _here.fiber = self._driver
+        self._random_before = random.getstate()
+        random.seed(self.clock.rng.getrandbits(64))
+        _install(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _here.fiber = None
+        _uninstall(self)
+        random.setstate(self._random_before)
+
+    # -- the driver's ------------------------------------------------------------------------
+
+    def run_ready(self) -> None:
+        """Let everybody run until all of them wait, or somebody interrupts."""
+        while self._ready and not self.is_interrupted:
+            self._switch(self._driver)
+
+    def jump(self, *, until: float = float("inf")) -> bool:
+        """Move the clock to the first time that somebody waits for; False when that is later."""
+        due = self.clock.next_deadline()
+        if due is None or due > until:
+            return False
+        self.clock.advance(max(0.0, due - self.clock.monotonic()))
+        return True
+
+    def run(self, seconds: float) -> None:
+        """Let that much time pass, with all that happens in it."""
+        end = self.clock.monotonic() + seconds
+        self.run_ready()
+        while not self.is_interrupted and self.jump(until=end):
+            self.run_ready()
+        if self.is_interrupted:
+            return
+        self.clock.advance(max(0.0, end - self.clock.monotonic()))
+        self.run_ready()
+
+    @contextlib.contextmanager
+    def owned_by(self, owner: object) -> Iterator[None]:
+        """Threads that are started in this block, and by those, belong to ``owner``."""
+        fiber: Fiber = _here.fiber
+        before, fiber.owner = fiber.owner, owner
+        try:
+            yield
+        finally:
+            fiber.owner = before
+
+    def freeze(self, owner: object) -> None:
+        """Let nothing of ``owner`` run until :meth:`thaw`, as when a machine stands still."""
+        self._frozen.setdefault(id(owner), []).extend(
+            [fiber for fiber in self._ready if fiber.owner is owner]
+        )
+        self._ready = [fiber for fiber in self._ready if fiber.owner is not owner]
+
+    def thaw(self, owner: object) -> None:
+        """Let what is due of ``owner`` run; harmless when it was not frozen."""
+        self._ready += self._frozen.pop(id(owner), [])
+
+    def owner(self) -> Any:
+        """To whom the running thread belongs."""
+        return self._running.owner
+
+    # -- everybody's -------------------------------------------------------------------------
+
+    def give_way(self) -> None:
+        """Let others go first, if the seed says so."""
+        me: Fiber | None = getattr(_here, "fiber", None)
+        if self._rng is None or me is None or me is self._driver or not self._ready:
+            return
+        self.wake(me)
+        self._switch(me)
+
+    def wake(self, fiber: Fiber) -> None:
+        """Let it go on when its turn comes."""
+        fiber.is_ready = True
+        if fiber is self._driver:
+            return
+        ready = self._frozen.get(id(fiber.owner), self._ready)
+        if fiber not in ready:
+            ready.append(fiber)
+
+    def pause(self, me: Fiber) -> None:
+        """Let others run until somebody wakes this one."""
+        if me is not self._driver:
+            self._switch(me)
+            return
+        self.run_ready()
+        while not me.is_ready:
+            if not self.jump():
+                raise StuckError("everybody waits, and nobody for a time: this never ends")
+            self.run_ready()
+
+    def _switch(self, me: Fiber) -> None:
+        """Hand over to the next one, and come back when it is this one's turn."""
+        following = self._next(me)
+        if following is not me:
+            self._running = following
+            following.gate.release()
+            if me.has_ended:
+                return
+            if not me.gate.acquire(timeout=_PATIENCE if me is self._driver else -1):
+                raise StuckError(self._blocked())
+        self._running = me
+        while self._ended:
+            thread = self._ended.pop().thread
+            if thread is not None and thread is not threading.current_thread():
+                _real_join(thread)
+
+    def _next(self, me: Fiber) -> Fiber:
+        if not self._ready or (self.is_interrupted and me is not self._driver):
+            return self._driver
+        if self._rng is None or len(self._ready) == 1:
+            return self._ready.pop(0)
+        return self._ready.pop(self._rng.randrange(len(self._ready)))
+
+    def _blocked(self) -> str:
+        fiber = self._running
+        ident = fiber.thread.ident if fiber.thread else None
+        frame = sys._current_frames().get(ident or 0)
+        where = "".join(traceback.format_stack(frame)[-4:]) if frame else ""
+        return (
+            f"the thread {fiber.name} has not come to a wait for {_PATIENCE:g} s: it computes, or "
+            f"it blocks in something that knows nothing of the simulated time\n{where}"
+        )
+
+    # -- what replaces the threads' own ------------------------------------------------------
+
+    def start(self, me: Fiber, thread: threading.Thread) -> None:
+        """Start a thread that is one of ours."""
+        child = Fiber(self, thread.name, me.owner)
+        child.thread = thread
+        run = thread.run
+
+        def run_in_turn() -> None:
+            _here.fiber = child
+            child.gate.acquire()
+            try:
+                run()
+            finally:
+                child.end()
+                self.fibers.remove(child)
+                self._ended.append(child)
+                _here.fiber = None
+                self._switch(child)
+
+        thread.run = run_in_turn  # type: ignore[method-assign]
+        thread._appsdk_operator_fiber = child  # type: ignore[attr-defined]
+        _here.fiber = None
+        try:
+            _real_start(thread)
+        finally:
+            _here.fiber = me
+        self.fibers.append(child)
+        self.wake(child)
+
+    def join(self, target: Fiber, timeout: float | None) -> None:
+        """Wait for another one's end."""
+        deadline = None if timeout is None else self.clock.monotonic() + max(0.0, timeout)
+        with target.done:
+            while not target.has_ended:
+                left = None if deadline is None else deadline - self.clock.monotonic()
+                if left is not None and left <= 0:
+                    return
+                self.clock.wait(target.done, left)
+
+
+def _wait(self: threading.Condition, timeout: float | None = None) -> bool:
+    me: Fiber | None = getattr(_here, "fiber", None)
+    if me is None:
+        return _real_wait(self, timeout)
+    if timeout is not None:
+        deadline = me.schedule.clock.monotonic() + timeout
+        if timeout > 0:
+            me.schedule.clock.wait(self, timeout)
+        return me.schedule.clock.monotonic() < deadline
+    condition: Any = self
+    ticket = _Ticket(me)
+    condition._waiters.append(ticket)
+    saved = condition._release_save()
+    me.is_ready = False
+    try:
+        me.schedule.pause(me)
+    finally:
+        condition._acquire_restore(saved)
+        with contextlib.suppress(ValueError):
+            condition._waiters.remove(ticket)
+    return True
+
+
+def _latch_wait(self: Any, timeout: float | None = None) -> bool:
+    me: Fiber | None = getattr(_here, "fiber", None)
+    if me is None:
+        return _real_latch_wait(self, timeout)
+    if timeout is not None:
+        me.schedule.clock.wait(self, timeout)
+        return True
+    self.release()
+    try:
+        if not self._gate.acquire(blocking=False):
+            self.waiting_fiber = me
+            me.is_ready = False
+            me.schedule.pause(me)
+            self.waiting_fiber = None
+            self._gate.acquire(blocking=False)
+    finally:
+        self.acquire()
+    return True
+
+
+def _latch_notify(self: Any, n: int = 1) -> None:
+    _real_latch_notify(self, n)
+    fiber: Fiber | None = getattr(self, "waiting_fiber", None)
+    if fiber is not None:
+        fiber.schedule.wake(fiber)
+
+
+def _start(self: threading.Thread) -> None:
+    me: Fiber | None = getattr(_here, "fiber", None)
+    if me is None:
+        _real_start(self)
+    else:
+        me.schedule.start(me, self)
+
+
+def _join(self: threading.Thread, timeout: float | None = None) -> None:
+    me: Fiber | None = getattr(_here, "fiber", None)
+    target: Fiber | None = getattr(self, "_appsdk_operator_fiber", None)
+    if me is None or target is None:
+        _real_join(self, timeout)
+    else:
+        me.schedule.join(target, timeout)
+
+
+def _run_coroutine(self: LoopThread, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    me: Fiber | None = getattr(_here, "fiber", None)
+    if me is None:
+        return _real_run(self, coroutine)
+    clock, changed = me.schedule.clock, threading.Condition()
+    loop = TurnLoop(clock)
+    task = loop.create_task(coroutine)
+    while True:
+        loop.turn()
+        if task.done():
+            return task.result()
+        due = loop.next_deadline
+        # Without a time, what it waits for comes from elsewhere: look again and again.
+        with changed:
+            clock.wait(changed, _LOOK_AGAIN if due is None else due - clock.monotonic())
+
+
+def _claim(name: str, owner: object) -> None:
+    # Each of the processes that share this one has names of its own.
+    if getattr(_here, "fiber", None) is None:
+        _real_claim(name, owner)
+
+
+class _Random(_RealRandom):
+    """Without a seed, one of the simulation's."""
+
+    def __init__(self, x: Any = None) -> None:
+        clock = _clock() if x is None else None
+        super().__init__(x if clock is None else clock.rng.getrandbits(64))
+
+
+def _clock() -> ManualClock | None:
+    me: Fiber | None = getattr(_here, "fiber", None)
+    return None if me is None else me.schedule.clock
+
+
+def _monotonic(_: RealClock) -> float:
+    clock = _clock()
+    return _real_monotonic() if clock is None else clock.monotonic()
+
+
+def _time(self: RealClock) -> float:
+    clock = _clock()
+    return _real_time(self) if clock is None else clock.time()
+
+
+def _clock_wait(
+    self: RealClock, condition: threading.Condition, timeout: float | None = None
+) -> None:
+    clock = _clock()
+    if clock is None:
+        _real_clock_wait(self, condition, timeout)
+    else:
+        clock.wait(condition, timeout)
+
+
+def _threading_time() -> float:
+    clock = _clock()
+    return _real_threading_time() if clock is None else clock.monotonic()
+
+
+_REPLACED: Final[list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]]] = [
+    (threading.Condition, "wait", _real_wait, _wait),
+    (threading.Thread, "start", _real_start, _start),
+    (threading.Thread, "join", _real_join, _join),
+    (threading, "_time", _real_threading_time, _threading_time),
+    (_Latch, "wait", _real_latch_wait, _latch_wait),
+    (_Latch, "notify", _real_latch_notify, _latch_notify),
+    (random, "Random", _RealRandom, _Random),
+    (LoopThread, "run", _real_run, _run_coroutine),
+    (_names, "claim", _real_claim, _claim),
+    (RealClock, "monotonic", _real_monotonic, _monotonic),
+    (RealClock, "time", _real_time, _time),
+    (RealClock, "wait", _real_clock_wait, _clock_wait),
+]
+_installing: Final = threading.Lock()
+_users: Final[list[Schedule]] = []
+
+
+def _install(schedule: Schedule) -> None:
+    """Replace what blocks; threads outside of a schedule do not notice."""
+    with _installing:
+        _users.append(schedule)
+        if len(_users) == 1:
+            for owner, name, _, ours in _REPLACED:
+                setattr(owner, name, ours)
+
+
+def _uninstall(schedule: Schedule) -> None:
+    with _installing:
+        _users.remove(schedule)
+        if not _users:
+            for owner, name, real, _ in _REPLACED:
+                setattr(owner, name, real)
