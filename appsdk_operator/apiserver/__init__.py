@@ -1,5 +1,85 @@
-"""The API server inside the process; see :class:`APIServer`."""
+"""The embedded Kubernetes API server; users meet it as :class:`appsdk_operator.testing.APIServer`.
 
-from appsdk_operator.apiserver._http.faults import LoggedRequest as LoggedRequest
-from appsdk_operator.apiserver._server import APIServer as APIServer
-from appsdk_operator.apiserver._values.status import StatusError as StatusError
+It answers HTTP requests as kube-apiserver does: discovery, lists, watches, writes, server-side
+apply, custom resources, admission, RBAC. There is no kubelet, scheduler or controller behind it,
+but for garbage collection and the deletion of namespaces.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appsdk_operator._lazy import loader
+
+if TYPE_CHECKING:
+    from appsdk_operator.apiserver._authority import Authority as Authority
+    from appsdk_operator.apiserver._authority import private_pem as private_pem
+    from appsdk_operator.apiserver._fault_rules import FaultRule as FaultRule
+    from appsdk_operator.apiserver._fault_rules import FaultSchedule as FaultSchedule
+    from appsdk_operator.apiserver._fault_rules import RequestFacts as RequestFacts
+    from appsdk_operator.apiserver._http.fault_effects import ConnectionCut as ConnectionCut
+    from appsdk_operator.apiserver._http.fault_effects import FaultyWire as FaultyWire
+    from appsdk_operator.apiserver._http.fault_effects import name_in as name_in
+    from appsdk_operator.apiserver._http.fault_effects import send_paced as send_paced
+    from appsdk_operator.apiserver._http.fault_effects import waited as waited
+    from appsdk_operator.apiserver._http.fault_effects import watch_rules as watch_rules
+    from appsdk_operator.apiserver._http.faults import Faults as Faults
+    from appsdk_operator.apiserver._http.faults import LoggedRequest as LoggedRequest
+    from appsdk_operator.apiserver._http.faults import failure as failure
+    from appsdk_operator.apiserver._http.frontend import Frontend as Frontend
+    from appsdk_operator.apiserver._http.http_request import Exchange as Exchange
+    from appsdk_operator.apiserver._kubeconfig import kubeconfig as kubeconfig
+    from appsdk_operator.apiserver._kubeconfig import write_kubeconfig as write_kubeconfig
+    from appsdk_operator.apiserver._schema import builtin_schemas as builtin_schemas
+    from appsdk_operator.apiserver._server import APIServer as APIServer
+    from appsdk_operator.apiserver._values.routes import Route as Route
+    from appsdk_operator.apiserver._values.routes import parse_path as parse_path
+    from appsdk_operator.apiserver._values.routes import verb_of as verb_of
+    from appsdk_operator.apiserver._values.status import StatusError as StatusError
+
+_MODULES = {
+    "apiserver._authority": (
+        "Authority",
+        "private_pem",
+    ),
+    "apiserver._fault_rules": (
+        "FaultRule",
+        "FaultSchedule",
+        "RequestFacts",
+    ),
+    "apiserver._http.fault_effects": (
+        "ConnectionCut",
+        "FaultyWire",
+        "name_in",
+        "send_paced",
+        "waited",
+        "watch_rules",
+    ),
+    "apiserver._http.faults": (
+        "Faults",
+        "LoggedRequest",
+        "failure",
+    ),
+    "apiserver._http.frontend": ("Frontend",),
+    "apiserver._http.http_request": ("Exchange",),
+    "apiserver._kubeconfig": (
+        "kubeconfig",
+        "write_kubeconfig",
+    ),
+    "apiserver._schema.builtin_schemas": ("builtin_schemas",),
+    "apiserver._server": ("APIServer",),
+    "apiserver._values.routes": (
+        "Route",
+        "parse_path",
+        "verb_of",
+    ),
+    "apiserver._values.status": ("StatusError",),
+}
+_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
+
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

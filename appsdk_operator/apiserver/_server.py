@@ -24,7 +24,7 @@ from appsdk_operator.apiserver._reachable import Reachable
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.storage import Collection
 from appsdk_operator.apiserver._values.run_sync import at_once
-from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, system_clock
 
 __all__ = ["APIServer"]

@@ -20,8 +20,10 @@ from appsdk_operator.cache._cache.cache import Cache as Cache
 from appsdk_operator.cache._cache.not_cached import NotCachedError as NotCachedError
 from appsdk_operator.cache._cache.not_cached import NotFollowedError as NotFollowedError
 from appsdk_operator.cache._cache.not_cached import NotSyncedError as NotSyncedError
+from appsdk_operator.cache._cache.not_cached import Remedies as Remedies
 from appsdk_operator.cache._cache.options import CacheOptions as CacheOptions
 from appsdk_operator.cache._cache.options import NamespaceOptions as NamespaceOptions
+from appsdk_operator.cache._cache.options import checked_namespaces as checked_namespaces
 from appsdk_operator.cache._cache.registration import CacheRegistration as CacheRegistration
 from appsdk_operator.cache._client.cached_client import CachedClient as CachedClient
 from appsdk_operator.cache._delivery.delivery import Delivery as Delivery
@@ -38,13 +40,16 @@ from appsdk_operator.cache._informer.health import Health as Health
 from appsdk_operator.cache._informer.informer import Informer as Informer
 from appsdk_operator.cache._informer.reflector import EventStream as EventStream
 from appsdk_operator.cache._informer.reflector import ListWatchClient as ListWatchClient
+from appsdk_operator.cache._informer.registration import ErrorHandler as ErrorHandler
 from appsdk_operator.cache._informer.registration import Registration as Registration
 from appsdk_operator.cache._informer.store import IndexFunction as IndexFunction
 from appsdk_operator.cache._informer.store import Lister as Lister
 from appsdk_operator.cache._informer.store import Store as Store
 from appsdk_operator.cache._informer.transforms import Transform as Transform
 from appsdk_operator.cache._informer.transforms import drop_managed_fields as drop_managed_fields
+from appsdk_operator.cache._options import kind_tuple as kind_tuple
 
+# What is imported above and not listed is for the other rooms of the kit.
 __all__ = [
     "BatchHandler",
     "Cache",

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from appsdk_operator.cache._delivery.event_source import Overflow
-from appsdk_operator.resource import Kind
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.resource._names import check_namespace_name
+from appsdk_operator.resource import Kind, check_kind, check_namespace_name
 from appsdk_operator.runtime import system_clock
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_client,
     check_count,
     check_function,

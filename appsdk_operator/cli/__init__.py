@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(__version__)
         return 0
     try:
-        from appsdk_operator.apiserver._command import main as serve
+        from appsdk_operator.apiserver.command import main as serve
     except ModuleNotFoundError as error:
         print(
             f"the API server needs {error.name}: install the extra 'testing', for example with "

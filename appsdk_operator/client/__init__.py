@@ -37,6 +37,9 @@ Errors:
     :class:`ConfigError` means that the configuration or the credentials cannot be used.
 """
 
+from typing import TYPE_CHECKING
+
+from appsdk_operator._lazy import loader
 from appsdk_operator.client._api.client import Client as Client
 from appsdk_operator.client._api.discovery import APIResource as APIResource
 from appsdk_operator.client._api.discovery import Discovery as Discovery
@@ -45,8 +48,18 @@ from appsdk_operator.client._api.discovery import ServerVersion as ServerVersion
 from appsdk_operator.client._api.object_store import ObjectStore as ObjectStore
 from appsdk_operator.client._api.object_store import SpecStore as SpecStore
 from appsdk_operator.client._api.object_store import StoreClient as StoreClient
+from appsdk_operator.client._api.options import ApplyOptions as ApplyOptions
+from appsdk_operator.client._api.options import DeleteCollectionOptions as DeleteCollectionOptions
+from appsdk_operator.client._api.options import DeleteOptions as DeleteOptions
 from appsdk_operator.client._api.options import FieldValidation as FieldValidation
+from appsdk_operator.client._api.options import ListOptions as ListOptions
+from appsdk_operator.client._api.options import PatchOptions as PatchOptions
 from appsdk_operator.client._api.options import Propagation as Propagation
+from appsdk_operator.client._api.options import SubresourceApplyOptions as SubresourceApplyOptions
+from appsdk_operator.client._api.options import SubresourceCreateOptions as SubresourceCreateOptions
+from appsdk_operator.client._api.options import SubresourceUpdateOptions as SubresourceUpdateOptions
+from appsdk_operator.client._api.options import WriteOptions as WriteOptions
+from appsdk_operator.client._api.pages import PageProgress as PageProgress
 from appsdk_operator.client._api.patches import JsonPatch as JsonPatch
 from appsdk_operator.client._api.patches import MergePatch as MergePatch
 from appsdk_operator.client._api.patches import Patch as Patch
@@ -55,10 +68,12 @@ from appsdk_operator.client._api.protocols import ClientLike as ClientLike
 from appsdk_operator.client._api.protocols import Reader as Reader
 from appsdk_operator.client._api.protocols import SubresourceLike as SubresourceLike
 from appsdk_operator.client._api.protocols import Writer as Writer
+from appsdk_operator.client._api.request_builders import check_object as check_object
 from appsdk_operator.client._api.subresource import SubresourceClient as SubresourceClient
 from appsdk_operator.client._auth.config import ClientConfig as ClientConfig
 from appsdk_operator.client._auth.config import Impersonation as Impersonation
 from appsdk_operator.client._auth.credentials import Credentials as Credentials
+from appsdk_operator.client._auth.credentials import credentials_of as credentials_of
 from appsdk_operator.client._errors import AlreadyExists as AlreadyExists
 from appsdk_operator.client._errors import ApiError as ApiError
 from appsdk_operator.client._errors import BadRequest as BadRequest
@@ -86,6 +101,9 @@ from appsdk_operator.client._models import from_model as from_model
 from appsdk_operator.client._models import to_model as to_model
 from appsdk_operator.client._request import Request as Request
 from appsdk_operator.client._transport.watch import WatchStream as WatchStream
+from appsdk_operator.client._transport.write_guard import (
+    checked_before_write as checked_before_write,
+)
 from appsdk_operator.client._transport_errors import BadResponse as BadResponse
 from appsdk_operator.client._transport_errors import ConfigError as ConfigError
 from appsdk_operator.client._transport_errors import ConnectFailed as ConnectFailed
@@ -106,6 +124,13 @@ from appsdk_operator.client._wrappers.namespaced import NamespacedClient as Name
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper as ClientWrapper
 from appsdk_operator.client._wrappers.wrapper import SubresourceWrapper as SubresourceWrapper
 
+# Loads ssl, which a client of a plain server does without.
+if TYPE_CHECKING:
+    from appsdk_operator.client._transport.tls import TLSContexts as TLSContexts
+
+_HOMES = {"TLSContexts": "appsdk_operator.client._transport.tls"}
+
+# What is imported above and not listed is for the other rooms of the kit.
 __all__ = [
     "APIResource",
     "AlreadyExists",
@@ -176,3 +201,6 @@ __all__ = [
     "from_model",
     "to_model",
 ]
+
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(__name__, _HOMES)

@@ -13,10 +13,11 @@ from appsdk_operator.resource import (
     FieldSelection,
     Kind,
     LabelSelection,
+    check_namespace_name,
     decode_json,
+    field_selector_of,
+    label_selector_of,
 )
-from appsdk_operator.resource._names import check_namespace_name
-from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 
 __all__ = ["Request", "query_of", "selectors_of"]
 

@@ -59,10 +59,13 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._builder import BuilderError as BuilderError
     from appsdk_operator.controllers._builder import ControllerBuilder as ControllerBuilder
     from appsdk_operator.controllers._builder import ControllerHost as ControllerHost
+    from appsdk_operator.controllers._builder import Draft as Draft
     from appsdk_operator.controllers._builder import controller_for as controller_for
     from appsdk_operator.controllers._engine.context import ReconcileContext as ReconcileContext
     from appsdk_operator.controllers._engine.context import reconcile_context as reconcile_context
     from appsdk_operator.controllers._engine.controller import Controller as Controller
+    from appsdk_operator.controllers._engine.failures import sole_error as sole_error
+    from appsdk_operator.controllers._engine.hot_loops import HotLoops as HotLoops
     from appsdk_operator.controllers._handlers import HandlerFunction as HandlerFunction
     from appsdk_operator.controllers._handlers import HandlerFunctions as HandlerFunctions
     from appsdk_operator.controllers._handlers import for_object as for_object
@@ -108,14 +111,20 @@ if TYPE_CHECKING:
         FinalizingOutcome as FinalizingOutcome,
     )
     from appsdk_operator.controllers._helpers.finalizer_helper import finalizing as finalizing
+    from appsdk_operator.controllers._helpers.finalizers import (
+        MAX_FINALIZER_NAME as MAX_FINALIZER_NAME,
+    )
     from appsdk_operator.controllers._helpers.finalizers import FinalizerError as FinalizerError
+    from appsdk_operator.controllers._helpers.finalizers import Finalizers as Finalizers
     from appsdk_operator.controllers._helpers.finalizers import add_finalizer as add_finalizer
+    from appsdk_operator.controllers._helpers.finalizers import check_finalizer as check_finalizer
     from appsdk_operator.controllers._helpers.finalizers import has_finalizer as has_finalizer
     from appsdk_operator.controllers._helpers.finalizers import put_finalizer as put_finalizer
     from appsdk_operator.controllers._helpers.finalizers import remove_finalizer as remove_finalizer
     from appsdk_operator.controllers._helpers.finalizers import (
         take_finalizer_off as take_finalizer_off,
     )
+    from appsdk_operator.controllers._helpers.guarded import PatchClient as PatchClient
     from appsdk_operator.controllers._helpers.owners import AlreadyOwnedError as AlreadyOwnedError
     from appsdk_operator.controllers._helpers.owners import OwnerError as OwnerError
     from appsdk_operator.controllers._helpers.owners import controller_of as controller_of
@@ -174,6 +183,9 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._reconcile import Result as Result
     from appsdk_operator.controllers._reconcile import RetryAfter as RetryAfter
     from appsdk_operator.controllers._reconcile import TerminalError as TerminalError
+    from appsdk_operator.controllers._reconcile import check_number as check_number
+    from appsdk_operator.controllers._reconcile import check_unheard as check_unheard
+    from appsdk_operator.controllers._reconcile import wrong_outcome as wrong_outcome
     from appsdk_operator.controllers._sources.channel import ChannelClosed as ChannelClosed
     from appsdk_operator.controllers._sources.channel import ChannelSource as ChannelSource
     from appsdk_operator.controllers._sources.function import FunctionSource as FunctionSource
@@ -304,7 +316,29 @@ _MODULES = {
         "wait_for",
     ),
 }
-_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
+# Not part of the public surface.
+_FOR_OTHER_ROOMS = {
+    "controllers._builder": ("Draft",),
+    "controllers._engine.failures": ("sole_error",),
+    "controllers._engine.hot_loops": ("HotLoops",),
+    "controllers._helpers.finalizers": (
+        "Finalizers",
+        "MAX_FINALIZER_NAME",
+        "check_finalizer",
+    ),
+    "controllers._helpers.guarded": ("PatchClient",),
+    "controllers._reconcile": (
+        "check_number",
+        "check_unheard",
+        "wrong_outcome",
+    ),
+}
+_HOMES = {
+    name: f"appsdk_operator.{module}"
+    for table in (_MODULES, _FOR_OTHER_ROOMS)
+    for module, names in table.items()
+    for name in names
+}
 
 __all__ = [
     "LOW_PRIORITY",

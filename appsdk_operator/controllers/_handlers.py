@@ -19,7 +19,7 @@ from appsdk_operator.controllers._user_functions import (
 )
 from appsdk_operator.resource import Kind, Object, ObjectKey
 from appsdk_operator.runtime import get_logger
-from appsdk_operator.runtime._validation import check_flag
+from appsdk_operator.runtime.validation import check_flag
 
 __all__ = [
     "EventQueue",

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checka
 from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
 from appsdk_operator.client import NotFound, Reader
 from appsdk_operator.controllers._reconcile import Outcome, ReconcileFunction, Request
-from appsdk_operator.resource import Kind, Object
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.runtime._validation import check_client
+from appsdk_operator.resource import Kind, Object, check_kind
+from appsdk_operator.runtime.validation import check_client
 
 __all__ = ["ObjectReconcileFunction", "ObjectReconciler", "as_reconciler"]
 

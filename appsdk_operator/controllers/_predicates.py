@@ -22,8 +22,7 @@ from appsdk_operator.controllers._user_functions import (
     name_of,
     no_awaitable,
 )
-from appsdk_operator.resource import LabelSelection, Object
-from appsdk_operator.resource._selectors import label_selector_of
+from appsdk_operator.resource import LabelSelection, Object, label_selector_of
 
 __all__ = [
     "Predicate",

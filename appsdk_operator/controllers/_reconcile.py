@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_che
 import attrs
 
 from appsdk_operator.resource import ObjectKey
-from appsdk_operator.runtime._validation import check_count
+from appsdk_operator.runtime.validation import check_count
 
 __all__ = [
     "Outcome",

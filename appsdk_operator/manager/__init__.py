@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from appsdk_operator.manager._core.runnable import Runnable as Runnable
     from appsdk_operator.manager._core.runnable import RunnableGroup as RunnableGroup
     from appsdk_operator.manager._core.runnable import WarmUpRunnable as WarmUpRunnable
+    from appsdk_operator.manager._core.runnable import as_runnable as as_runnable
+    from appsdk_operator.manager._core.runnable import name_of as name_of
     from appsdk_operator.manager._election.client import LeaseClient as LeaseClient
     from appsdk_operator.manager._election.elector import Elector as Elector
     from appsdk_operator.manager._election.fence import Fence as Fence
@@ -66,17 +68,25 @@ if TYPE_CHECKING:
     )
     from appsdk_operator.manager._shards.shards import SHARDS_LABEL as SHARDS_LABEL
     from appsdk_operator.manager._shards.shards import Shards as Shards
-    from appsdk_operator.serving._certificates import CertificatePair as CertificatePair
-    from appsdk_operator.serving._certificates import TLSOptions as TLSOptions
-    from appsdk_operator.serving._connection import HTTPLimits as HTTPLimits
-    from appsdk_operator.serving._messages import HTTPHandler as HTTPHandler
-    from appsdk_operator.serving._messages import HTTPRequest as HTTPRequest
-    from appsdk_operator.serving._messages import HTTPResponse as HTTPResponse
-    from appsdk_operator.serving._server import HTTPServer as HTTPServer
+    from appsdk_operator.serving import CertificatePair as CertificatePair
+    from appsdk_operator.serving import HTTPHandler as HTTPHandler
+    from appsdk_operator.serving import HTTPLimits as HTTPLimits
+    from appsdk_operator.serving import HTTPRequest as HTTPRequest
+    from appsdk_operator.serving import HTTPResponse as HTTPResponse
+    from appsdk_operator.serving import HTTPServer as HTTPServer
+    from appsdk_operator.serving import TLSOptions as TLSOptions
 
 _MODULES = {
+    "serving": (
+        "CertificatePair",
+        "HTTPHandler",
+        "HTTPLimits",
+        "HTTPRequest",
+        "HTTPResponse",
+        "HTTPServer",
+        "TLSOptions",
+    ),
     "manager._servers.auth_filter": ("AuthFilter",),
-    "serving._certificates": ("CertificatePair", "TLSOptions"),
     "manager._core.cluster": ("CacheSetup", "ClientSetup", "Cluster"),
     "manager._election.elector": ("Elector",),
     "manager._events.objects": ("ObjectReference",),
@@ -85,9 +95,6 @@ _MODULES = {
     "manager._election.fence": ("Fence", "FencedClient"),
     "manager._servers.checks": ("HealthCheck", "HealthChecks"),
     "manager._servers.health": ("HealthServer", "HealthServerOptions"),
-    "serving._connection": ("HTTPLimits",),
-    "serving._messages": ("HTTPHandler", "HTTPRequest", "HTTPResponse"),
-    "serving._server": ("HTTPServer",),
     "manager._election.client": ("LeaseClient",),
     "manager._election.options": ("LeaderElection", "LeadershipLost", "elector_config"),
     "manager._core.lifecycle": ("Elected", "ElectorLike"),
@@ -104,6 +111,21 @@ _MODULES = {
         "WarmUpRunnable",
     ),
     "manager._shards.shards": ("SHARDS_LABEL", "Shards"),
+}
+
+# Not part of the public surface.
+_FOR_OTHER_ROOMS = {
+    "manager._core.runnable": (
+        "as_runnable",
+        "name_of",
+    ),
+}
+
+_HOMES = {
+    name: f"appsdk_operator.{module}"
+    for table in (_MODULES, _FOR_OTHER_ROOMS)
+    for module, names in table.items()
+    for name in names
 }
 
 __all__ = [
@@ -155,10 +177,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # which would take any name for one of the package's
-    __getattr__ = loader(
-        __name__,
-        {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names},
-    )
+    __getattr__ = loader(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

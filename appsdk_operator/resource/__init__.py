@@ -27,6 +27,7 @@ from appsdk_operator.resource._codec import MetadataOnlyError as MetadataOnlyErr
 from appsdk_operator.resource._codec import WrongKindError as WrongKindError
 from appsdk_operator.resource._codec import decode as decode_json
 from appsdk_operator.resource._codec import encode as encode_json
+from appsdk_operator.resource._codec import members as members
 from appsdk_operator.resource._crd import (
     custom_resource_definition as custom_resource_definition,
 )
@@ -34,11 +35,15 @@ from appsdk_operator.resource._foreign import IntoObject as IntoObject
 from appsdk_operator.resource._foreign import ObjectWrapper as ObjectWrapper
 from appsdk_operator.resource._foreign import as_object as as_object
 from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
+from appsdk_operator.resource._frozen import explain_frozen as explain_frozen
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
+from appsdk_operator.resource._kind import check_kind as check_kind
 from appsdk_operator.resource._lines import Lines as Lines
 from appsdk_operator.resource._mutable import AnyObject as AnyObject
 from appsdk_operator.resource._mutable import MutableObject as MutableObject
+from appsdk_operator.resource._names import check_namespace_name as check_namespace_name
+from appsdk_operator.resource._names import check_path_segment as check_path_segment
 from appsdk_operator.resource._object import Object as Object
 from appsdk_operator.resource._object import ObjectKey as ObjectKey
 from appsdk_operator.resource._object import OwnerReference as OwnerReference
@@ -54,6 +59,8 @@ from appsdk_operator.resource._selectors import FieldSelector as FieldSelector
 from appsdk_operator.resource._selectors import LabelSelection as LabelSelection
 from appsdk_operator.resource._selectors import LabelSelector as LabelSelector
 from appsdk_operator.resource._selectors import SelectorError as SelectorError
+from appsdk_operator.resource._selectors import field_selector_of as field_selector_of
+from appsdk_operator.resource._selectors import label_selector_of as label_selector_of
 from appsdk_operator.resource._wire import ListPage as ListPage
 from appsdk_operator.resource._wire import Undecodable as Undecodable
 from appsdk_operator.resource._wire import UndecodableEvent as UndecodableEvent
@@ -65,9 +72,32 @@ from appsdk_operator.resource._wire import decode_watch_events as decode_watch_e
 
 # PyYAML takes longer to load than all the rest, and few programs read manifests.
 if TYPE_CHECKING:
+    from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS as BUILTIN_MERGE_KEYS
+    from appsdk_operator.resource._strategic import DirectiveError as DirectiveError
+    from appsdk_operator.resource._strategic import MergeKeyError as MergeKeyError
+    from appsdk_operator.resource._strategic import MergeRule as MergeRule
+    from appsdk_operator.resource._strategic import MergeRules as MergeRules
+    from appsdk_operator.resource._strategic import (
+        apply_strategic_merge_patch as apply_strategic_merge_patch,
+    )
     from appsdk_operator.resource._yaml import dump_yaml as dump_yaml
+    from appsdk_operator.resource._yaml import load_first as load_first
     from appsdk_operator.resource._yaml import load_yaml as load_yaml
 
+_MODULES = {
+    "resource._strategic": (
+        "BUILTIN_MERGE_KEYS",
+        "DirectiveError",
+        "MergeKeyError",
+        "MergeRule",
+        "MergeRules",
+        "apply_strategic_merge_patch",
+    ),
+    "resource._yaml": ("dump_yaml", "load_first", "load_yaml"),
+}
+_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
+
+# What is imported above and not listed is for the other rooms of the kit.
 __all__ = [
     "AnyObject",
     "DecodeError",
@@ -113,7 +143,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # which would take any name for one of the package's
-    __getattr__ = loader(__name__, dict.fromkeys(("dump_yaml", "load_yaml"), f"{__name__}._yaml"))
+    __getattr__ = loader(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

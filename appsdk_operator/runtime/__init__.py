@@ -11,10 +11,13 @@ Guarantees:
 """
 
 from appsdk_operator.runtime._clock import Clock as Clock
+from appsdk_operator.runtime._clock import InheritedClock as InheritedClock
 from appsdk_operator.runtime._clock import ManualClock as ManualClock
 from appsdk_operator.runtime._clock import RealClock as RealClock
+from appsdk_operator.runtime._clock import present_clock as present_clock
 from appsdk_operator.runtime._clock import random_of as random_of
 from appsdk_operator.runtime._clock import system_clock as system_clock
+from appsdk_operator.runtime._environment import Environment as Environment
 from appsdk_operator.runtime._failure_log import FailureLog as FailureLog
 from appsdk_operator.runtime._failure_log import failed_function as failed_function
 from appsdk_operator.runtime._failure_log import user_traceback as user_traceback
@@ -22,6 +25,7 @@ from appsdk_operator.runtime._fork import ForkedError as ForkedError
 from appsdk_operator.runtime._fork import OneProcess as OneProcess
 from appsdk_operator.runtime._fork import after_fork as after_fork
 from appsdk_operator.runtime._fork import fork_safe as fork_safe
+from appsdk_operator.runtime._keyed_lock import Turns as Turns
 from appsdk_operator.runtime._logging import JSONFormatter as JSONFormatter
 from appsdk_operator.runtime._logging import SafeLogger as SafeLogger
 from appsdk_operator.runtime._logging import get_logger as get_logger
@@ -47,9 +51,14 @@ from appsdk_operator.runtime._stop import StopSignal as StopSignal
 from appsdk_operator.runtime._stop import check_stop as check_stop
 from appsdk_operator.runtime._threads import LoopThread as LoopThread
 from appsdk_operator.runtime._threads import ThreadGroup as ThreadGroup
+from appsdk_operator.runtime._threads import as_exception as as_exception
 from appsdk_operator.runtime._threads import settle as settle
+from appsdk_operator.runtime._waiters import Latch as Latch
+from appsdk_operator.runtime._waiters import Waiters as Waiters
+from appsdk_operator.runtime._weak import weak_method as weak_method
 from appsdk_operator.runtime._workqueue import WorkQueue as WorkQueue
 
+# What is imported above and not listed is for the other rooms of the kit.
 __all__ = [
     "PREVIOUS_NAMES",
     "UNNAMED",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Waiters"]
 
 
-class _Latch(threading.Condition):
+class Latch(threading.Condition):
     """A condition for one waiter that remembers a notification which comes before the wait.
 
     A plain condition loses the notification of a signal handler that runs in the waiting thread
@@ -57,7 +57,7 @@ class Waiters:
         self._clock = clock
         # Re-entrant, because a signal handler may wake in the thread that is inside.
         self._lock = fork_safe(threading.RLock())
-        self.waiting: set[_Latch] = set()
+        self.waiting: set[Latch] = set()
         """Empty while nobody waits; look at it before :meth:`wake` where that is called often."""
 
     def wait(
@@ -74,7 +74,7 @@ class Waiters:
             return True
         clock = present_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
-        latch = _Latch()
+        latch = Latch()
         # First listed, then looked: whenever it comes to be so, it is seen by one of the two.
         with self._lock:
             self.waiting.add(latch)

@@ -27,9 +27,9 @@ from appsdk_operator._lazy import loader
 
 if TYPE_CHECKING:
     from appsdk_operator.apiserver import APIServer as APIServer
+    from appsdk_operator.apiserver import FaultRule as FaultRule
+    from appsdk_operator.apiserver import FaultSchedule as FaultSchedule
     from appsdk_operator.apiserver import LoggedRequest as LoggedRequest
-    from appsdk_operator.apiserver._fault_rules import FaultRule as FaultRule
-    from appsdk_operator.apiserver._fault_rules import FaultSchedule as FaultSchedule
     from appsdk_operator.testing._control_plane.control_plane import ControlPlane as ControlPlane
     from appsdk_operator.testing._control_plane.control_plane import (
         ControlPlaneError as ControlPlaneError,
@@ -69,7 +69,6 @@ _MODULES = {
     ),
     "testing._control_plane.control_plane": ("ControlPlane", "ControlPlaneError"),
     "testing._crds": ("install_crds",),
-    "apiserver._fault_rules": ("FaultRule", "FaultSchedule"),
     "testing._simulation.histories": ("Step",),
     "testing._world.machine": ("check_operator",),
     "testing._memory.server": ("MemoryServer", "MemoryView"),
@@ -78,7 +77,7 @@ _MODULES = {
     "testing._proxy.proxy": ("FaultProxy",),
     "testing._world.replica": ("Replica",),
     "testing._running": ("running",),
-    "apiserver": ("APIServer", "LoggedRequest"),
+    "apiserver": ("APIServer", "FaultRule", "FaultSchedule", "LoggedRequest"),
     "testing._simulation.simulation": ("Call", "Process", "Simulation"),
     "testing._simulation.story": ("BrokenPromise", "Entry", "Journal"),
     "testing._webhooks": ("install_webhooks",),

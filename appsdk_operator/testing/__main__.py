@@ -2,7 +2,7 @@
 
 import sys
 
-from appsdk_operator.apiserver._command import main
+from appsdk_operator.apiserver.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

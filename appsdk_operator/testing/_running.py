@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from appsdk_operator.cache import Health
-from appsdk_operator.manager import Runnable
-from appsdk_operator.manager._core.runnable import as_runnable, name_of
+from appsdk_operator.manager import Runnable, as_runnable, name_of
 from appsdk_operator.runtime import StopSignal, ThreadGroup, settle, system_clock
 
 __all__ = ["running"]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from appsdk_operator.apiserver._schema import builtin_schemas
+from appsdk_operator.apiserver import builtin_schemas
 from appsdk_operator.resource import Kind, custom_resource_definition
 
 if TYPE_CHECKING:

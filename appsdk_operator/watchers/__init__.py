@@ -25,8 +25,8 @@ Caveats:
 """
 
 from appsdk_operator.cache import ResourceAction as ResourceAction
-from appsdk_operator.controllers._helpers.finalizers import FinalizerError as FinalizerError
-from appsdk_operator.controllers._helpers.guarded import PatchClient as PatchClient
+from appsdk_operator.controllers import FinalizerError as FinalizerError
+from appsdk_operator.controllers import PatchClient as PatchClient
 from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
 from appsdk_operator.watchers._finalizers import FinalizerSupplier as FinalizerSupplier
 from appsdk_operator.watchers._finalizers import default_finalizer as default_finalizer

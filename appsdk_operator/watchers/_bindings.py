@@ -8,8 +8,7 @@ from typing import final
 
 from appsdk_operator.cache import Cache, Delivery, EventSource, Health, Lister, Registration
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, StopSignal
-from appsdk_operator.runtime._clock import present_clock
+from appsdk_operator.runtime import Clock, StopSignal, present_clock
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
 from appsdk_operator.watchers._dispatcher import Dispatcher
 from appsdk_operator.watchers._informer_binding import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from types import FunctionType
 
-from appsdk_operator.controllers._reconcile import check_unheard
+from appsdk_operator.controllers import check_unheard
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime._validation import check_takes
+from appsdk_operator.runtime.validation import check_takes
 from appsdk_operator.watchers._informer_binding import RunnableInformer
 
 __all__ = [

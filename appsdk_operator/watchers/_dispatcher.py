@@ -12,12 +12,9 @@ from typing import final
 from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
-from appsdk_operator.controllers import Outcome, TerminalError
-from appsdk_operator.controllers._engine.failures import sole_error
+from appsdk_operator.controllers import Outcome, TerminalError, sole_error
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Clock, get_logger
-from appsdk_operator.runtime._keyed_lock import Turns
-from appsdk_operator.runtime._threads import as_exception
+from appsdk_operator.runtime import Clock, Turns, as_exception, get_logger
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._failures import Failures, action_again, counts_as_attempt
 from appsdk_operator.watchers._list_map import ListMap

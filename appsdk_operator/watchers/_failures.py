@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import TypeAlias, final
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import RetryAfter, TerminalError
-from appsdk_operator.controllers._engine.failures import sole_error
-from appsdk_operator.resource._frozen import explain_frozen
+from appsdk_operator.controllers import RetryAfter, TerminalError, sole_error
+from appsdk_operator.resource import explain_frozen
 from appsdk_operator.runtime import Clock, FailureLog, failed_function, get_logger
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._pending_calls import WatcherCall

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, final
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.cache._options import check_client
-from appsdk_operator.controllers import Outcome
-from appsdk_operator.controllers._helpers.finalizers import (
+from appsdk_operator.controllers import (
     FinalizerError,
     Finalizers,
+    Outcome,
+    PatchClient,
     check_finalizer,
 )
-from appsdk_operator.controllers._helpers.guarded import PatchClient
 from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime.validation import check_client
 from appsdk_operator.watchers._finalizers import (
     FinalizerSupplier,
     default_finalizer,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from appsdk_operator.controllers._helpers.finalizers import MAX_FINALIZER_NAME
-from appsdk_operator.resource import Kind
-from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.controllers import MAX_FINALIZER_NAME
+from appsdk_operator.resource import Kind, check_kind
 from appsdk_operator.runtime import UNNAMED
-from appsdk_operator.runtime._validation import check_text
+from appsdk_operator.runtime.validation import check_text
 
 __all__ = ["FinalizerSupplier", "default_finalizer", "in_progress_finalizer", "in_progress_name"]
 

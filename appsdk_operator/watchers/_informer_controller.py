@@ -13,22 +13,22 @@ from appsdk_operator.cache import (
     Health,
     Overflow,
 )
-from appsdk_operator.cache._options import check_count, check_number
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
     Clock,
+    Environment,
     LoopThread,
     Metrics,
     StopSignal,
     ThreadGroup,
+    Waiters,
     check_previous_names,
     check_stop,
     get_logger,
     is_operator_name,
 )
-from appsdk_operator.runtime._environment import Environment
-from appsdk_operator.runtime._waiters import Waiters
+from appsdk_operator.runtime.validation import check_count, check_number
 from appsdk_operator.watchers._bindings import Ways
 from appsdk_operator.watchers._checks import (
     check_cache,

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache import IndexFunction, Informer, ListWatchClient, Transform
-from appsdk_operator.cache._informer.registration import ErrorHandler
-from appsdk_operator.cache._options import check_client
+from appsdk_operator.cache import ErrorHandler, IndexFunction, Informer, ListWatchClient, Transform
 from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
 from appsdk_operator.runtime import Clock, Metrics
+from appsdk_operator.runtime.validation import check_client
 
 __all__ = ["KubernetesInformer"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, final
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers._helpers.guarded import PatchClient
+from appsdk_operator.controllers import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
 from appsdk_operator.watchers._checks import check_takes, check_told, check_watcher

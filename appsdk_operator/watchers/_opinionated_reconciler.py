@@ -8,8 +8,7 @@ from msgspec import structs
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import Outcome
-from appsdk_operator.controllers._helpers.guarded import PatchClient
+from appsdk_operator.controllers import Outcome, PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
 from appsdk_operator.watchers._finalizer_lifecycle import Custody

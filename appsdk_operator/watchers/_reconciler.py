@@ -18,8 +18,14 @@ from appsdk_operator._generics import (
     subscript,
 )
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import Outcome, ReconcileFunction, Reconciler, Request, Result
-from appsdk_operator.controllers._reconcile import wrong_outcome
+from appsdk_operator.controllers import (
+    Outcome,
+    ReconcileFunction,
+    Reconciler,
+    Request,
+    Result,
+    wrong_outcome,
+)
 from appsdk_operator.resource import Object, ObjectKey
 from appsdk_operator.watchers._checks import check_takes
 

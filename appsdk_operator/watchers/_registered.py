@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
-from appsdk_operator.controllers import Outcome
-from appsdk_operator.controllers._engine.hot_loops import HotLoops
+from appsdk_operator.controllers import HotLoops, Outcome
 from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import Clock, FailureLog, get_logger, settle, system_clock
 from appsdk_operator.watchers._checks import check_told

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers._reconcile import check_number
+from appsdk_operator.controllers import check_number
 from appsdk_operator.resource import Object
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ def test_the_api_server_command_explains_its_own_options(
 def test_without_its_extra_the_api_server_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "appsdk_operator.apiserver._command", raising=False)
+    monkeypatch.delitem(sys.modules, "appsdk_operator.apiserver.command", raising=False)
     monkeypatch.setitem(sys.modules, "appsdk_operator.apiserver._server", None)
     assert cli.main(["apiserver"]) == 1
     assert "install the extra 'testing'" in capsys.readouterr().err

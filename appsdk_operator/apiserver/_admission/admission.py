@@ -36,7 +36,7 @@ from appsdk_operator.apiserver._values.status import (
     not_found,
 )
 from appsdk_operator.apiserver._webhooks.calls import Caller, CallError, TrustError
-from appsdk_operator.resource._patches import PatchError
+from appsdk_operator.resource import PatchError
 
 __all__ = ["Admission"]
 

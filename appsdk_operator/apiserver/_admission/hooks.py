@@ -11,7 +11,7 @@ from appsdk_operator.apiserver._admission.match_conditions import MatchCondition
 from appsdk_operator.apiserver._admission.reviews import REVIEW_VERSIONS, Subject
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection
-from appsdk_operator.resource._selectors import LabelSelector
+from appsdk_operator.resource import LabelSelector
 
 __all__ = ["Hook", "hooks_of", "is_exempt"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from appsdk_operator.apiserver._values.go_text import whole
-from appsdk_operator.resource._patches import PatchError, apply_json_patch
+from appsdk_operator.resource import PatchError, apply_json_patch
 
 __all__ = ["apply_webhook_patch"]
 

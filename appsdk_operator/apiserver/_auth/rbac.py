@@ -12,7 +12,7 @@ from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP
 from appsdk_operator.apiserver._auth.rbac_rules import Rule
 from appsdk_operator.apiserver._storage.storage import Collection, Record, Storage
 from appsdk_operator.apiserver._values.users import User, account_of
-from appsdk_operator.resource._selectors import LabelSelector, SelectorError
+from appsdk_operator.resource import LabelSelector, SelectorError
 
 __all__ = ["Rbac", "Role", "RoleNotFoundError"]
 

@@ -30,7 +30,7 @@ from appsdk_operator.apiserver._http.http_request import Exchange
 from appsdk_operator.apiserver._registry.write_requests import Target
 from appsdk_operator.apiserver._values.routes import Route
 from appsdk_operator.apiserver._values.users import ADMIN, User, account_groups, account_of
-from appsdk_operator.resource._selectors import FieldSelector, SelectorError
+from appsdk_operator.resource import FieldSelector, SelectorError
 
 __all__ = ["Access"]
 

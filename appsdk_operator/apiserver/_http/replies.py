@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from appsdk_operator.apiserver._http.http_request import Exchange
 from appsdk_operator.apiserver._values.status import StatusError
-from appsdk_operator.resource._yaml import dump_yaml
+from appsdk_operator.resource import dump_yaml
 
 __all__ = ["JSON", "Replies", "as_json", "failure", "no_page", "text", "warn"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, final
 
 from appsdk_operator.apiserver._schema import builtin_schemas
-from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS, MergeRule, MergeRules
+from appsdk_operator.resource import BUILTIN_MERGE_KEYS, MergeRule, MergeRules
 
 __all__ = ["merge_keys"]
 

@@ -12,7 +12,7 @@ from appsdk_operator.apiserver._registry.write_requests import Outcome, Target, 
 from appsdk_operator.apiserver._registry.writes import Writer
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import StatusError, bad_request, conflict
-from appsdk_operator.resource._yaml import load_first
+from appsdk_operator.resource import load_first
 
 __all__ = ["APPLY_PATCH", "apply", "configuration"]
 

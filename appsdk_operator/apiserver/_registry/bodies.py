@@ -24,7 +24,7 @@ from appsdk_operator.apiserver._values.status import (
     invalid,
     unsupported_media_type,
 )
-from appsdk_operator.resource._yaml import load_yaml
+from appsdk_operator.resource import load_yaml
 
 __all__ = [
     "BODY_LIMIT",

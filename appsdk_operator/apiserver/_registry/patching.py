@@ -18,10 +18,12 @@ from appsdk_operator.apiserver._values.status import (
     bad_request,
     invalid,
 )
-from appsdk_operator.resource._patches import PatchError, apply_json_patch, apply_merge_patch
-from appsdk_operator.resource._strategic import (
+from appsdk_operator.resource import (
     DirectiveError,
     MergeKeyError,
+    PatchError,
+    apply_json_patch,
+    apply_merge_patch,
     apply_strategic_merge_patch,
 )
 

@@ -28,7 +28,7 @@ from appsdk_operator.apiserver._values.status import (
     internal_error,
     invalid,
 )
-from appsdk_operator.resource._selectors import LabelSelector, SelectorError
+from appsdk_operator.resource import LabelSelector, SelectorError
 
 __all__ = [
     "ACTIONS",

@@ -26,7 +26,7 @@ from appsdk_operator.apiserver._values.status import (
     expired,
     invalid,
 )
-from appsdk_operator.resource._selectors import FieldSelector, LabelSelector
+from appsdk_operator.resource import FieldSelector, LabelSelector
 
 __all__ = ["ListOptions", "Page", "Selection", "check_not_ahead", "list_page"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from appsdk_operator.apiserver._values.names import key_problems, value_problems
 from appsdk_operator.apiserver._values.status import FieldError, StatusError, bad_request
-from appsdk_operator.resource._selectors import FieldSelector, LabelSelector, SelectorError
+from appsdk_operator.resource import FieldSelector, LabelSelector, SelectorError
 
 __all__ = ["parse_fields", "parse_labels"]
 

@@ -38,17 +38,17 @@ from appsdk_operator.cache._options import (
     checked_seconds,
     join_all,
 )
-from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
-from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, check_kind
 from appsdk_operator.runtime import (
     Clock,
+    Environment,
     Metrics,
     StopSignal,
     ThreadGroup,
+    Waiters,
     check_stop,
 )
-from appsdk_operator.runtime._environment import Environment
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_environment,
     check_flag,
     check_instance,
@@ -56,7 +56,6 @@ from appsdk_operator.runtime._validation import (
     check_text,
     check_wait,
 )
-from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Cache"]
 

@@ -14,11 +14,16 @@ from appsdk_operator.cache._options import (
     check_indexes,
     checked_seconds,
 )
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.resource._names import check_namespace_name
-from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
-from appsdk_operator.runtime._validation import check_flag, check_instance
+from appsdk_operator.resource import (
+    FieldSelector,
+    Kind,
+    LabelSelector,
+    check_kind,
+    check_namespace_name,
+    field_selector_of,
+    label_selector_of,
+)
+from appsdk_operator.runtime.validation import check_flag, check_instance
 
 __all__ = [
     "CacheOptions",

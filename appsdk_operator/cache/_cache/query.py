@@ -17,8 +17,9 @@ from appsdk_operator.resource import (
     LabelSelector,
     Object,
     ObjectKey,
+    field_selector_of,
+    label_selector_of,
 )
-from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 
 __all__ = ["FIELD", "Query", "field_index", "in_order", "query_of"]
 

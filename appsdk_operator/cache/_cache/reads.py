@@ -10,13 +10,18 @@ from appsdk_operator.cache._cache.kind_cache import KeptKind, Place
 from appsdk_operator.cache._cache.not_cached import Remedies
 from appsdk_operator.cache._cache.query import Query, in_order, query_of
 from appsdk_operator.cache._informer.informer import Informer
-from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, Object
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.resource._names import check_namespace_name
-from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
-from appsdk_operator.runtime import Clock, StopSignal
-from appsdk_operator.runtime._validation import check_count, check_text
-from appsdk_operator.runtime._waiters import Waiters
+from appsdk_operator.resource import (
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    Object,
+    check_kind,
+    check_namespace_name,
+    field_selector_of,
+    label_selector_of,
+)
+from appsdk_operator.runtime import Clock, StopSignal, Waiters
+from appsdk_operator.runtime.validation import check_count, check_text
 
 __all__ = ["CacheReads"]
 

@@ -12,9 +12,7 @@ from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.cache._informer.registration import ErrorHandler, HandlerCalls, Registration
 from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, StopSignal
-from appsdk_operator.runtime._clock import present_clock
-from appsdk_operator.runtime._waiters import Waiters
+from appsdk_operator.runtime import Clock, StopSignal, Waiters, present_clock
 
 __all__ = ["CacheRegistration"]
 

@@ -23,11 +23,18 @@ from appsdk_operator.client import (
     SubresourceWrapper,
     error_from_status,
 )
-from appsdk_operator.resource import AnyObject, DecodeError, Kind, Object, ObjectKey
-from appsdk_operator.resource._names import check_namespace_name
-from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
+from appsdk_operator.resource import (
+    AnyObject,
+    DecodeError,
+    Kind,
+    Object,
+    ObjectKey,
+    check_namespace_name,
+    field_selector_of,
+    label_selector_of,
+)
 from appsdk_operator.runtime import Family, Metrics, Sample, StopSignal, get_logger
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_count,
     check_environment,
     check_instance,
@@ -35,7 +42,7 @@ from appsdk_operator.runtime._validation import (
 )
 
 if TYPE_CHECKING:
-    from appsdk_operator.client._api.options import (
+    from appsdk_operator.client import (
         ApplyOptions,
         DeleteCollectionOptions,
         DeleteOptions,

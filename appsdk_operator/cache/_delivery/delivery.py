@@ -20,23 +20,23 @@ from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.runtime import (
     Clock,
     Family,
+    InheritedClock,
     Metrics,
     Sample,
     StopSignal,
     ThreadGroup,
+    Waiters,
     WorkQueue,
     get_logger,
     random_of,
     system_clock,
 )
-from appsdk_operator.runtime._clock import InheritedClock
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_count,
     check_environment,
     check_function,
     check_text,
 )
-from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["Delivery", "Handle"]
 

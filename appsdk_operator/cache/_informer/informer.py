@@ -48,20 +48,21 @@ from appsdk_operator.resource import (
     LabelSelection,
     LabelSelector,
     Object,
+    field_selector_of,
     is_older_version,
+    label_selector_of,
 )
-from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
 from appsdk_operator.runtime import (
     Clock,
+    Environment,
     Metrics,
     OneProcess,
     StopSignal,
+    Waiters,
     check_stop,
     random_of,
 )
-from appsdk_operator.runtime._environment import Environment
-from appsdk_operator.runtime._validation import check_environment, check_flag, check_wait
-from appsdk_operator.runtime._waiters import Waiters
+from appsdk_operator.runtime.validation import check_environment, check_flag, check_wait
 
 __all__ = ["Informer"]
 

@@ -13,10 +13,15 @@ from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Out
 from appsdk_operator.cache._options import check_overflow, join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
-from appsdk_operator.runtime import Clock, FailureLog, StopSignal, get_logger
-from appsdk_operator.runtime._clock import present_clock
-from appsdk_operator.runtime._threads import as_exception
-from appsdk_operator.runtime._validation import check_count, checked_seconds
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    StopSignal,
+    as_exception,
+    get_logger,
+    present_clock,
+)
+from appsdk_operator.runtime.validation import check_count, checked_seconds
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,12 +18,11 @@ from appsdk_operator.resource import (
     Undecodable,
     WatchEvent,
     WatchEventType,
+    check_kind,
     is_older_version,
+    label_selector_of,
 )
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.resource._selectors import label_selector_of
-from appsdk_operator.runtime import get_logger
-from appsdk_operator.runtime._threads import as_exception
+from appsdk_operator.runtime import as_exception, get_logger
 
 __all__ = ["IndexFunction", "Lister", "Store"]
 

@@ -11,8 +11,8 @@ import msgspec
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._informer.watch_state import Changes, Step, Upsert
 from appsdk_operator.resource import Kind, MutableObject, Object, WatchEvent
-from appsdk_operator.resource._codec import members as members_of
-from appsdk_operator.runtime._threads import as_exception
+from appsdk_operator.resource import members as members_of
+from appsdk_operator.runtime import as_exception
 
 __all__ = [
     "Transform",

@@ -37,11 +37,11 @@ from appsdk_operator.client import (
     ApiError,
     BadResponse,
     Gone,
+    PageProgress,
     TransportError,
     WatchSilent,
     error_from_status,
 )
-from appsdk_operator.client._api.pages import PageProgress
 from appsdk_operator.resource import (
     DecodeError,
     ListPage,

@@ -15,7 +15,7 @@ from appsdk_operator.client._api.writes import Writes
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._request import JSON, Request
 from appsdk_operator.runtime import Clock, Metrics, default_metrics, system_clock
-from appsdk_operator.runtime._validation import check_environment, check_text
+from appsdk_operator.runtime.validation import check_environment, check_text
 
 if TYPE_CHECKING:
     from appsdk_operator.client._api.discovery import Discovery

@@ -16,7 +16,7 @@ from appsdk_operator.client._transport_errors import (
 )
 from appsdk_operator.resource import DecodeError, Kind, Scope, decode_json
 from appsdk_operator.runtime import fork_safe
-from appsdk_operator.runtime._validation import check_takes, check_text
+from appsdk_operator.runtime.validation import check_takes, check_text
 
 __all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
 

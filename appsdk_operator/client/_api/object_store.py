@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, fina
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.client._errors import AlreadyExists, Conflict, NotFound
-from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object, ObjectKey
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.runtime._validation import check_client
+from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object, ObjectKey, check_kind
+from appsdk_operator.runtime.validation import check_client
 
 __all__ = ["ObjectStore", "SpecStore", "StoreClient"]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 from appsdk_operator.client._request import query_of
 from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, encode_json
 from appsdk_operator.runtime import StopSignal
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_choice,
     check_flag,
     check_text,

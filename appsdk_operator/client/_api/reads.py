@@ -24,7 +24,7 @@ from appsdk_operator.resource import (
     Undecodable,
 )
 from appsdk_operator.runtime import StopSignal
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_choice,
     check_count,
     check_environment,

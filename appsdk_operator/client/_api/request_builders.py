@@ -24,13 +24,14 @@ from appsdk_operator.resource import (
     MutableObject,
     Object,
     Scope,
+    check_kind,
+    check_namespace_name,
+    check_path_segment,
     decode_json,
     decode_list,
     encode_json,
 )
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.resource._names import check_namespace_name, check_path_segment
-from appsdk_operator.runtime._validation import check_flag, check_text
+from appsdk_operator.runtime.validation import check_flag, check_text
 
 __all__ = [
     "APPLY",

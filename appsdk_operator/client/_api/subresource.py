@@ -8,10 +8,8 @@ from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api import request_builders
 from appsdk_operator.client._api.options import FieldValidation, write_query
 from appsdk_operator.client._api.patches import Patch
-from appsdk_operator.resource import AnyObject, Kind, Object
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.resource._names import check_path_segment
-from appsdk_operator.runtime._validation import check_text
+from appsdk_operator.resource import AnyObject, Kind, Object, check_kind, check_path_segment
+from appsdk_operator.runtime.validation import check_text
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport.transport import Transport

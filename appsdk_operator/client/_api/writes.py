@@ -15,8 +15,14 @@ from appsdk_operator.client._api.options import (
 )
 from appsdk_operator.client._api.patches import MergePatch, Patch
 from appsdk_operator.client._request import check_namespace, selectors_of
-from appsdk_operator.resource import AnyObject, FieldSelection, Kind, LabelSelection, Object
-from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource import (
+    AnyObject,
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    Object,
+    check_kind,
+)
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport.transport import Transport

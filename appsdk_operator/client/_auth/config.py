@@ -12,7 +12,7 @@ import attrs
 
 from appsdk_operator._version import __version__
 from appsdk_operator.client._transport_errors import ConfigError
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_count,
     check_flag,
     check_function,

@@ -19,8 +19,7 @@ from appsdk_operator.client._auth.files import memory_file
 from appsdk_operator.client._auth.sections import Section
 from appsdk_operator.client._transport_errors import ConfigError
 from appsdk_operator.resource import parse_time
-from appsdk_operator.runtime import Clock, StopSignal, after_fork, fork_safe, system_clock
-from appsdk_operator.runtime._waiters import Waiters
+from appsdk_operator.runtime import Clock, StopSignal, Waiters, after_fork, fork_safe, system_clock
 
 __all__ = ["ExecCredentials"]
 

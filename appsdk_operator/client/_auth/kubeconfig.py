@@ -25,7 +25,7 @@ from appsdk_operator.client._auth.files import check_regular, read_file
 from appsdk_operator.client._auth.kubernetes_package import package
 from appsdk_operator.client._auth.sections import Section
 from appsdk_operator.client._transport_errors import ConfigError
-from appsdk_operator.resource._yaml import load_first
+from appsdk_operator.resource import load_first
 from appsdk_operator.runtime import get_logger
 
 __all__ = ["from_kubeconfig", "in_cluster", "load"]

@@ -33,7 +33,7 @@ from appsdk_operator.resource import (
     decode_watch_event,
 )
 from appsdk_operator.runtime import StopSignal, system_clock
-from appsdk_operator.runtime._validation import check_number
+from appsdk_operator.runtime.validation import check_number
 
 if TYPE_CHECKING:
     from appsdk_operator.client._transport.transport import Opened

@@ -17,7 +17,7 @@ from appsdk_operator.client._api.patches import Patch
 from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper, SubresourceWrapper
 from appsdk_operator.resource import AnyObject, Kind, Object
-from appsdk_operator.runtime._validation import check_text
+from appsdk_operator.runtime.validation import check_text
 
 __all__ = ["FieldOwnerClient"]
 

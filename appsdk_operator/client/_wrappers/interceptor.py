@@ -9,7 +9,7 @@ import attrs
 
 from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper, SubresourceWrapper
-from appsdk_operator.runtime._validation import check_function
+from appsdk_operator.runtime.validation import check_function
 
 __all__ = ["Hooks", "InterceptedClient"]
 

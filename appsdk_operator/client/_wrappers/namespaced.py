@@ -24,9 +24,15 @@ from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._api.request_builders import check_object
 from appsdk_operator.client._transport.watch import WatchStream
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper, SubresourceWrapper
-from appsdk_operator.resource import AnyObject, Kind, ListPage, MutableObject, Object
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.resource._names import check_path_segment
+from appsdk_operator.resource import (
+    AnyObject,
+    Kind,
+    ListPage,
+    MutableObject,
+    Object,
+    check_kind,
+    check_path_segment,
+)
 
 __all__ = ["NamespacedClient"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers import _names
+from appsdk_operator.controllers import controller_names
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
 from appsdk_operator.controllers._engine.reasons import text
 from appsdk_operator.controllers._engine.run import Engine
@@ -19,6 +19,7 @@ from appsdk_operator.controllers._sources.starts import SourceStart
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Clock,
+    Environment,
     LoopThread,
     Metrics,
     StopSignal,
@@ -26,10 +27,9 @@ from appsdk_operator.runtime import (
     check_stop,
     get_logger,
     system_clock,
+    weak_method,
 )
-from appsdk_operator.runtime._environment import Environment
-from appsdk_operator.runtime._validation import check_environment, check_instance
-from appsdk_operator.runtime._weak import weak_method
+from appsdk_operator.runtime.validation import check_environment, check_instance
 
 __all__ = ["Controller"]
 
@@ -117,7 +117,7 @@ class Controller(Generic[R]):
         self._is_over = False
         self._failures: list[Exception] = []
         if not settings.skip_name_validation:
-            _names.claim(name, self)
+            controller_names.claim(name, self)
 
     @property
     def needs_leader_election(self) -> bool:
@@ -468,7 +468,7 @@ class Controller(Generic[R]):
         with self._lock:
             self._is_over = True
             self._sources.clear()
-        _names.release(self.name, self)
+        controller_names.release(self.name, self)
         return running
 
     def _still_running(self, names: list[str]) -> TimeoutError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final, final
 
-from appsdk_operator.runtime._logging import SafeLogger
+from appsdk_operator.runtime import SafeLogger
 
 __all__ = ["HotLoops"]
 

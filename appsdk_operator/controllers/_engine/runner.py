@@ -30,7 +30,7 @@ from appsdk_operator.controllers._engine.reasons import (
 )
 from appsdk_operator.controllers._options import Settings
 from appsdk_operator.controllers._reconcile import Result, TerminalError, wrong_outcome
-from appsdk_operator.resource._frozen import explain_frozen
+from appsdk_operator.resource import explain_frozen
 from appsdk_operator.runtime import (
     Clock,
     FailureLog,

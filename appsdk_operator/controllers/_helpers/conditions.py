@@ -21,7 +21,7 @@ from appsdk_operator.controllers._helpers.guarded import (
 from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Clock, system_clock
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_client,
     check_count,
     check_environment,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.cache._options import check_client
 from appsdk_operator.client import (
     AlreadyExists,
     ApiError,
@@ -16,15 +15,20 @@ from appsdk_operator.client import (
     Conflict,
     MergePatch,
     NotFound,
+    check_object,
 )
-from appsdk_operator.client._api.request_builders import check_object
 from appsdk_operator.controllers._field_paths import is_same_json
 from appsdk_operator.controllers._helpers.guarded import ATTEMPTS, Getter, live_reader
 from appsdk_operator.controllers._reconcile import check_unheard
-from appsdk_operator.resource import AnyObject, MutableObject, Object, create_merge_patch
-from appsdk_operator.resource._frozen import explain_frozen
+from appsdk_operator.resource import (
+    AnyObject,
+    MutableObject,
+    Object,
+    create_merge_patch,
+    explain_frozen,
+)
 from appsdk_operator.runtime import settle
-from appsdk_operator.runtime._validation import check_flag, check_text
+from appsdk_operator.runtime.validation import check_client, check_flag, check_text
 
 __all__ = ["Change", "OperationResult", "Written", "apply", "create_or_patch", "create_or_update"]
 

@@ -20,7 +20,7 @@ from appsdk_operator.controllers._mutables import check_objects, metadata_of, mu
 from appsdk_operator.controllers._reconcile import check_unheard
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.runtime._validation import check_client, check_function
+from appsdk_operator.runtime.validation import check_client, check_function
 
 __all__ = [
     "CleanUp",

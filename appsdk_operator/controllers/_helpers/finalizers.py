@@ -17,7 +17,7 @@ from appsdk_operator.controllers._helpers.guarded import (
 )
 from appsdk_operator.controllers._mutables import check_objects, mutable
 from appsdk_operator.resource import Kind, MutableObject, Object
-from appsdk_operator.runtime._validation import check_client, check_text
+from appsdk_operator.runtime.validation import check_client, check_text
 
 __all__ = [
     "MAX_FINALIZER_NAME",

@@ -6,7 +6,7 @@ from typing import Any
 
 from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable, uid_of
 from appsdk_operator.resource import Kind, MutableObject, Object, OwnerReference
-from appsdk_operator.runtime._validation import check_flag
+from appsdk_operator.runtime.validation import check_flag
 
 __all__ = [
     "AlreadyOwnedError",

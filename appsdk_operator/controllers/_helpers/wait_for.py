@@ -27,10 +27,9 @@ from appsdk_operator.client import (
     TransportError,
 )
 from appsdk_operator.controllers.until import AbsentT, Until, matches
-from appsdk_operator.resource import Kind, Object, ObjectKey, WatchEventType
-from appsdk_operator.resource._kind import check_kind
+from appsdk_operator.resource import Kind, Object, ObjectKey, WatchEventType, check_kind
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
-from appsdk_operator.runtime._validation import (
+from appsdk_operator.runtime.validation import (
     check_client,
     check_environment,
     check_function,

@@ -16,9 +16,8 @@ from appsdk_operator.controllers._protocols import (
 )
 from appsdk_operator.controllers._sources.event_feed import EventFeed
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, Metrics, StopSignal
-from appsdk_operator.runtime._clock import present_clock
-from appsdk_operator.runtime._validation import check_count
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, present_clock
+from appsdk_operator.runtime.validation import check_count
 
 __all__ = ["ChannelClosed", "ChannelSource"]
 

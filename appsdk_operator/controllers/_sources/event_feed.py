@@ -15,14 +15,14 @@ from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Clock,
+    Environment,
     Family,
     LoopThread,
     Metrics,
     Sample,
     StopSignal,
 )
-from appsdk_operator.runtime._environment import Environment
-from appsdk_operator.runtime._validation import check_count, check_environment, check_text
+from appsdk_operator.runtime.validation import check_count, check_environment, check_text
 
 __all__ = ["EventFeed"]
 

@@ -23,8 +23,16 @@ from appsdk_operator.controllers._handlers import OWN_HANDLERS, EventQueue, chec
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, FailureLog, Family, Sample, get_logger, random_of, settle
-from appsdk_operator.runtime._threads import as_exception
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    Family,
+    Sample,
+    as_exception,
+    get_logger,
+    random_of,
+    settle,
+)
 
 __all__ = ["EventPipeline", "backoff", "shown"]
 

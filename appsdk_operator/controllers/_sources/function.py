@@ -20,9 +20,8 @@ from appsdk_operator.controllers._sources.thread import (
     checked_jitter,
 )
 from appsdk_operator.controllers._user_functions import check_function, name_of
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle
-from appsdk_operator.runtime._clock import present_clock
-from appsdk_operator.runtime._validation import check_count, checked_seconds
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, present_clock, settle
+from appsdk_operator.runtime.validation import check_count, checked_seconds
 
 __all__ = ["FunctionSource", "PollingSource", "TimerSource"]
 

@@ -25,9 +25,8 @@ from appsdk_operator.controllers._protocols import (
 )
 from appsdk_operator.controllers._sources.event_feed import EventFeed
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger
-from appsdk_operator.runtime._clock import present_clock
-from appsdk_operator.runtime._validation import check_flag
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, present_clock
+from appsdk_operator.runtime.validation import check_flag
 
 __all__ = ["InformerSource", "KindSource"]
 

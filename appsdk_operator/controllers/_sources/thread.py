@@ -12,18 +12,18 @@ from appsdk_operator.controllers._engine.reasons import text
 from appsdk_operator.controllers._sources.event_pipeline import backoff, shown
 from appsdk_operator.runtime import (
     Clock,
+    Environment,
     Family,
     LoopThread,
     Metrics,
     Sample,
     StopSignal,
     ThreadGroup,
+    as_exception,
     get_logger,
     random_of,
 )
-from appsdk_operator.runtime._environment import Environment
-from appsdk_operator.runtime._threads import as_exception
-from appsdk_operator.runtime._validation import check_environment, check_number, check_text
+from appsdk_operator.runtime.validation import check_environment, check_number, check_text
 
 __all__ = ["SourceThread", "checked_interval", "checked_jitter"]
 

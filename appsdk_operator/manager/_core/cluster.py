@@ -7,10 +7,17 @@ from typing import Any, TypeAlias, final
 
 import attrs
 
-from appsdk_operator.cache import Cache, CachedClient, CacheOptions, Health, Transform
-from appsdk_operator.cache._cache.not_cached import Remedies
-from appsdk_operator.cache._cache.options import NamespaceOptions, checked_namespaces
-from appsdk_operator.cache._options import kind_tuple
+from appsdk_operator.cache import (
+    Cache,
+    CachedClient,
+    CacheOptions,
+    Health,
+    NamespaceOptions,
+    Remedies,
+    Transform,
+    checked_namespaces,
+    kind_tuple,
+)
 from appsdk_operator.client import (
     Client,
     ClientConfig,
@@ -21,17 +28,22 @@ from appsdk_operator.client import (
     Writer,
 )
 from appsdk_operator.manager._core.runnable import RunnableGroup
-from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
-from appsdk_operator.resource._kind import check_kind
-from appsdk_operator.resource._selectors import field_selector_of, label_selector_of
+from appsdk_operator.resource import (
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    check_kind,
+    field_selector_of,
+    label_selector_of,
+)
 from appsdk_operator.runtime import (
     Clock,
+    Environment,
     Metrics,
     StopSignal,
     get_logger,
     system_clock,
 )
-from appsdk_operator.runtime._environment import Environment
 
 __all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
 

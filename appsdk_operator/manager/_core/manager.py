@@ -12,8 +12,7 @@ import attrs
 
 from appsdk_operator.cache import Cache, Health
 from appsdk_operator.client import ClientConfig, ClientLike
-from appsdk_operator.controllers import ControllerHost, ControllerOptions
-from appsdk_operator.controllers._builder import Draft
+from appsdk_operator.controllers import ControllerHost, ControllerOptions, Draft
 from appsdk_operator.manager._core.cluster import Cluster, check_server
 from appsdk_operator.manager._core.election import make_elector
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
@@ -28,6 +27,7 @@ from appsdk_operator.manager._servers.checks import HealthCheck
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     Clock,
+    Environment,
     Metrics,
     StopSignal,
     ThreadGroup,
@@ -35,8 +35,7 @@ from appsdk_operator.runtime import (
     default_metrics,
     get_logger,
 )
-from appsdk_operator.runtime._environment import Environment
-from appsdk_operator.serving._messages import HTTPHandler
+from appsdk_operator.serving import HTTPHandler
 
 __all__ = ["Manager"]
 

@@ -14,17 +14,17 @@ from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
     Clock,
+    Environment,
     Metrics,
     StopSignal,
     ThreadGroup,
+    as_exception,
     check_operator_name,
     check_previous_names,
     check_stop,
     get_logger,
     system_clock,
 )
-from appsdk_operator.runtime._environment import Environment
-from appsdk_operator.runtime._threads import as_exception
 
 __all__ = ["Operator", "OperatorController"]
 

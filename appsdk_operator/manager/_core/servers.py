@@ -16,7 +16,7 @@ from appsdk_operator.manager._servers.health import HealthServer
 from appsdk_operator.manager._servers.metrics import MetricsServer, check_extra_path
 from appsdk_operator.manager._servers.profile import ProfileServer
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.serving._messages import HTTPHandler
+from appsdk_operator.serving import HTTPHandler
 
 __all__ = ["Servers", "caches_health", "runnables_health"]
 

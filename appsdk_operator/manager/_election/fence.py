@@ -9,24 +9,22 @@ from typing import Protocol, Unpack, runtime_checkable
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import (
     ApiError,
+    ApplyOptions,
     ClientLike,
     ClientWrapper,
-    Patch,
-    SubresourceLike,
-    TransportError,
-)
-from appsdk_operator.client._api.options import (
-    ApplyOptions,
     DeleteCollectionOptions,
     DeleteOptions,
+    Patch,
     PatchOptions,
     SubresourceApplyOptions,
     SubresourceCreateOptions,
+    SubresourceLike,
     SubresourceUpdateOptions,
+    SubresourceWrapper,
+    TransportError,
     WriteOptions,
+    checked_before_write,
 )
-from appsdk_operator.client._transport.write_guard import checked_before_write
-from appsdk_operator.client._wrappers.wrapper import SubresourceWrapper
 from appsdk_operator.manager._election.options import LeadershipLost
 from appsdk_operator.manager._election.sent_writes import TrackedWrite
 from appsdk_operator.resource import AnyObject, DecodeError, Kind, Object

@@ -31,12 +31,7 @@ from appsdk_operator.runtime import (
     random_of,
     system_clock,
 )
-from appsdk_operator.serving._messages import (
-    HTTPHandler,
-    HTTPRequest,
-    HTTPResponse,
-    text_response,
-)
+from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
 
 __all__ = ["AuthFilter"]
 

@@ -13,7 +13,7 @@ import attrs
 from appsdk_operator.cache import Health
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
-from appsdk_operator.serving._messages import HTTPRequest, HTTPResponse, text_response
+from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
 
 __all__ = ["HealthCheck", "HealthChecks", "ping"]
 

@@ -8,9 +8,7 @@ import attrs
 
 from appsdk_operator.manager._servers.checks import HealthCheck, HealthChecks
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
-from appsdk_operator.serving._addresses import check_address, is_off
-from appsdk_operator.serving._connection import HTTPLimits
-from appsdk_operator.serving._server import HTTPServer
+from appsdk_operator.serving import HTTPLimits, HTTPServer, check_address, is_off
 
 __all__ = ["HealthServer", "HealthServerOptions"]
 

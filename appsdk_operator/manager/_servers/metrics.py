@@ -10,11 +10,17 @@ import attrs
 
 from appsdk_operator.client import ClientLike
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
-from appsdk_operator.serving._addresses import check_address, is_off
-from appsdk_operator.serving._certificates import Certificates, TLSOptions
-from appsdk_operator.serving._connection import HTTPLimits
-from appsdk_operator.serving._messages import HTTPHandler, HTTPRequest, HTTPResponse
-from appsdk_operator.serving._server import HTTPServer
+from appsdk_operator.serving import (
+    Certificates,
+    HTTPHandler,
+    HTTPLimits,
+    HTTPRequest,
+    HTTPResponse,
+    HTTPServer,
+    TLSOptions,
+    check_address,
+    is_off,
+)
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

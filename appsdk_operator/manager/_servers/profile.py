@@ -15,10 +15,16 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
-from appsdk_operator.serving._addresses import check_address, check_hosts, is_off
-from appsdk_operator.serving._connection import HTTPLimits
-from appsdk_operator.serving._messages import HTTPRequest, HTTPResponse, text_response
-from appsdk_operator.serving._server import HTTPServer
+from appsdk_operator.serving import (
+    HTTPLimits,
+    HTTPRequest,
+    HTTPResponse,
+    HTTPServer,
+    check_address,
+    check_hosts,
+    is_off,
+    text_response,
+)
 
 __all__ = ["ProfileServer", "ProfileServerOptions"]
 

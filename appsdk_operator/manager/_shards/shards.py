@@ -32,13 +32,13 @@ from appsdk_operator.manager._shards.work import (
 from appsdk_operator.resource import DecodeError, ObjectKey
 from appsdk_operator.runtime import (
     Clock,
+    Environment,
     Metrics,
     StopSignal,
     ThreadGroup,
     get_logger,
     random_of,
 )
-from appsdk_operator.runtime._environment import Environment
 
 __all__ = ["SHARDS_LABEL", "Shards"]
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from appsdk_operator.apiserver._authority import Authority
-from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
+from appsdk_operator.apiserver import Authority, kubeconfig, write_kubeconfig
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.runtime import system_clock
 from appsdk_operator.testing._control_plane import options as _options

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from appsdk_operator.apiserver._authority import Authority, private_pem
+from appsdk_operator.apiserver import Authority, private_pem
 
 __all__ = ["write_keys"]
 

@@ -19,7 +19,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.apiserver import Exchange
 from appsdk_operator.client import ConnectionLost, ReadTimeout, ResponseTooLarge
 from appsdk_operator.runtime import Clock
 

@@ -10,8 +10,7 @@ from typing import Any, Self, final
 
 import attrs
 
-from appsdk_operator.apiserver import APIServer
-from appsdk_operator.apiserver._http.frontend import Frontend
+from appsdk_operator.apiserver import APIServer, Frontend
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, Metrics, system_clock

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from appsdk_operator.apiserver._fault_rules import FaultRule, FaultSchedule
+from appsdk_operator.apiserver import FaultRule, FaultSchedule
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.runtime import Clock, system_clock
 from appsdk_operator.testing._proxy.links import Address, Faults, Link, cancelled

@@ -10,22 +10,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, final
 from urllib.parse import parse_qs, urlsplit
 
-from appsdk_operator.apiserver._authority import Authority
-from appsdk_operator.apiserver._fault_rules import FaultRule, RequestFacts
-from appsdk_operator.apiserver._http.fault_effects import (
+from appsdk_operator.apiserver import (
+    Authority,
     ConnectionCut,
+    FaultRule,
+    Faults,
     FaultyWire,
+    LoggedRequest,
+    RequestFacts,
+    StatusError,
+    failure,
     name_in,
+    parse_path,
     send_paced,
+    verb_of,
     waited,
     watch_rules,
 )
-from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest, failure
-from appsdk_operator.apiserver._values.routes import parse_path, verb_of
-from appsdk_operator.apiserver._values.status import StatusError
-from appsdk_operator.client._auth.config import ClientConfig
-from appsdk_operator.client._auth.credentials import credentials_of
-from appsdk_operator.client._transport.tls import TLSContexts
+from appsdk_operator.client import ClientConfig, TLSContexts, credentials_of
 from appsdk_operator.runtime import Clock
 from appsdk_operator.testing._proxy.messages import Head, Listening, body_of, framed, read_head
 

@@ -83,7 +83,7 @@ class ExistingCluster:
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
         """Write a kubeconfig whose current context is the one that was chosen."""
-        from appsdk_operator.apiserver._kubeconfig import write_kubeconfig
+        from appsdk_operator.apiserver import write_kubeconfig
 
         write_kubeconfig(path, {**_merged_kubeconfig(), "current-context": self.context})
 
@@ -112,7 +112,7 @@ class SharedPlane:
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
         """Write a kubeconfig that leads to it."""
-        from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
+        from appsdk_operator.apiserver import kubeconfig, write_kubeconfig
 
         ca, token = self._facts["ca"].encode(), self._facts["token"]
         write_kubeconfig(path, kubeconfig(self.url, ca, name="control-plane", token=token))

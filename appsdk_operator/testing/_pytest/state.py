@@ -14,8 +14,7 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.client import ApiError, Client, NotFound, TransportError
-from appsdk_operator.manager import Runnable
-from appsdk_operator.manager._core.runnable import as_runnable, name_of
+from appsdk_operator.manager import Runnable, as_runnable, name_of
 from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import StopSignal, system_clock
 from appsdk_operator.testing._pytest import report

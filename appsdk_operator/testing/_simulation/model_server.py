@@ -36,8 +36,8 @@ from appsdk_operator.resource import (
     apply_merge_patch,
     decode_json,
     encode_json,
+    label_selector_of,
 )
-from appsdk_operator.resource._selectors import label_selector_of
 from appsdk_operator.runtime import StopSignal
 
 __all__ = ["Fault", "ModelServer"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from appsdk_operator.controllers._helpers.finalizers import check_finalizer
+from appsdk_operator.controllers import check_finalizer
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing._simulation.histories import Step, histories, play
 from appsdk_operator.testing._simulation.story import BrokenPromise, is_told

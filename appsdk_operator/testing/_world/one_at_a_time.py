@@ -20,10 +20,8 @@ from _thread import allocate_lock
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, final
 
-from appsdk_operator.controllers import _names
-from appsdk_operator.runtime import LoopThread, ManualClock
-from appsdk_operator.runtime._clock import RealClock
-from appsdk_operator.runtime._waiters import _Latch
+from appsdk_operator.controllers import controller_names
+from appsdk_operator.runtime import Latch, LoopThread, ManualClock, RealClock
 from appsdk_operator.testing._world.turns import TurnLoop
 
 __all__ = ["Fiber", "Schedule", "StuckError"]
@@ -35,11 +33,11 @@ _here: Final = threading.local()
 _real_wait = threading.Condition.wait
 _real_start = threading.Thread.start
 _real_join = threading.Thread.join
-_real_latch_wait = _Latch.wait
-_real_latch_notify = _Latch.notify
+_real_latch_wait = Latch.wait
+_real_latch_notify = Latch.notify
 _RealRandom = random.Random
 _real_run = LoopThread.run
-_real_claim = _names.claim
+_real_claim = controller_names.claim
 _real_monotonic = RealClock.monotonic
 _real_time = RealClock.time
 _real_clock_wait = RealClock.wait
@@ -417,11 +415,11 @@ _REPLACED: Final[list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]]] 
     (threading.Thread, "start", _real_start, _start),
     (threading.Thread, "join", _real_join, _join),
     (threading, "_time", _real_threading_time, _threading_time),
-    (_Latch, "wait", _real_latch_wait, _latch_wait),
-    (_Latch, "notify", _real_latch_notify, _latch_notify),
+    (Latch, "wait", _real_latch_wait, _latch_wait),
+    (Latch, "notify", _real_latch_notify, _latch_notify),
     (random, "Random", _RealRandom, _Random),
     (LoopThread, "run", _real_run, _run_coroutine),
-    (_names, "claim", _real_claim, _claim),
+    (controller_names, "claim", _real_claim, _claim),
     (RealClock, "monotonic", _real_monotonic, _monotonic),
     (RealClock, "time", _real_time, _time),
     (RealClock, "wait", _real_clock_wait, _clock_wait),

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._fault_rules import FaultRule
-from appsdk_operator.apiserver._values.routes import Route, parse_path
+from appsdk_operator.apiserver import FaultRule, Route, parse_path
 from appsdk_operator.client import Client, ClientConfig, ConnectionLost
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle

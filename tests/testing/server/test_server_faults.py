@@ -13,7 +13,7 @@ import pytest
 import urllib3
 import yaml
 
-from appsdk_operator.apiserver import APIServer, _command
+from appsdk_operator.apiserver import APIServer, command
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock
 from appsdk_operator.testing import FaultRule
@@ -319,14 +319,14 @@ def test_the_command_serves_until_it_is_told_to_stop(
             seen.append(pool.request("GET", f"{url}/apis/example.com/v1/widgets").status)
 
     arguments = ["--kubeconfig", str(config), "--crd", str(crds)]
-    assert _command.main(arguments, until=visit) == 0
-    assert _command.main([*arguments, "--rbac"], until=visit) == 0
+    assert command.main(arguments, until=visit) == 0
+    assert command.main([*arguments, "--rbac"], until=visit) == 0
     assert seen == [200, 403]
-    assert _command.main(["--host", "0.0.0.0"], until=visit) == 1
+    assert command.main(["--host", "0.0.0.0"], until=visit) == 1
     assert "offers the server to a network" in capsys.readouterr().err
-    assert _command.main(arguments, until=visit) == 0
+    assert command.main(arguments, until=visit) == 0
     assert "http://127.0.0.1:" in capsys.readouterr().out
-    assert _command.main(["--crd", str(tmp_path / "missing.yaml")], until=visit) == 1
+    assert command.main(["--crd", str(tmp_path / "missing.yaml")], until=visit) == 1
     assert "missing.yaml" in capsys.readouterr().err
 
 
@@ -360,7 +360,7 @@ def test_the_command_takes_its_token_from_where_nobody_else_reads_it(
     if way == "environment":
         monkeypatch.setenv("APPSDK_OPERATOR_APISERVER_TOKEN", "secret-word")
     given = arguments.get(way, [])
-    assert _command.main(given, until=lambda server: seen.append(server.token)) == 0
+    assert command.main(given, until=lambda server: seen.append(server.token)) == 0
     assert seen == ["secret-word"]
     said = capsys.readouterr()
     assert ("--token shows the token to whoever lists processes" in said.err) == (way == "argument")
@@ -380,7 +380,7 @@ def test_a_token_that_cannot_be_read_is_an_error_of_the_command(
     arguments: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [argument.format(path=tmp_path) for argument in arguments]
-    assert _command.main(given) == 1
+    assert command.main(given) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: the API server was not started: ")
     assert text in said
