@@ -74,9 +74,9 @@ class StatusError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
-        self.reason = reason_of(code) if reason is None else reason
-        self.details = dict(details) if details is not None else None
-        self.metadata = dict(metadata or {})
+        self.reason: str = reason_of(code) if reason is None else reason
+        self.details: dict[str, Any] | None = dict(details) if details is not None else None
+        self.metadata: dict[str, Any] = dict(metadata or {})
         self.retry_after = retry_after
         self.warnings: list[str] = []
         """What is to be told besides."""

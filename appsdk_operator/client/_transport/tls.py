@@ -39,7 +39,7 @@ class TLSContexts:
         self._lock = fork_safe(threading.Lock())
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
-        self.generation = 0
+        self.generation: int = 0
         """Grows with each new context; connections of an older one should not be used again."""
 
     def get(self) -> ssl.SSLContext:
