@@ -8,16 +8,16 @@ from typing import Generic, TypeVar, final
 
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["Once"]
+__all__ = ["LazyValue"]
 
 T = TypeVar("T")
 
 
 @final
-class Once(Generic[T]):
+class LazyValue(Generic[T]):
     """Something that is made when it is first asked for. Thread-safe.
 
-    >>> Once(lambda: [1]).get()
+    >>> LazyValue(lambda: [1]).get()
     [1]
     """
 

@@ -11,7 +11,7 @@ from typing import Any, final
 import attrs
 
 from appsdk_operator.cache import Health
-from appsdk_operator.manager._cancellation import is_cut_short
+from appsdk_operator.manager._cancellation import is_cancellation
 from appsdk_operator.manager._core.runnable import (
     Placement,
     Runnable,
@@ -293,7 +293,7 @@ class Group:
             self._end(entry)
 
     def _fail(self, entry: _Entry, error: BaseException) -> None:
-        if self._stop.is_set() and is_cut_short(error):
+        if self._stop.is_set() and is_cancellation(error):
             return  # as it should be
         if not isinstance(error, Exception):
             # SystemExit and its like would end the thread without a word.

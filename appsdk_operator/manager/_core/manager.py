@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Unpack, final
 
 import attrs
 
 from appsdk_operator.cache import Cache, Health
-from appsdk_operator.client import ClientConfig, ClientLike
+from appsdk_operator.client import Client, ClientConfig, ClientLike
 from appsdk_operator.controllers import ControllerHost, ControllerOptions, Draft
 from appsdk_operator.manager._core.cluster import Cluster, check_server
-from appsdk_operator.manager._core.election import make_elector
+from appsdk_operator.manager._core.groups import Group, Groups
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
 from appsdk_operator.manager._core.options import ManagerOptions, ManagerOptionsDict, check_names
-from appsdk_operator.manager._core.runnable import Runnable, RunnableGroup, as_runnable
-from appsdk_operator.manager._core.servers import Servers, caches_health, runnables_health
+from appsdk_operator.manager._core.runnable import Runnable, RunnableGroup, as_runnable, placements
 from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
+from appsdk_operator.manager._election.elector import Elector
 from appsdk_operator.manager._election.fence import FencedClient
+from appsdk_operator.manager._election.options import elector_config
 from appsdk_operator.manager._events.recorder import EventBroadcaster, EventRecorder
-from appsdk_operator.manager._lazy_value import Once
-from appsdk_operator.manager._servers.checks import HealthCheck
+from appsdk_operator.manager._lazy_value import LazyValue
+from appsdk_operator.manager._servers.checks import HealthCheck, HealthChecks
+from appsdk_operator.manager._servers.health import HealthServer
+from appsdk_operator.manager._servers.metrics import MetricsServer, check_extra_path
+from appsdk_operator.manager._servers.profile import ProfileServer
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     Clock,
@@ -41,6 +45,7 @@ __all__ = ["Manager"]
 
 _log = get_logger("appsdk_operator.manager")
 
+_LAST_ELECTION_REQUEST = 5.0
 _LAST_EVENTS = 5.0
 _LAST_EVENTS_IN_HASTE = 0.5
 """Where there is no time left: enough for one request, the one that says that the lead was lost."""
@@ -90,7 +95,7 @@ class Manager:
         self._has_run = False
         self._is_closed = False
         self._is_running = False
-        self._webhooks = Once(self._make_webhooks)
+        self._webhooks = LazyValue(self._make_webhooks)
         self._events: EventBroadcaster | None = None
         self._clusters: list[Cluster] = []
         self._drafts: list[Draft] = []
@@ -100,7 +105,7 @@ class Manager:
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self._closing.close)
             if options.leader_election is not None:
-                self._elector = make_elector(
+                self._elector = _make_elector(
                     server,
                     options,
                     metrics=self._metrics,
@@ -125,7 +130,7 @@ class Manager:
                 clock=options.clock,
             )
             self.add(self._cluster)
-            self._servers = Servers(
+            self._servers = _Servers(
                 options,
                 groups=self._lifecycle.groups,
                 client=self._cluster.unfenced_client,
@@ -507,13 +512,165 @@ class Manager:
     def _caches_health(self) -> Health:
         with self._lock:
             clusters = list(self._clusters)
-        return caches_health(clusters, self._lifecycle.groups[RunnableGroup.CACHES])
+        return _caches_health(clusters, self._lifecycle.groups[RunnableGroup.CACHES])
 
     def _controllers_health(self) -> Health:
-        return runnables_health(self._lifecycle.groups)
+        return _runnables_health(self._lifecycle.groups)
 
     def _election_health(self) -> Health:
         return Health(True, "no election") if self._elector is None else self._elector.health()
+
+
+@final
+class _Servers:
+    """Metrics, health and profile servers: bound, and queued in their groups."""
+
+    def __init__(
+        self,
+        options: ManagerOptions,
+        *,
+        groups: Groups,
+        client: ClientLike,
+        metrics: Metrics,
+        snapshot: Callable[[], dict[str, Any]],
+    ) -> None:
+        """The servers that ``options`` ask for; when one cannot be made, none is left behind."""
+        self._groups = groups
+        self._metrics: MetricsServer | None = None
+        self._health: HealthServer | None = None
+        self._profile: ProfileServer | None = None
+        self._extra_paths: set[str] = set()
+        # Where there is no server the same names are refused, so that none of them fails only
+        # in production.
+        self._ready_checks = HealthChecks("readyz", clock=options.clock)
+        self._health_checks = HealthChecks("healthz", clock=options.clock)
+        try:
+            if options.metrics_server is not None and options.metrics_server.is_enabled:
+                self._metrics = MetricsServer(
+                    options.metrics_server, metrics=metrics, client=client, clock=options.clock
+                )
+            if options.health_server is not None and options.health_server.is_enabled:
+                self._health = HealthServer(options.health_server, clock=options.clock)
+                self._ready_checks = self._health.ready_checks
+                self._health_checks = self._health.health_checks
+            if options.profile_server is not None and options.profile_server.is_enabled:
+                self._profile = ProfileServer(
+                    options.profile_server, snapshot=snapshot, clock=options.clock
+                )
+            for server in self._all:
+                groups.add(server)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def _all(self) -> list[MetricsServer | HealthServer | ProfileServer]:
+        servers = (self._metrics, self._health, self._profile)
+        return [server for server in servers if server is not None]
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where they listen, by name."""
+        return {server.name: server.address for server in self._all}
+
+    def add_ready_check(self, name: str, check: HealthCheck) -> None:
+        """See :meth:`Manager.add_ready_check`."""
+        self._ready_checks.add(name, check)
+
+    def add_health_check(self, name: str, check: HealthCheck) -> None:
+        """See :meth:`Manager.add_health_check`."""
+        self._health_checks.add(name, check)
+
+    def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
+        """See :meth:`Manager.add_metrics_handler`."""
+        if self._metrics is not None:
+            self._metrics.add_handler(path, handler)
+            return
+        check_extra_path(path)
+        if path in self._extra_paths:
+            raise ValueError(f"{path} of the metrics server has a handler already")
+        self._extra_paths.add(path)
+
+    def close(self) -> None:
+        """Let go of the ports of those that have not been started."""
+        for server in self._all:
+            [placement] = placements(server)
+            if not self._groups[placement.group].has_started:
+                server.close()
+
+
+def _caches_health(clusters: Sequence[Cluster], group: Group) -> Health:
+    """Whether the caches of ``clusters``, and what else is in their group, follow their servers."""
+    others = [r for r in group.members if not any(r is cluster for cluster in clusters)]
+    asked = [getattr(one, "health", None) for one in (*clusters, *others)]
+    outcomes = [health() for health in asked if callable(health)]
+    healths = [outcome for outcome in outcomes if isinstance(outcome, Health)]
+    bad = [health.text for health in healths if not health.is_ready]
+    return Health(not bad, "; ".join(bad or [health.text for health in healths]))
+
+
+def _runnables_health(groups: Groups) -> Health:
+    """Whether all runnables that can tell are well, the caches aside."""
+    caches = groups[RunnableGroup.CACHES].runnables
+    bad, good = [], 0
+    for runnable in groups.runnables:
+        health = getattr(runnable, "health", None)
+        if not callable(health) or any(runnable is cache for cache in caches):
+            continue
+        outcome = health()
+        if isinstance(outcome, Health):
+            good += outcome.is_ready
+            if not outcome.is_ready:
+                bad.append(outcome.text)
+    return Health(not bad, "; ".join(bad) or f"{good} runnables ok")
+
+
+def _make_elector(
+    server: ClientConfig | ClientLike,
+    options: ManagerOptions,
+    *,
+    metrics: Metrics,
+    on_event: Callable[[Object, str], None],
+    closing: contextlib.ExitStack,
+) -> ElectorLike:
+    """The candidate that ``options`` ask for; what has to be closed is put on ``closing``.
+
+    It has a client of its own wherever one can be made: from the config of the election, of the
+    manager, or of the manager's client. Only a wrapped client is shared.
+    """
+    election = options.leader_election
+    assert election is not None
+    base = server.config if isinstance(server, Client) else server
+    config = options.leader_election_config
+    if config is None and isinstance(base, ClientConfig):
+        config = elector_config(base, election)
+    client: Any = server
+    close: Callable[[], object] = _nothing
+    if config is not None:
+        if options.new_client is not None:
+            client = options.new_client(config)
+        else:
+            client = Client(config, clock=options.clock, metrics=metrics)
+        close = getattr(client, "close", _nothing)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(close)
+        if options.new_elector is not None:
+            elector = options.new_elector(client, election)
+        else:
+            elector = own = Elector(
+                client,
+                election,
+                clock=options.clock,
+                rng=options.rng,
+                metrics=metrics,
+                on_event=on_event,
+            )
+            # Below the client's close, so after it: with that its last request ends.
+            closing.callback(own.retire)
+            closing.callback(own.join, _LAST_ELECTION_REQUEST)
+        closing.callback(close)
+        on_failure.pop_all()
+    return elector
 
 
 def _merged(options: ManagerOptions | None, changes: ManagerOptionsDict) -> ManagerOptions:

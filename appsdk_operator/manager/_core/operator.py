@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
-from appsdk_operator.manager._cancellation import is_cut_short
+from appsdk_operator.manager._cancellation import is_cancellation
 from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
@@ -218,7 +218,7 @@ class Operator:
                 if not own.is_set():
                     _log.warning("controller %r ended although nobody stopped it", controller)
             except BaseException as error:
-                if own.is_set() and is_cut_short(error):
+                if own.is_set() and is_cancellation(error):
                     return  # as it should be
                 if isinstance(error, Exception):
                     fail(controller, error)
