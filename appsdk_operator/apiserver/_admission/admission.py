@@ -83,7 +83,7 @@ class Admission:
         # The object stays as it was sent for those who want to know whether it was changed.
         obj = msgspec.json.decode(msgspec.json.encode(attempt.obj))
         if obj:
-            attempt.fill_in(obj)
+            attempt.prepare(obj)
         mutation = _Mutation(self, subject, attrs.evolve(attempt, obj=obj))
         await mutation.run(hooks)
         return mutation.attempt.obj

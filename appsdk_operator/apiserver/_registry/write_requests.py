@@ -105,8 +105,10 @@ class Attempt:
     old: dict[str, Any] = attrs.field(factory=dict)
     """The present state in the client's version; empty for creations."""
     options: WriteOptions | DeleteOptions
+    prepare: Callable[[dict[str, Any]], None] = _nothing
+    """Sets what a built-in object has when the first webhook sees it."""
     fill_in: Callable[[dict[str, Any]], None] = _nothing
-    """Gives a changed object the defaults of what is missing."""
+    """Fills in defaults and drops nulls after a webhook has patched an object."""
 
 
 class Gate(Protocol):

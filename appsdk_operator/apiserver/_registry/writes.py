@@ -125,16 +125,20 @@ class Writer:
             _metadata.wipe(obj["metadata"])
             self.fields.of(target.served).updated(None, obj, options.manager)
 
-        def fill_in(obj: dict[str, Any]) -> None:
-            _fit_again(target, obj)
+        def prepare(obj: dict[str, Any]) -> None:
             if not rules.custom:
                 rules.prepare_create(obj)
+
+        def fill_in(obj: dict[str, Any]) -> None:
+            _fit_again(target, obj)
+            prepare(obj)
 
         attempt = Attempt(
             operation="CREATE",
             target=target,
             obj=obj,
             options=options,
+            prepare=prepare,
             fill_in=fill_in,
         )
         gate = self._gate(options)

@@ -127,6 +127,18 @@ def a_mutating_webhook_sees_what_was_sent_and_changes_it(world: World) -> None:
 
 
 @promise
+def a_mutating_webhook_sees_a_new_namespace_with_the_label_of_its_name(world: World) -> None:
+    by_name = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "labelled"}}}
+    world.admit(
+        "Mutating", "one", webhook(world.hooks, "one", rule("namespaces"), **only("one"), **by_name)
+    )
+    metadata = {"name": "labelled", "labels": {"hook": "one"}}
+    world.api.create("/api/v1/namespaces?dryRun=All", {"metadata": metadata})
+    [seen] = world.hooks.requests("one")
+    assert seen["object"]["metadata"]["labels"]["kubernetes.io/metadata.name"] == "labelled"
+
+
+@promise
 def who_wants_to_is_asked_again_after_later_changes(world: World) -> None:
     again = {"reinvocationPolicy": "IfNeeded"}
     world.admit(
