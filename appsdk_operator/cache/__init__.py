@@ -17,10 +17,10 @@ Caveats:
 """
 
 from appsdk_operator.cache._cache.cache import Cache as Cache
-from appsdk_operator.cache._cache.not_cached import NotCachedError as NotCachedError
-from appsdk_operator.cache._cache.not_cached import NotFollowedError as NotFollowedError
-from appsdk_operator.cache._cache.not_cached import NotSyncedError as NotSyncedError
-from appsdk_operator.cache._cache.not_cached import Remedies as Remedies
+from appsdk_operator.cache._cache.errors import NotCachedError as NotCachedError
+from appsdk_operator.cache._cache.errors import NotFollowedError as NotFollowedError
+from appsdk_operator.cache._cache.errors import NotSyncedError as NotSyncedError
+from appsdk_operator.cache._cache.errors import Remedies as Remedies
 from appsdk_operator.cache._cache.options import CacheOptions as CacheOptions
 from appsdk_operator.cache._cache.options import NamespaceOptions as NamespaceOptions
 from appsdk_operator.cache._cache.options import checked_namespaces as checked_namespaces

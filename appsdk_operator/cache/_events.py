@@ -11,9 +11,9 @@ import msgspec
 from appsdk_operator._generics import SpecT_co, SpecT_contra, StatusT_co, StatusT_contra, subscript
 from appsdk_operator.resource import Object, ObjectKey
 
-__all__ = ["BatchHandler", "Event", "EventHandler", "Outcome", "ResourceAction"]
+__all__ = ["BatchHandler", "Event", "EventHandler", "MaybeAwaitable", "ResourceAction"]
 
-Outcome: TypeAlias = Awaitable[None] | None
+MaybeAwaitable: TypeAlias = Awaitable[None] | None
 """What a handler's method returns: nothing, or with ``async def`` what is to be awaited."""
 
 
@@ -84,19 +84,21 @@ class EventHandler(Protocol[SpecT_contra, StatusT_contra]):
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
-    def on_add(self, obj: Object[SpecT_contra, StatusT_contra], *, is_initial: bool) -> Outcome:
+    def on_add(
+        self, obj: Object[SpecT_contra, StatusT_contra], *, is_initial: bool
+    ) -> MaybeAwaitable:
         """``obj`` appeared, or was there when the handler began to listen (``is_initial``)."""
         ...
 
     def on_update(
         self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
-    ) -> Outcome:
+    ) -> MaybeAwaitable:
         """The object changed; at a resync ``old is new``."""
         ...
 
     def on_delete(
         self, obj: Object[SpecT_contra, StatusT_contra], *, is_final_state_unknown: bool
-    ) -> Outcome:
+    ) -> MaybeAwaitable:
         """The object is gone; ``obj`` is its last known state."""
         ...
 

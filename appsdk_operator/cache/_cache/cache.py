@@ -9,7 +9,7 @@ from typing import final
 import attrs
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache._cache.kind_cache import KeptKind
+from appsdk_operator.cache._cache.kind_cache import KindCache
 from appsdk_operator.cache._cache.metrics import CacheMetrics
 from appsdk_operator.cache._cache.options import (
     CacheOptions,
@@ -21,8 +21,8 @@ from appsdk_operator.cache._cache.options import (
 from appsdk_operator.cache._cache.query import FIELD, field_index
 from appsdk_operator.cache._cache.reads import CacheReads
 from appsdk_operator.cache._cache.registration import CacheRegistration
-from appsdk_operator.cache._cache.selection import Scope, scopes_of
-from appsdk_operator.cache._cache.switchover import Followed
+from appsdk_operator.cache._cache.selection import Selection, selections_of
+from appsdk_operator.cache._cache.switchover import SelectionInformer
 from appsdk_operator.cache._delivery.event_source import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
 from appsdk_operator.cache._informer.health import Health
@@ -138,7 +138,7 @@ class Cache(CacheReads):
         self._metrics = self._environment.metrics
         self._lock = threading.RLock()
         self._changed = Waiters(clock)
-        self._kept: dict[Kind, KeptKind] = {}
+        self._kept: dict[Kind, KindCache] = {}
         # Kinds that somebody will need whole.
         self._whole: set[Kind] = set()
         self._failure: BaseException | None = None
@@ -215,13 +215,13 @@ class Cache(CacheReads):
         return self._by_kind.get(kind) or CacheOptions()
 
     def _keep(self, kind: Kind, options: CacheOptions, *, may_widen: bool = False) -> None:
-        kept = KeptKind(kind, options, make=self._informer, run=self._run, may_widen=may_widen)
+        kept = KindCache(kind, options, make=self._informer, run=self._run, may_widen=may_widen)
         kept.follow(self._scopes(kept))
         # Kept once nothing can fail any more: a kind without informers would read as empty.
         self._kept[kind] = kept
         self._changed.wake()
 
-    def _widen(self, kept: KeptKind) -> Sequence[Informer]:
+    def _widen(self, kept: KindCache) -> Sequence[Informer]:
         """Keep whole what the metadata alone is kept of; who may have failures to report."""
         if not kept.may_widen:
             return ()
@@ -495,7 +495,7 @@ class Cache(CacheReads):
                 self._failure
             )
 
-    def _informer(self, kept: KeptKind, scope: Scope) -> Informer:
+    def _informer(self, kept: KindCache, scope: Selection) -> Informer:
         options = kept.options
         informer = Informer(
             kept.kind,
@@ -514,7 +514,7 @@ class Cache(CacheReads):
         informer.on_synced = lambda: self._synced(kept)
         return informer
 
-    def _synced(self, kept: KeptKind) -> None:
+    def _synced(self, kept: KindCache) -> None:
         with self._lock:
             if self._kept.get(kept.kind) is kept:
                 kept.advance()
@@ -523,7 +523,7 @@ class Cache(CacheReads):
         for informer in informers:
             informer.report_failures()
 
-    def _run(self, followed: Followed) -> None:
+    def _run(self, followed: SelectionInformer) -> None:
         stop = self._stop
         if stop is not None and followed.stop is None:
             own = followed.stop = stop.child()
@@ -539,8 +539,8 @@ class Cache(CacheReads):
 
             self._threads.start(f"{informer.kind}/{followed.scope}", follow)
 
-    def _scopes(self, kept: KeptKind) -> Sequence[Scope]:
-        return scopes_of(kept.kind, kept.options, self._namespaces, self._defaults)
+    def _scopes(self, kept: KindCache) -> Sequence[Selection]:
+        return selections_of(kept.kind, kept.options, self._namespaces, self._defaults)
 
     def _handlers(self) -> Sequence[CacheRegistration]:
         with self._lock:

@@ -10,17 +10,17 @@ import attrs
 from appsdk_operator.cache._cache import switchover
 from appsdk_operator.cache._cache.options import CacheOptions
 from appsdk_operator.cache._cache.registration import CacheRegistration
-from appsdk_operator.cache._cache.selection import Scope
-from appsdk_operator.cache._cache.switchover import Followed
+from appsdk_operator.cache._cache.selection import Selection
+from appsdk_operator.cache._cache.switchover import SelectionInformer
 from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.cache._informer.store import IndexFunction
 from appsdk_operator.resource import Kind
 
-__all__ = ["KeptKind", "Place"]
+__all__ = ["KindCache", "ReadTarget"]
 
 
 @attrs.frozen
-class Place:
+class ReadTarget:
     """Where to read: an informer, and what of its objects is meant."""
 
     informer: Informer
@@ -33,16 +33,16 @@ class Place:
 
 
 @attrs.define
-class _Change:
+class _Switchover:
     """From ``old`` to ``new``, which overlap: begun, and over when ``new`` have synced."""
 
-    old: list[Followed]
-    new: list[Followed]
+    old: list[SelectionInformer]
+    new: list[SelectionInformer]
     is_frozen: bool = False
 
 
 @final
-class KeptKind:
+class KindCache:
     """One kind's informers and handlers. Everything is called with the cache's lock held."""
 
     def __init__(
@@ -50,8 +50,8 @@ class KeptKind:
         kind: Kind,
         options: CacheOptions,
         *,
-        make: Callable[[KeptKind, Scope], Informer],
-        run: Callable[[Followed], None],
+        make: Callable[[KindCache, Selection], Informer],
+        run: Callable[[SelectionInformer], None],
         may_widen: bool = False,
     ) -> None:
         """A kind that nobody follows yet.
@@ -68,20 +68,20 @@ class KeptKind:
         self.may_widen = may_widen
         self.indexes: dict[str, IndexFunction] = dict(options.indexes)
         self.registrations: list[CacheRegistration] = []
-        self.target: list[Scope] = []
+        self.target: list[Selection] = []
         """What is to be followed, once no change is under way."""
         self._make = make
         self._run = run
-        self._followed: dict[Scope, Followed] = {}
-        self._change: _Change | None = None
+        self._followed: dict[Selection, SelectionInformer] = {}
+        self._change: _Switchover | None = None
 
     @property
-    def followed(self) -> list[Followed]:
+    def followed(self) -> list[SelectionInformer]:
         """Those that handlers are told by."""
         return list(self._followed.values())
 
     @property
-    def all_followed(self) -> list[Followed]:
+    def all_followed(self) -> list[SelectionInformer]:
         """Those, and the ones that are to take over; without what is at its end."""
         living = [each for each in self.followed if not each.informer.is_frozen]
         return living + (self._change.new if self._change else [])
@@ -91,7 +91,7 @@ class KeptKind:
         """Whether no change is under way, and every local copy is complete."""
         return self._change is None and all(f.informer.has_synced for f in self.followed)
 
-    def follow(self, target: Sequence[Scope]) -> None:
+    def follow(self, target: Sequence[Selection]) -> None:
         """Follow these scopes from now on.
 
         What overlaps with nothing that was followed begins at once, and what overlaps with nothing
@@ -115,9 +115,9 @@ class KeptKind:
             if scope not in contested:
                 self._begin(scope)
         if contested:
-            news = [ready.get(s) or Followed(s, self._make(self, s)) for s in contested]
+            news = [ready.get(s) or SelectionInformer(s, self._make(self, s)) for s in contested]
             are_frozen = all(each.informer.is_frozen for each in leaving)
-            self._change = _Change(leaving, news, are_frozen)
+            self._change = _Switchover(leaving, news, are_frozen)
             for each in news:
                 self._run(each)
             self.advance()
@@ -160,24 +160,24 @@ class KeptKind:
             for each in behind:
                 # A list that begins now shows all that was seen before.
                 each.end()
-                again = Followed(each.scope, self._make(self, each.scope))
+                again = SelectionInformer(each.scope, self._make(self, each.scope))
                 change.new[change.new.index(each)] = again
                 self._run(again)
             if behind:
                 return
         self._take_over(change)
 
-    def _take_over(self, change: _Change) -> None:
+    def _take_over(self, change: _Switchover) -> None:
         self._change = None
-        switchover.hand_over(change.old, change.new, self.registrations)
+        switchover.switch_over(change.old, change.new, self.registrations)
         for each in change.old:
             del self._followed[each.scope]
         for each in change.new:
             self._followed[each.scope] = each
         self._end_waits()
 
-    def _begin(self, scope: Scope) -> None:
-        followed = Followed(scope, self._make(self, scope))
+    def _begin(self, scope: Selection) -> None:
+        followed = SelectionInformer(scope, self._make(self, scope))
         for registration in self.registrations:
             registration.follow(followed.informer)
         self._followed[scope] = followed
@@ -194,7 +194,7 @@ class KeptKind:
             if each.stop is not None:
                 each.stop.set()
 
-    def places(self, namespace: str) -> list[Place]:
+    def places(self, namespace: str) -> list[ReadTarget]:
         """Where to read ``namespace``, ``""`` for all; none when it is not followed.
 
         While a change is under way, what is followed before and after it is read from the informers
@@ -220,20 +220,20 @@ class KeptKind:
         found = (f.informer for f in to_come if f.scope.covers(namespace))
         return next(found, None) or self.follower(namespace)
 
-    def scopes(self, namespace: str) -> list[Scope]:
+    def scopes(self, namespace: str) -> list[Selection]:
         """The scopes to which ``namespace`` belongs, as :meth:`follower` finds them."""
         wanted = [scope for scope in self.target if scope.covers(namespace)]
         return wanted or [f.scope for f in self.followed if f.scope.covers(namespace)]
 
-    def _place(self, scope: Scope, namespace: str) -> Place:
+    def _place(self, scope: Selection, namespace: str) -> ReadTarget:
         asked = namespace or scope.namespace
         now = self._followed.get(scope)
         if now is not None:
-            return Place(now.informer, asked)
+            return ReadTarget(now.informer, asked)
         part = attrs.evolve(scope, namespace=asked, excluded=frozenset()) if namespace else scope
         for each in self.followed:
             if each.scope.covers_all_of(part):
-                return Place(each.informer, asked, frozenset() if asked else scope.excluded)
+                return ReadTarget(each.informer, asked, frozenset() if asked else scope.excluded)
         assert self._change is not None
         new = next(each for each in self._change.new if each.scope == scope)
-        return Place(new.informer, asked, is_to_come=True)
+        return ReadTarget(new.informer, asked, is_to_come=True)

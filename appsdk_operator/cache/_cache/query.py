@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache._cache.kind_cache import Place
+from appsdk_operator.cache._cache.kind_cache import ReadTarget
 from appsdk_operator.cache._informer.store import IndexFunction, Lister
 from appsdk_operator.resource import (
     FieldSelection,
@@ -45,7 +45,7 @@ class Query:
             value in store.values_of(index, obj) for index, value in self.indexes
         )
 
-    def found_at(self, place: Place) -> list[Object]:
+    def found_at(self, place: ReadTarget) -> list[Object]:
         """The objects at ``place`` that are asked for."""
         store = place.informer.store
         namespace = self.namespace or place.namespace

@@ -6,8 +6,8 @@ import threading
 from typing import TypeAlias
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache._cache.kind_cache import KeptKind, Place
-from appsdk_operator.cache._cache.not_cached import Remedies
+from appsdk_operator.cache._cache.errors import Remedies
+from appsdk_operator.cache._cache.kind_cache import KindCache, ReadTarget
 from appsdk_operator.cache._cache.query import Query, in_order, query_of
 from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.resource import (
@@ -27,7 +27,7 @@ __all__ = ["CacheReads"]
 
 # The class below has a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
-Places: TypeAlias = list[Place]
+ReadTargets: TypeAlias = list[ReadTarget]
 
 _REMEDIES = Remedies(to_follow="add it with set_namespaces, or read it with a client")
 
@@ -36,7 +36,7 @@ class CacheReads:
     """The half of :class:`Cache` that reads."""
 
     _lock: threading.RLock
-    _kept: dict[Kind, KeptKind]
+    _kept: dict[Kind, KindCache]
     _is_lazy: bool
     _sync_timeout: float
     _stop: StopSignal | None
@@ -122,7 +122,7 @@ class CacheReads:
 
     # For the cached client.
 
-    def places_of(self, kind: Kind, namespace: str) -> Places:
+    def places_of(self, kind: Kind, namespace: str) -> ReadTargets:
         """Where to read one object.
 
         Raises:
@@ -139,7 +139,7 @@ class CacheReads:
             )
         return self.places(kind, namespace)
 
-    def places(self, kind: Kind, namespace: str) -> Places:
+    def places(self, kind: Kind, namespace: str) -> ReadTargets:
         """Where to read objects, all for the namespace ``""``; everything there has synced.
 
         Raises:
@@ -158,7 +158,7 @@ class CacheReads:
             else:
                 return places
 
-    def place_of(self, kind: Kind, namespace: str) -> Place | None:
+    def place_of(self, kind: Kind, namespace: str) -> ReadTarget | None:
         """Where objects of ``namespace`` are followed, synced or not; None when nowhere."""
         with self._lock:
             kept = self._kept.get(kind)
@@ -216,7 +216,7 @@ class CacheReads:
             field_selector=field_selector,
         )
 
-    def _places(self, kind: Kind, namespace: str) -> Places:
+    def _places(self, kind: Kind, namespace: str) -> ReadTargets:
         with self._lock:
             if self._is_lazy and kind not in self._kept:
                 self.add(kind)
@@ -231,7 +231,7 @@ class CacheReads:
                 )
         return places
 
-    def _get(self, kind: Kind) -> KeptKind:
+    def _get(self, kind: Kind) -> KindCache:
         kept = self._kept.get(kind)
         if kept is None:
             known = ", ".join(sorted(str(k) for k in self._kept)) or "none"

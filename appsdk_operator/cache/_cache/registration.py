@@ -9,7 +9,7 @@ from appsdk_operator.cache._delivery.delivery import Delivery
 from appsdk_operator.cache._delivery.event_source import Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler
 from appsdk_operator.cache._informer.informer import Informer
-from appsdk_operator.cache._informer.registration import ErrorHandler, HandlerCalls, Registration
+from appsdk_operator.cache._informer.registration import ErrorHandler, HandlerCaller, Registration
 from appsdk_operator.cache._options import check_overflow
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal, Waiters, present_clock
@@ -54,7 +54,7 @@ class CacheRegistration:
         self._is_started = False
         self._delivery: Delivery | None = None
         if isinstance(handler, EventHandler) and not isinstance(handler, BatchHandler):
-            calls = HandlerCalls(handler, on_error, kind, clock=clock)
+            calls = HandlerCaller(handler, on_error, kind, clock=clock)
             self._delivery = Delivery(
                 f"cache/{kind}",
                 calls,

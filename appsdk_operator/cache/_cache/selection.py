@@ -14,14 +14,14 @@ from appsdk_operator.cache._cache.options import CacheOptions, NamespaceOptions
 from appsdk_operator.cache._informer.transforms import Transform
 from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
 
-__all__ = ["Scope", "scopes_of"]
+__all__ = ["Selection", "selections_of"]
 
 _T = TypeVar("_T")
 _DEFAULTS = NamespaceOptions()
 
 
 @attrs.frozen(kw_only=True)
-class Scope:
+class Selection:
     """The objects that one informer follows."""
 
     namespace: str
@@ -38,7 +38,7 @@ class Scope:
             return namespace == self.namespace
         return namespace not in self.excluded
 
-    def covers_all_of(self, other: Scope) -> bool:
+    def covers_all_of(self, other: Selection) -> bool:
         """Whether everything of ``other`` is followed here, selected in the same way."""
         if not self.selects_like(other):
             return False
@@ -46,7 +46,7 @@ class Scope:
             return self.covers(other.namespace)
         return not self.namespace and self.excluded <= other.excluded
 
-    def selects_like(self, other: Scope) -> bool:
+    def selects_like(self, other: Selection) -> bool:
         """Whether both select the same objects of a namespace."""
         return (self.label_selector, self.field_selector) == (
             other.label_selector,
@@ -60,7 +60,7 @@ class Scope:
             each is None or each.empty for each in (self.label_selector, self.field_selector)
         )
 
-    def overlaps(self, other: Scope) -> bool:
+    def overlaps(self, other: Selection) -> bool:
         """Whether there are namespaces that are within both."""
         if self.namespace:
             return other.covers(self.namespace)
@@ -90,12 +90,12 @@ class Scope:
         return f"all but {', '.join(sorted(self.excluded))}"
 
 
-def scopes_of(
+def selections_of(
     kind: Kind,
     options: CacheOptions,
     namespaces: Mapping[str, NamespaceOptions],
     defaults: NamespaceOptions,
-) -> list[Scope]:
+) -> list[Selection]:
     """What to follow of ``kind``, one scope for each informer.
 
     Args:
@@ -107,14 +107,14 @@ def scopes_of(
     chosen = namespaces if options.namespaces is None else options.namespaces
     names = list(chosen or ("",)) if kind.is_namespaced else [""]
     own = options.namespaces or {}
-    scopes: list[Scope] = []
+    scopes: list[Selection] = []
     for name in names:
         line: list[Any] = [own.get(name, _DEFAULTS), options]
         if kind.is_namespaced:
             line.append(namespaces.get(name, _DEFAULTS))
         line.append(defaults)
         scopes.append(
-            Scope(
+            Selection(
                 namespace=name,
                 excluded=frozenset(names) - {""} if not name else frozenset(),
                 label_selector=_first([each.label_selector for each in line]),

@@ -8,22 +8,22 @@ from collections.abc import Sequence
 import attrs
 
 from appsdk_operator.cache._cache.registration import CacheRegistration
-from appsdk_operator.cache._cache.selection import Scope
+from appsdk_operator.cache._cache.selection import Selection
 from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.resource import Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["Followed", "end", "hand_over", "is_behind"]
+__all__ = ["SelectionInformer", "end", "is_behind", "switch_over"]
 
 _CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, ResourceAction.DELETE
 
 
 @attrs.define(eq=False)
-class Followed:
+class SelectionInformer:
     """A scope, and who follows it."""
 
-    scope: Scope
+    scope: Selection
     informer: Informer
     stop: StopSignal | None = None
     """What ends the informer; None until it runs."""
@@ -35,7 +35,7 @@ class Followed:
             self.stop.set()
 
 
-def end(followed: Followed, registrations: Sequence[CacheRegistration]) -> None:
+def end(followed: SelectionInformer, registrations: Sequence[CacheRegistration]) -> None:
     """Follow it no more; handlers are told that its objects are followed no longer."""
     informer = followed.informer
     with informer.lock:
@@ -45,7 +45,9 @@ def end(followed: Followed, registrations: Sequence[CacheRegistration]) -> None:
             registration.leave(informer, events)
 
 
-def is_behind(new: Sequence[Followed], old: Sequence[Followed]) -> list[Followed]:
+def is_behind(
+    new: Sequence[SelectionInformer], old: Sequence[SelectionInformer]
+) -> list[SelectionInformer]:
     """Those of ``new`` that may not have seen all that ``old``, which are frozen, have seen."""
     reached = [each.informer.resource_version for each in old]
     return [
@@ -61,9 +63,9 @@ def is_behind(new: Sequence[Followed], old: Sequence[Followed]) -> list[Followed
     ]
 
 
-def hand_over(
-    old: Sequence[Followed],
-    new: Sequence[Followed],
+def switch_over(
+    old: Sequence[SelectionInformer],
+    new: Sequence[SelectionInformer],
     registrations: Sequence[CacheRegistration],
 ) -> None:
     """Let ``registrations`` be told by ``new`` what they were told by ``old``.
@@ -92,7 +94,7 @@ def hand_over(
 
 
 def _difference(
-    old: Sequence[Followed], new: Sequence[Followed], *, had_synced: bool
+    old: Sequence[SelectionInformer], new: Sequence[SelectionInformer], *, had_synced: bool
 ) -> list[Event]:
     told = _objects(old)
     present = _objects(new)
@@ -116,7 +118,7 @@ def _difference(
     return events
 
 
-def _objects(all_followed: Sequence[Followed]) -> dict[ObjectKey, Object]:
+def _objects(all_followed: Sequence[SelectionInformer]) -> dict[ObjectKey, Object]:
     return {obj.key: obj for each in all_followed for obj in each.informer.store.list()}
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, final
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache.cache import Cache
-from appsdk_operator.cache._cache.kind_cache import Place
-from appsdk_operator.cache._cache.not_cached import NotCachedError, Remedies
+from appsdk_operator.cache._cache.errors import NotCachedError, Remedies
+from appsdk_operator.cache._cache.kind_cache import ReadTarget
 from appsdk_operator.cache._cache.query import Query, in_order
 from appsdk_operator.cache._client.overlay import Entry, Overlay
 from appsdk_operator.cache._informer.informer import Informer
@@ -59,7 +59,7 @@ __all__ = ["CachedClient"]
 _log = get_logger("appsdk_operator.cache")
 # The class below has a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
-Places: TypeAlias = list[Place]
+ReadTargets: TypeAlias = list[ReadTarget]
 Samples: TypeAlias = list[Sample]
 
 _OVERLAY = Family(
@@ -228,7 +228,7 @@ class CachedClient(ClientWrapper):
             raise self.remedies.not_followed(fact, obj.kind, obj.namespace)
         return place.informer.wait_for_version(obj.resource_version, stop, timeout)
 
-    def _places(self, kind: Kind, namespace: str) -> Places:
+    def _places(self, kind: Kind, namespace: str) -> ReadTargets:
         try:
             return self.cache.places(kind, namespace)
         except NotCachedError as error:
@@ -258,7 +258,7 @@ class CachedClient(ClientWrapper):
                 return found
 
     def _found_at(
-        self, kind: Kind[SpecT, StatusT], query: Query, places: Places
+        self, kind: Kind[SpecT, StatusT], query: Query, places: ReadTargets
     ) -> Objects[SpecT, StatusT]:
         informers = {place.informer for place in places}
         written: dict[ObjectKey, tuple[Entry, Informer]] = {}

@@ -11,11 +11,11 @@ from appsdk_operator.cache._events import Event
 if TYPE_CHECKING:
     from appsdk_operator.cache._delivery.event_source import EventSource
 
-__all__ = ["EventLine", "Run"]
+__all__ = ["Batch", "BatchQueue"]
 
 
 @final
-class Run:
+class Batch:
     """Events of one source that came together; the first has ``ticket``, each next one more."""
 
     __slots__ = ("arrived", "events", "handled", "source", "ticket")
@@ -30,15 +30,15 @@ class Run:
         self.handled = 0
         """How many of them were handled, once it was taken."""
 
-    def split(self, count: int) -> Run:
+    def split(self, count: int) -> Batch:
         """Keep the first ``count`` events; the rest."""
-        rest = Run(self.source, self.events[count:], self.ticket + count, self.arrived)
+        rest = Batch(self.source, self.events[count:], self.ticket + count, self.arrived)
         self.events = self.events[:count]
         return rest
 
 
 @final
-class EventLine:
+class BatchQueue:
     """Runs, first come, first served.
 
     What one worker takes in order needs no place for each object, which is most of what an event
@@ -47,7 +47,7 @@ class EventLine:
     """
 
     def __init__(self) -> None:
-        self._runs: collections.deque[Run] = collections.deque()
+        self._runs: collections.deque[Batch] = collections.deque()
         self._arrived = 0
         self.taken = 0
         """How many events the worker has begun with, or passed over."""
@@ -73,14 +73,14 @@ class EventLine:
         objects = (e.object for run in self._runs if run.source is source for e in run.events)
         return {(obj.namespace, obj.name) for obj in objects}
 
-    def put(self, run: Run) -> None:
+    def put(self, run: Batch) -> None:
         """Let a run wait, whose tickets are after those of all that wait."""
         self._runs.append(run)
         self._arrived += len(run.events)
 
-    def take(self, before: int | None, limit: int | None) -> list[Run]:
+    def take(self, before: int | None, limit: int | None) -> list[Batch]:
         """What waits, in order: what has a ticket less than ``before``, and ``limit`` at most."""
-        taken: list[Run] = []
+        taken: list[Batch] = []
         while self._runs:
             run = self._runs.popleft()
             size = len(run.events)
@@ -95,7 +95,7 @@ class EventLine:
                 break
         return taken
 
-    def put_back(self, runs: Sequence[Run]) -> None:
+    def put_back(self, runs: Sequence[Batch]) -> None:
         """Let what was taken and not handled wait again, in front."""
         left = [run.split(run.handled) for run in runs if run.handled < len(run.events)]
         self._runs.extendleft(reversed(left))

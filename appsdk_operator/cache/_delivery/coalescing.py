@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, final
 
 from appsdk_operator.cache._events import Event, ResourceAction
 
-__all__ = ["PendingEvents", "merged"]
+__all__ = ["CoalescingBuffer", "merged"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -34,7 +34,7 @@ def merged(before: Event, event: Event) -> Event | None:
 
 
 @final
-class PendingEvents(Generic[K]):
+class CoalescingBuffer(Generic[K]):
     """Events by key, each with its ticket. Not thread-safe.
 
     While at most ``bound`` events wait, all are kept. Beyond that a new event is merged with the

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, final
 
-from appsdk_operator.cache._delivery.batches import EventLine, Run
-from appsdk_operator.cache._delivery.coalescing import PendingEvents
+from appsdk_operator.cache._delivery.batches import Batch, BatchQueue
+from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer
 from appsdk_operator.cache._delivery.event_source import DeliveryKey, EventSource, Overflow
 from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.cache._options import check_overflow
@@ -147,7 +147,7 @@ class Delivery:
         self._on_failure = on_failure
         self._threads = ThreadGroup(name, on_failure=on_failure)
         # Before the queue, whose metrics count it from the moment in which it is made.
-        self._line = EventLine()
+        self._line = BatchQueue()
         # Re-entrant: a signal handler may stop us in the very thread that puts events.
         self._lock = threading.RLock()
         if isinstance(clock, InheritedClock):
@@ -158,7 +158,7 @@ class Delivery:
         self._synced = Waiters(clock)
         self._room = Waiters(clock)
         bound = max_pending if overflow is Overflow.COALESCE else sys.maxsize
-        self._pending: PendingEvents[DeliveryKey] = PendingEvents(
+        self._pending: CoalescingBuffer[DeliveryKey] = CoalescingBuffer(
             bound, on_dropped=self._on_dropped
         )
         # One worker takes events as they come, without a place for each object: as many as this.
@@ -234,7 +234,7 @@ class Delivery:
             runs.append((tickets.start, events))
         now = self._clock.monotonic()
         for ticket, run in runs:
-            self._line.put(Run(source, run, ticket, now))
+            self._line.put(Batch(source, run, ticket, now))
         if runs and not self._is_line_queued:
             self._is_line_queued = True
             ready.append((self._line_key, runs[0][0]))
@@ -437,7 +437,7 @@ class Delivery:
                 self._queue.add(self._line_key, ticket=following)
             self._queue.done(self._line_key, pieces=pieces, waited=waited)
 
-    def _handle_run(self, run: Run, until: float) -> bool:
+    def _handle_run(self, run: Batch, until: float) -> bool:
         """Handle one event of the run after another; whether there is time for more.
 
         There is not when the time is ``until``, or after a stop.

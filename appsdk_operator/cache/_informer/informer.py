@@ -24,9 +24,9 @@ from appsdk_operator.cache._informer.registration import (
 from appsdk_operator.cache._informer.store import IndexFunction, Lister, Store
 from appsdk_operator.cache._informer.transforms import (
     Transform,
-    kept_form,
     objects_of,
     only_metadata_then,
+    stored_form,
     transformed,
 )
 from appsdk_operator.cache._informer.undecodable import UndecodableObjects
@@ -396,7 +396,7 @@ class Informer(Generic[SpecT, StatusT]):
 
     def transformed(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         """For the cached client: ``obj`` as it would be kept; never raises."""
-        return obj if self.transform is None else kept_form(obj, self.transform, self._problem)
+        return obj if self.transform is None else stored_form(obj, self.transform, self._problem)
 
     def freeze(self) -> None:
         """For the cache: apply no more news, and keep what there is for those who read it."""

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias, final
 
 from appsdk_operator.cache._delivery.delivery import Delivery
 from appsdk_operator.cache._delivery.event_source import DeliveryKey, EventSource, Overflow
-from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, Outcome, ResourceAction
+from appsdk_operator.cache._events import (
+    BatchHandler,
+    Event,
+    EventHandler,
+    MaybeAwaitable,
+    ResourceAction,
+)
 from appsdk_operator.cache._options import check_overflow, join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ErrorHandler",
-    "HandlerCalls",
+    "HandlerCaller",
     "Registration",
     "check_handler",
     "report_failure",
@@ -127,7 +133,7 @@ class Registration:
 
 
 @final
-class HandlerCalls:
+class HandlerCaller:
     """Calls an :class:`EventHandler`; what it raises is reported and goes no further."""
 
     def __init__(
@@ -178,7 +184,7 @@ class HandlerCalls:
             else:
                 report_failure(self._on_error, error, str(key))
 
-    def _call(self, event: Event) -> Outcome:
+    def _call(self, event: Event) -> MaybeAwaitable:
         obj, old = event.object, event.old or event.object
         if self._view is not None:
             obj, old = obj.viewed_as(self._view), old.viewed_as(self._view)
@@ -242,7 +248,7 @@ def sink_of(
         return handler, None
     if not isinstance(handler, EventHandler):
         raise _no_handler(handler)
-    calls = HandlerCalls(handler, on_error, clock=clock)
+    calls = HandlerCaller(handler, on_error, clock=clock)
     own = Delivery(
         f"informer/{kind}",
         calls,

@@ -17,10 +17,10 @@ from appsdk_operator.runtime import as_exception
 __all__ = [
     "Transform",
     "drop_managed_fields",
-    "kept_form",
     "objects_of",
     "only_metadata",
     "only_metadata_then",
+    "stored_form",
     "transformed",
 ]
 
@@ -70,7 +70,7 @@ def only_metadata_then(transform: Transform | None) -> Transform:
     return lambda obj: transform(only_metadata(obj))
 
 
-def kept_form(
+def stored_form(
     obj: Object[SpecT, StatusT], transform: Transform, on_error: Callable[[Exception], None]
 ) -> Object[SpecT, StatusT]:
     """What ``transform`` makes of an object, or the object itself where it fails.
@@ -102,13 +102,13 @@ def kept_form(
 
 
 def transformed(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:
-    """``step`` with what :func:`kept_form` makes of its objects."""
+    """``step`` with what :func:`stored_form` makes of its objects."""
     if isinstance(step, Upsert):
-        return Upsert([kept_form(obj, transform, on_error) for obj in step.objects])
+        return Upsert([stored_form(obj, transform, on_error) for obj in step.objects])
     if isinstance(step, Changes):
         return Changes(
             [
-                WatchEvent(e.type, kept_form(e.object, transform, on_error))
+                WatchEvent(e.type, stored_form(e.object, transform, on_error))
                 for e in step.events
                 if e.object
             ]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Event, ResourceAction, Store
-from appsdk_operator.cache._delivery.coalescing import PendingEvents, merged
+from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer, merged
 from tests.cache.conftest import THING, check_history, event, line, thing, told
 
 CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
@@ -40,7 +40,9 @@ def test_two_events_in_a_row_become_one(before, after, expected):
 class Pending:
     def __init__(self, bound):
         self.dropped = []
-        self.events = PendingEvents(bound, on_dropped=lambda key, e: self.dropped.append(told(e)))
+        self.events = CoalescingBuffer(
+            bound, on_dropped=lambda key, e: self.dropped.append(told(e))
+        )
         self.ticket = 0
 
     def put(self, *events):
@@ -145,7 +147,7 @@ def test_what_is_seen_through_merging_is_legal_and_ends_in_the_same_state(steps,
             initial -= item.is_initial
             seen.append(item)
 
-    pending = PendingEvents(bound, on_dropped=dropped)
+    pending = CoalescingBuffer(bound, on_dropped=dropped)
     for version, (what, name) in enumerate(steps, 1):
         present = store.get(name, "x")
         if what == "take":

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Delivery, Event, Overflow, ResourceAction
-from appsdk_operator.cache._delivery.batches import EventLine, Run
+from appsdk_operator.cache._delivery.batches import Batch, BatchQueue
 from appsdk_operator.runtime import ManualClock, Metrics
 from tests.cache.conftest import NoJitter, thing
 
@@ -219,11 +219,11 @@ def test_the_queues_metrics_count_what_waits_and_what_was_handled_in_the_line():
 
 
 def test_a_line_gives_what_is_before_a_ticket_and_takes_back_what_was_not_handled():
-    line = EventLine()
+    line = BatchQueue()
     source = Delivery("d", lambda key, event: None).source("k")
     events = [Event(CREATE, thing(name, 1)) for name in "abcdef"]
-    line.put(Run(source, events[:4], 1, 0.0))
-    line.put(Run(source, events[4:], 7, 0.0))
+    line.put(Batch(source, events[:4], 1, 0.0))
+    line.put(Batch(source, events[4:], 7, 0.0))
     assert (line.count, line.next_ticket) == (6, 1)
     (run,) = line.take(4, None)
     assert [event.object.name for event in run.events] == ["a", "b", "c"]
