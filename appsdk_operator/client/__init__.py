@@ -59,7 +59,7 @@ from appsdk_operator.client._api.options import SubresourceApplyOptions as Subre
 from appsdk_operator.client._api.options import SubresourceCreateOptions as SubresourceCreateOptions
 from appsdk_operator.client._api.options import SubresourceUpdateOptions as SubresourceUpdateOptions
 from appsdk_operator.client._api.options import WriteOptions as WriteOptions
-from appsdk_operator.client._api.pages import PageProgress as PageProgress
+from appsdk_operator.client._api.pagination import PageProgress as PageProgress
 from appsdk_operator.client._api.patches import JsonPatch as JsonPatch
 from appsdk_operator.client._api.patches import MergePatch as MergePatch
 from appsdk_operator.client._api.patches import Patch as Patch
@@ -77,9 +77,13 @@ from appsdk_operator.client._auth.credentials import credentials_of as credentia
 from appsdk_operator.client._errors import AlreadyExists as AlreadyExists
 from appsdk_operator.client._errors import ApiError as ApiError
 from appsdk_operator.client._errors import BadRequest as BadRequest
+from appsdk_operator.client._errors import BadResponse as BadResponse
 from appsdk_operator.client._errors import Cause as Cause
 from appsdk_operator.client._errors import ClientError as ClientError
+from appsdk_operator.client._errors import ConfigError as ConfigError
 from appsdk_operator.client._errors import Conflict as Conflict
+from appsdk_operator.client._errors import ConnectFailed as ConnectFailed
+from appsdk_operator.client._errors import ConnectionLost as ConnectionLost
 from appsdk_operator.client._errors import Expired as Expired
 from appsdk_operator.client._errors import Forbidden as Forbidden
 from appsdk_operator.client._errors import Gone as Gone
@@ -88,34 +92,30 @@ from appsdk_operator.client._errors import Invalid as Invalid
 from appsdk_operator.client._errors import MethodNotAllowed as MethodNotAllowed
 from appsdk_operator.client._errors import NotAcceptable as NotAcceptable
 from appsdk_operator.client._errors import NotFound as NotFound
+from appsdk_operator.client._errors import ProxyFailed as ProxyFailed
+from appsdk_operator.client._errors import ReadTimeout as ReadTimeout
 from appsdk_operator.client._errors import RequestEntityTooLarge as RequestEntityTooLarge
+from appsdk_operator.client._errors import RequestStopped as RequestStopped
+from appsdk_operator.client._errors import ResponseTooLarge as ResponseTooLarge
 from appsdk_operator.client._errors import ServerError as ServerError
 from appsdk_operator.client._errors import ServerTimeout as ServerTimeout
 from appsdk_operator.client._errors import ServiceUnavailable as ServiceUnavailable
 from appsdk_operator.client._errors import Timeout as Timeout
+from appsdk_operator.client._errors import TLSFailed as TLSFailed
 from appsdk_operator.client._errors import TooManyRequests as TooManyRequests
+from appsdk_operator.client._errors import TransportError as TransportError
 from appsdk_operator.client._errors import Unauthorized as Unauthorized
 from appsdk_operator.client._errors import UnsupportedMediaType as UnsupportedMediaType
+from appsdk_operator.client._errors import WatchSilent as WatchSilent
+from appsdk_operator.client._errors import WrongAnswer as WrongAnswer
 from appsdk_operator.client._errors import error_from_status as error_from_status
-from appsdk_operator.client._models import from_model as from_model
-from appsdk_operator.client._models import to_model as to_model
+from appsdk_operator.client._kubernetes_models import from_model as from_model
+from appsdk_operator.client._kubernetes_models import to_model as to_model
 from appsdk_operator.client._request import Request as Request
 from appsdk_operator.client._transport.watch import WatchStream as WatchStream
 from appsdk_operator.client._transport.write_guard import (
     checked_before_write as checked_before_write,
 )
-from appsdk_operator.client._transport_errors import BadResponse as BadResponse
-from appsdk_operator.client._transport_errors import ConfigError as ConfigError
-from appsdk_operator.client._transport_errors import ConnectFailed as ConnectFailed
-from appsdk_operator.client._transport_errors import ConnectionLost as ConnectionLost
-from appsdk_operator.client._transport_errors import ProxyFailed as ProxyFailed
-from appsdk_operator.client._transport_errors import ReadTimeout as ReadTimeout
-from appsdk_operator.client._transport_errors import RequestStopped as RequestStopped
-from appsdk_operator.client._transport_errors import ResponseTooLarge as ResponseTooLarge
-from appsdk_operator.client._transport_errors import TLSFailed as TLSFailed
-from appsdk_operator.client._transport_errors import TransportError as TransportError
-from appsdk_operator.client._transport_errors import WatchSilent as WatchSilent
-from appsdk_operator.client._transport_errors import WrongAnswer as WrongAnswer
 from appsdk_operator.client._wrappers.dry_run import DryRunClient as DryRunClient
 from appsdk_operator.client._wrappers.field_owner import FieldOwnerClient as FieldOwnerClient
 from appsdk_operator.client._wrappers.interceptor import Hooks as Hooks

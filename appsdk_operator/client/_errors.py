@@ -5,23 +5,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from appsdk_operator.client._request import Request, json_or_none
-from appsdk_operator.client._secrets import scrubbed, scrubbed_json, shown
-
-if TYPE_CHECKING:
-    from appsdk_operator.client._http1 import Headers
+from appsdk_operator.client._redaction import scrubbed_json, shown
+from appsdk_operator.client._request import Request
 
 __all__ = [
     "AlreadyExists",
     "ApiError",
     "BadRequest",
+    "BadResponse",
     "Cause",
     "ClientError",
+    "ConfigError",
     "Conflict",
+    "ConnectFailed",
+    "ConnectionLost",
     "Expired",
     "Forbidden",
     "Gone",
@@ -30,21 +31,28 @@ __all__ = [
     "MethodNotAllowed",
     "NotAcceptable",
     "NotFound",
+    "ProxyFailed",
+    "ReadTimeout",
     "RequestEntityTooLarge",
+    "RequestStopped",
+    "ResponseTooLarge",
     "ServerError",
     "ServerTimeout",
     "ServiceUnavailable",
+    "TLSFailed",
     "Timeout",
     "TooManyRequests",
+    "TransportError",
     "Unauthorized",
     "UnsupportedMediaType",
-    "error_from_response",
+    "WatchSilent",
+    "WrongAnswer",
     "error_from_status",
 ]
 
-_EXCERPT = 256  # characters of an answer that is not a Status: enough to recognise a proxy's page
+MAX_EXCERPT = 256
+"""Characters shown of an answer that is not a Status: enough to recognise a proxy's page."""
 _MAX_SHOWN = 4096  # characters of a message: a custom resource with many wrong fields
-_MAX_PAGE = 65536
 _MAX_SECONDS = 10**9
 
 
@@ -108,7 +116,7 @@ class ApiError(ClientError):
 
     def _text(self) -> str:
         asked = f"{self.request}: " if self.request is not None else ""
-        reason = shown(self.reason, limit=_EXCERPT) or type(self).__name__
+        reason = shown(self.reason, limit=MAX_EXCERPT) or type(self).__name__
         text = f"{asked}{self.status} {reason}"
         if self.message:
             text += f": {shown(self.message, limit=_MAX_SHOWN)}"
@@ -116,10 +124,10 @@ class ApiError(ClientError):
 
     def __reduce__(self) -> Any:
         # Exceptions cross process borders in test runners and worker pools.
-        return _rebuild, (type(self), self.message, {**self.__dict__, "message": None})
+        return _rebuild_api, (type(self), self.message, {**self.__dict__, "message": None})
 
 
-def _rebuild(kind: type[ApiError], message: str, state: dict[str, Any]) -> ApiError:
+def _rebuild_api(kind: type[ApiError], message: str, state: dict[str, Any]) -> ApiError:
     names = ("status", "reason", "causes", "details", "request", "retry_after", "continue_token")
     return kind(message, **{name: state[name] for name in names})
 
@@ -244,6 +252,78 @@ class Timeout(ServerError):
     """504: no answer in the server's own time; whether a write was carried out is unknown."""
 
 
+class ConfigError(ClientError, ValueError):
+    """The configuration or the credentials cannot be used; the text says what to change."""
+
+
+class TransportError(ClientError):
+    """There is no answer.
+
+    ``sent`` tells whether the server may have got the request, and so may have carried it out.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+    def __reduce__(self) -> Any:
+        return _rebuild_transport, (type(self), str(self), self.sent)
+
+
+def _rebuild_transport(kind: type[TransportError], message: str, sent: bool) -> TransportError:
+    return kind(message, sent=sent)
+
+
+class ConnectFailed(TransportError):
+    """No connection: name not resolved, refused, unreachable, or not in time. Nothing was sent."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message, sent=sent)
+
+
+class TLSFailed(ConnectFailed):
+    """No trusted connection: the text names the option that mends it. Nothing was sent."""
+
+
+class ProxyFailed(ConnectFailed):
+    """The proxy refused, or did not understand. Nothing was sent to the server."""
+
+
+class ConnectionLost(TransportError):
+    """The connection broke before the answer was complete."""
+
+
+class ReadTimeout(TransportError):
+    """The connection stands, but nothing came in ``read_timeout`` seconds."""
+
+
+class WatchSilent(TransportError):
+    """No byte came on a watch for so long that the connection must be taken for dead.
+
+    Resume from the last resource version; nothing was lost.
+    """
+
+
+class BadResponse(TransportError):
+    """What came is not HTTP, or breaks its rules."""
+
+
+class WrongAnswer(BadResponse):
+    """The answer is about another object than the request was.
+
+    The server, or a proxy on the way, has mixed up answers. The connection is given up, since what
+    comes next on it would be wrong as well. Whether a write was carried out is unknown.
+    """
+
+
+class ResponseTooLarge(TransportError):
+    """The answer is larger than the bound on it."""
+
+
+class RequestStopped(TransportError):
+    """The stop signal was set, or the client closed, while the request was under way."""
+
+
 _BY_REASON: dict[str, type[ApiError]] = {
     "AlreadyExists": AlreadyExists,
     "BadRequest": BadRequest,
@@ -313,7 +393,7 @@ def error_from_status(
     if retry_after is None and (seconds := _int(details.get("retryAfterSeconds"))) > 0:
         retry_after = float(min(seconds, _MAX_SECONDS))
     causes = details.get("causes")
-    return _class_of(reason, code)(
+    return error_class_of(reason, code)(
         _str(status.get("message")),
         status=code,
         reason=reason,
@@ -329,31 +409,12 @@ def error_from_status(
     )
 
 
-def error_from_response(request: Request, code: int, headers: Headers, body: bytes) -> ApiError:
-    """The error for an answer of status ``code``, be its body a Status or a proxy's page."""
-    retry_after = _retry_after(headers)
-    status = json_or_none(body)
-    if isinstance(status, dict) and status.get("kind") == "Status":
-        return error_from_status(status, code=code, request=request, retry_after=retry_after)
-    text = " ".join(body[:_MAX_PAGE].decode("utf-8", "replace").split())
-    printable = "".join(c if c.isprintable() else "?" for c in scrubbed(text)[:_EXCERPT])
-    if 300 <= code < 400:
-        location = shown(headers.get("Location", ""), limit=_EXCERPT)
-        printable = f"redirect to '{location}', which is not followed: check the server's address"
-    return _class_of("", code)(printable, status=code, request=request, retry_after=retry_after)
-
-
-def _class_of(reason: str, code: int) -> type[ApiError]:
+def error_class_of(reason: str, code: int) -> type[ApiError]:
+    """The class for a ``Status.reason`` or, where that says nothing, for an HTTP status."""
     found = _BY_REASON.get(reason) or _BY_CODE.get(code)
     if found is None:
         found = ServerError if code >= 500 else ApiError
     return found
-
-
-def _retry_after(headers: Headers) -> float | None:
-    # API servers send seconds; the HTTP date that the RFC also allows is not worth a wall clock.
-    text = headers.get("Retry-After", "").strip()
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _int(value: object) -> int:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import urlencode
 
 import attrs
 
 from appsdk_operator.resource import (
-    DecodeError,
     FieldSelection,
-    Kind,
     LabelSelection,
-    check_namespace_name,
-    decode_json,
     field_selector_of,
     label_selector_of,
 )
@@ -99,32 +94,3 @@ def selectors_of(
         "fieldSelector": fields if isinstance(fields, str) else field_selector_of(fields),
     }
     return [(key, str(value)) for key, value in given.items() if value is not None and str(value)]
-
-
-def check_namespace(kind: Kind, namespace: str) -> None:
-    """Refuse a request for one object whose namespace does not fit the scope of its kind.
-
-    Raises:
-        ValueError: the namespace is missing, or the kind has none.
-        TypeError: it is no text.
-    """
-    check_namespace_name(namespace)
-    if kind.is_namespaced:
-        if not namespace:
-            raise ValueError(
-                f"{kind.qualified_name} live in namespaces: give namespace=…, set "
-                "metadata.namespace, or use a NamespacedClient"
-            )
-    elif namespace:
-        raise ValueError(
-            f"{kind.qualified_name} are cluster-scoped, but namespace {namespace!r} was given: "
-            "leave it out, or declare the kind with scope=Scope.NAMESPACED"
-        )
-
-
-def json_or_none(body: bytes) -> Any:
-    """The body as JSON, None when it is something else."""
-    try:
-        return decode_json(body)
-    except DecodeError:
-        return None

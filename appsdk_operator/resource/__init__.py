@@ -28,18 +28,25 @@ from appsdk_operator.resource._codec import WrongKindError as WrongKindError
 from appsdk_operator.resource._codec import decode as decode_json
 from appsdk_operator.resource._codec import encode as encode_json
 from appsdk_operator.resource._codec import members as members
+from appsdk_operator.resource._conversion import IntoObject as IntoObject
+from appsdk_operator.resource._conversion import ObjectWrapper as ObjectWrapper
+from appsdk_operator.resource._conversion import as_object as as_object
 from appsdk_operator.resource._crd import (
     custom_resource_definition as custom_resource_definition,
 )
-from appsdk_operator.resource._foreign import IntoObject as IntoObject
-from appsdk_operator.resource._foreign import ObjectWrapper as ObjectWrapper
-from appsdk_operator.resource._foreign import as_object as as_object
 from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._frozen import explain_frozen as explain_frozen
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
 from appsdk_operator.resource._kind import check_kind as check_kind
-from appsdk_operator.resource._lines import Lines as Lines
+from appsdk_operator.resource._list_watch import ListPage as ListPage
+from appsdk_operator.resource._list_watch import Undecodable as Undecodable
+from appsdk_operator.resource._list_watch import UndecodableEvent as UndecodableEvent
+from appsdk_operator.resource._list_watch import WatchEvent as WatchEvent
+from appsdk_operator.resource._list_watch import WatchEventType as WatchEventType
+from appsdk_operator.resource._list_watch import decode_list as decode_list
+from appsdk_operator.resource._list_watch import decode_watch_event as decode_watch_event
+from appsdk_operator.resource._list_watch import decode_watch_events as decode_watch_events
 from appsdk_operator.resource._mutable import AnyObject as AnyObject
 from appsdk_operator.resource._mutable import MutableObject as MutableObject
 from appsdk_operator.resource._names import check_namespace_name as check_namespace_name
@@ -61,14 +68,7 @@ from appsdk_operator.resource._selectors import LabelSelector as LabelSelector
 from appsdk_operator.resource._selectors import SelectorError as SelectorError
 from appsdk_operator.resource._selectors import field_selector_of as field_selector_of
 from appsdk_operator.resource._selectors import label_selector_of as label_selector_of
-from appsdk_operator.resource._wire import ListPage as ListPage
-from appsdk_operator.resource._wire import Undecodable as Undecodable
-from appsdk_operator.resource._wire import UndecodableEvent as UndecodableEvent
-from appsdk_operator.resource._wire import WatchEvent as WatchEvent
-from appsdk_operator.resource._wire import WatchEventType as WatchEventType
-from appsdk_operator.resource._wire import decode_list as decode_list
-from appsdk_operator.resource._wire import decode_watch_event as decode_watch_event
-from appsdk_operator.resource._wire import decode_watch_events as decode_watch_events
+from appsdk_operator.resource._stream_lines import Lines as Lines
 
 # PyYAML takes longer to load than all the rest, and few programs read manifests.
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from appsdk_operator.resource import _deep
+from appsdk_operator.resource import _deep_json
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._views import encode_hook
+from appsdk_operator.resource._spec_types import encode_hook
 
 __all__ = [
     "PARTIAL",
@@ -87,7 +87,7 @@ def decode(raw: bytes) -> Any:
         try:
             return _decode_any(raw)
         except RecursionError:
-            return _deep.decode(raw)
+            return _deep_json.decode(raw)
     except DECODE_ERRORS as error:
         raise DecodeError(f"not JSON: {error}; {excerpt(raw)}") from error
 
@@ -101,7 +101,7 @@ def decode_as(decoder: Callable[[bytes], _T], kind: type[_T], raw: bytes) -> _T:
     try:
         return decoder(raw)
     except RecursionError:
-        return _deep.convert(raw, kind)
+        return _deep_json.convert(raw, kind)
 
 
 def members(raw: bytes) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def members(raw: bytes) -> dict[str, Any]:
     try:
         return _members(raw)
     except RecursionError:
-        return {name: msgspec.Raw(text) for name, text in _deep.members(raw).items()}
+        return {name: msgspec.Raw(text) for name, text in _deep_json.members(raw).items()}
 
 
 def excerpt(raw: bytes | memoryview) -> str:
@@ -182,7 +182,7 @@ def encode(value: Any) -> bytes:
         try:
             raw = _encode(value)
         except RecursionError:
-            raw = _deep.encode(value)
+            raw = _deep_json.encode(value)
     except RecursionError as error:
         raise EncodeError("$ contains itself: JSON cannot carry that") from error
     except _ENCODE_ERRORS as error:
@@ -207,12 +207,12 @@ def plain(value: Any, path: str = "$") -> Any:
         try:
             return without_none(builtins(item))
         except _ENCODE_ERRORS as error:
-            where = next((way for found, way in _deep.walk(value) if found is item), ())
-            text = _deep.path_text(where, path)
+            where = next((way for found, way in _deep_json.walk(value) if found is item), ())
+            text = _deep_json.path_text(where, path)
             raise EncodeError(f"{text} cannot be written as JSON: {error}") from error
 
     try:
-        return _deep.copied(value, leaf)
+        return _deep_json.copied(value, leaf)
     except RecursionError as error:
         raise EncodeError(f"{path} contains itself: JSON cannot carry that") from error
 
@@ -226,7 +226,7 @@ def builtins(value: Any) -> Any:
     try:
         return lists(msgspec.to_builtins(value, enc_hook=encode_hook))
     except RecursionError:
-        return _deep.copied(value, lambda item: _of_one_level(_deep.expanded(item)))
+        return _deep_json.copied(value, lambda item: _of_one_level(_deep_json.expanded(item)))
 
 
 def _of_one_level(value: Any) -> Any:
@@ -235,12 +235,12 @@ def _of_one_level(value: Any) -> Any:
 
 def lists(value: Any) -> Any:
     """The same with lists for tuples, as JSON has them."""
-    return _deep.copied(value, _itself)
+    return _deep_json.copied(value, _itself)
 
 
 def without_none(value: Any) -> Any:
     """The same without the fields that are None."""
-    return _deep.copied(value, _itself, keep_none=False)
+    return _deep_json.copied(value, _itself, keep_none=False)
 
 
 def _itself(value: Any) -> Any:
@@ -249,7 +249,7 @@ def _itself(value: Any) -> Any:
 
 def _culprit(value: Any) -> str | None:
     """The path of the first value that cannot be encoded, whatever it contains."""
-    for item, path in _deep.walk(value):
+    for item, path in _deep_json.walk(value):
         own: Any = item
         if isinstance(item, Mapping):
             own = dict.fromkeys(item)
@@ -258,17 +258,17 @@ def _culprit(value: Any) -> str | None:
         try:
             _encode(own)
         except _ENCODE_ERRORS:
-            return _deep.path_text(path)
+            return _deep_json.path_text(path)
     return None
 
 
 def _non_finite(value: Any) -> str | None:
-    for item, path in _deep.walk(value):
+    for item, path in _deep_json.walk(value):
         if isinstance(item, float):
             if not math.isfinite(item):
-                return _deep.path_text(path)
+                return _deep_json.path_text(path)
         elif not isinstance(item, (str, int, bytes, type(None), Mapping, list, tuple)):
-            for part, rest in _deep.walk(builtins(item)):
+            for part, rest in _deep_json.walk(builtins(item)):
                 if isinstance(part, float) and not math.isfinite(part):
-                    return _deep.path_text(path) + _deep.path_text(rest, "")
+                    return _deep_json.path_text(path) + _deep_json.path_text(rest, "")
     return None

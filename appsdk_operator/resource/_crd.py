@@ -10,7 +10,7 @@ import msgspec
 
 from appsdk_operator.resource._kind import Kind, Scope, check_kind
 from appsdk_operator.resource._mutable import MutableObject
-from appsdk_operator.resource._views import schema_hook
+from appsdk_operator.resource._spec_types import schema_hook
 
 __all__ = ["custom_resource_definition"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 
-from appsdk_operator.resource import _deep
+from appsdk_operator.resource import _deep_json
 
 __all__ = [
     "FrozenDict",
@@ -210,7 +210,7 @@ def _freeze_children(value: FrozenDict | FrozenList) -> None:
 
 def thaw(value: Any) -> Any:
     """The same JSON value in plain dicts and lists."""
-    return _deep.copied(value, lambda item: item)
+    return _deep_json.copied(value, lambda item: item)
 
 
 _FROZEN_ERRORS = ("FrozenInstanceError", "FrozenAttributeError", "FrozenError")

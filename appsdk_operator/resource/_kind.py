@@ -10,7 +10,7 @@ from urllib.parse import quote
 import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource._views import check_view
+from appsdk_operator.resource._spec_types import check_view
 
 __all__ = ["Kind", "Scope"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
 import msgspec
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
-from appsdk_operator.resource import _codec, _deep
+from appsdk_operator.resource import _codec, _deep_json
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import Object, ObjectKey, check_data, type_fields, view_error
-from appsdk_operator.resource._views import decode_hook, has_fields, path_and_problem
+from appsdk_operator.resource._spec_types import decode_hook, has_fields, path_and_problem
 
 __all__ = ["AnyObject", "MutableObject"]
 
@@ -295,7 +295,7 @@ def _made(parent: dict[str, Any], key: str, make: type[_T]) -> _T:
 
 def _overlay(current: Any, known: Any, new: Any) -> Any:
     """``current`` with the changes from ``known`` to ``new``, and all that neither knows of."""
-    if _deep.same(new, known):
+    if _deep_json.same(new, known):
         return current
     if isinstance(new, dict) and isinstance(current, dict):
         return _overlay_dict(current, known if isinstance(known, dict) else {}, new)
@@ -316,14 +316,14 @@ def _overlay_dict(
     merged = {}
     for key, value in current.items():
         if key in new:
-            if key in known and _deep.same(new[key], known[key]):
+            if key in known and _deep_json.same(new[key], known[key]):
                 merged[key] = value
             elif new[key] is not None:
                 merged[key] = _overlay(value, known.get(key), new[key])
         elif key not in known:
             merged[key] = value
     for key, value in new.items():
-        if key not in current and value is not None and not _deep.same(value, known.get(key)):
+        if key not in current and value is not None and not _deep_json.same(value, known.get(key)):
             merged[key] = _codec.without_none(value)
     return merged
 
@@ -362,7 +362,7 @@ def _matches(known: list[Any], new: list[Any]) -> list[int | None]:
 
 
 def _is_equal(known: Any, item: Any) -> bool:
-    return _deep.same(known, item)
+    return _deep_json.same(known, item)
 
 
 def _has_same_name(known: Any, item: Any) -> bool:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Optional, 
 import msgspec
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource import _codec, _deep
+from appsdk_operator.resource import _codec, _deep_json
 from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, refuse
 from appsdk_operator.resource._kind import Kind, check_kind
-from appsdk_operator.resource._views import decode_hook, path_and_problem
+from appsdk_operator.resource._spec_types import decode_hook, path_and_problem
 
 if TYPE_CHECKING:
     from appsdk_operator.resource._mutable import MutableObject
@@ -381,7 +381,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         if not isinstance(other, Object):
             return NotImplemented
         return self.kind == other.kind and (
-            self.raw == other.raw or _deep.same(self.to_dict(), other.to_dict())
+            self.raw == other.raw or _deep_json.same(self.to_dict(), other.to_dict())
         )
 
     def __ne__(self, other: object) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 
 from appsdk_operator.cache import Informer
 from appsdk_operator.client import ApiError, Request, error_from_status
-from appsdk_operator.client._errors import error_from_response
+from appsdk_operator.client._transport.response_errors import error_from_response
 from appsdk_operator.resource import DecodeError, decode_list
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import (

@@ -11,7 +11,7 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.client._transport import tls
-from appsdk_operator.client._transport_errors import tls_failure
+from appsdk_operator.client._transport.tls import tls_failure
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, event, make_pair, widget
 
 

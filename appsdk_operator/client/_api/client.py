@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client._api import request_builders
+from appsdk_operator.client._api.dropped_status import warn_of_dropped_status
+from appsdk_operator.client._api.options import (
+    FieldValidation,
+    ListPageOptions,
+    Propagation,
+    delete_body,
+    write_query,
+)
+from appsdk_operator.client._api.pagination import PageProgress
+from appsdk_operator.client._api.patches import MergePatch, Patch
 from appsdk_operator.client._api.protocols import ClientLike
-from appsdk_operator.client._api.reads import Reads
 from appsdk_operator.client._api.subresource import SubresourceClient
-from appsdk_operator.client._api.writes import Writes
 from appsdk_operator.client._auth.config import ClientConfig
-from appsdk_operator.client._request import JSON, Request
-from appsdk_operator.runtime import Clock, Metrics, default_metrics, system_clock
-from appsdk_operator.runtime.validation import check_environment, check_text
+from appsdk_operator.client._errors import Expired
+from appsdk_operator.client._request import JSON, Request, query_of, selectors_of
+from appsdk_operator.client._transport.watch import WatchStream, silence_limit_of
+from appsdk_operator.resource import (
+    AnyObject,
+    DecodeError,
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    ListPage,
+    Object,
+    Undecodable,
+    check_kind,
+)
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
+from appsdk_operator.runtime.validation import (
+    check_choice,
+    check_count,
+    check_environment,
+    check_flag,
+    check_text,
+)
 
 if TYPE_CHECKING:
     from appsdk_operator.client._api.discovery import Discovery
@@ -26,7 +57,7 @@ _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 
 
 @final
-class Client(Reads, Writes):
+class Client:
     """Talks to one API server.
 
     Reads and writes go to the server, each call is one request (:meth:`list` one a page).
@@ -61,7 +92,7 @@ class Client(Reads, Writes):
         self._config = config
         self._transport = Transport(config, clock=clock, metrics=metrics or default_metrics())
         self._discovery: Discovery | None = None
-        self._status_warned = set()
+        self._status_warned: set[Kind] = set()
 
     @property
     def config(self) -> ClientConfig:
@@ -111,6 +142,500 @@ class Client(Reads, Writes):
         request = Request(method="GET", path=path, accept=JSON, repeatable=True, retry=False)
         return self._transport.send(request)
 
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT]:
+        """One object.
+
+        Args:
+            kind: what it is.
+            name: its name.
+            namespace: its namespace; leave empty for cluster-scoped kinds.
+
+        Raises:
+            NotFound: there is none.
+        """
+        request = request_builders.request(
+            kind, "GET", "get", namespace=namespace, name=name, repeatable=True
+        )
+        return self._transport.send(
+            request, decode=lambda body: request_builders.answered(request, kind, body)
+        )
+
+    def list(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        namespace: str = "",
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
+        limit: int = 500,
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        allow_inconsistent: bool = False,
+        stop: StopSignal | None = None,
+    ) -> Iterator[Object[SpecT, StatusT]]:
+        """The objects of a kind, fetched page by page while they are iterated.
+
+        What comes is one state of the cluster, that of the first page. Servers keep it for some
+        minutes only: when the iteration takes longer, it raises :class:`Expired` and the caller
+        lists anew; with ``allow_inconsistent`` it goes on with the present state of the rest
+        instead, so that objects that changed meanwhile may be missed or be newer than the others.
+
+        Args:
+            kind: what to list.
+            namespace: where; default: everywhere.
+            label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
+            field_selector: the same for fields.
+            limit: objects per request, 0 for all in one; default 500.
+            resource_version: the state to list, see :meth:`list_page`.
+            resource_version_match: how it is meant.
+            allow_inconsistent: go on when the state of the first page is no longer kept.
+            stop: ends the iteration with :class:`RequestStopped` when set.
+
+        Raises:
+            Expired: the state of the first page is no longer kept.
+            DecodeError: objects cannot be read; raised at the end, after all others have come.
+            BadResponse: the server's pages do not come to an end.
+        """
+        options: ListPageOptions = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+            "limit": limit,
+            "resource_version": resource_version,
+            "resource_version_match": resource_version_match,
+            "stop": stop,
+        }
+        check_count("limit", limit, 0)
+        check_flag("allow_inconsistent", allow_inconsistent)
+        _check_version(resource_version, resource_version_match)
+        check_environment(stop=stop)
+        # Makes no request: what is wrong is refused now, and not with the first page.
+        query = selectors_of(label_selector, field_selector)
+        request_builders.request(kind, "GET", "list", namespace=namespace, query=query)
+        return self._pages(kind, options, allow_inconsistent=allow_inconsistent)
+
+    def _pages(
+        self, kind: Kind, options: ListPageOptions, *, allow_inconsistent: bool
+    ) -> Iterator[Object]:
+        token = ""
+        progress = PageProgress(f"the list of {kind}")
+        undecodable: Sequence[Undecodable] = ()
+        while True:
+            try:
+                page = self.list_page(kind, **options)
+            except Expired as error:
+                if not (allow_inconsistent and token and error.continue_token):
+                    raise
+                token = error.continue_token
+            else:
+                progress.check(page)
+                yield from page.items
+                undecodable = (*undecodable, *page.undecodable)
+                token = page.continue_token
+            if not token:
+                break
+            # The token says which state it is.
+            options["continue_token"] = token
+            options["resource_version"] = options["resource_version_match"] = None
+        if undecodable:
+            shown = "; ".join(f"{item}: {item.error}" for item in undecodable[:3])
+            raise DecodeError(
+                f"{len(undecodable)} of the {kind} cannot be read, all others came: {shown}; mend "
+                "or delete them on the server, or use list_page, which returns them beside the "
+                "others"
+            ) from undecodable[0].error
+
+    def list_page(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        namespace: str = "",
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        retry: bool = True,
+        metadata_only: bool = False,
+        stop: StopSignal | None = None,
+    ) -> ListPage[SpecT, StatusT]:
+        """One page of a list.
+
+        Args:
+            kind: what to list.
+            namespace: where; default: everywhere.
+            label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
+            field_selector: the same for fields.
+            limit: the most objects to take, 0 for all; default 500. Servers ignore it for
+                ``resource_version="0"`` when they answer from memory.
+            continue_token: the token of the page before; empty for the first page.
+            resource_version: ``"0"`` for any state the server has in memory, another for one that
+                is not older; default: the present state.
+            resource_version_match: ``"Exact"`` or ``"NotOlderThan"``; default: the server's.
+            retry: wait for failures that pass; False for callers with a backoff of their own.
+            metadata_only: ask for the metadata of the objects alone; servers that cannot do that
+                send all.
+            stop: raises :class:`RequestStopped` when set.
+
+        Returns:
+            The page; objects that cannot be read are among its ``undecodable``.
+
+        Raises:
+            Expired: the token, or the resource version, is too old.
+            DecodeError: it is no list.
+        """
+        check_count("limit", limit, 0)
+        check_text("continue_token", continue_token)
+        _check_version(resource_version, resource_version_match)
+        check_flag("retry", retry)
+        check_environment(stop=stop)
+        request = request_builders.request(
+            kind,
+            "GET",
+            "list",
+            namespace=namespace,
+            query=[
+                *selectors_of(label_selector, field_selector),
+                *query_of(
+                    limit=limit or None,
+                    **{"continue": continue_token},
+                    resourceVersion=resource_version,
+                    resourceVersionMatch=resource_version_match,
+                ),
+            ],
+            accept=request_builders.accepted(
+                f"{request_builders.PARTIAL}List", metadata_only=metadata_only
+            ),
+            repeatable=True,
+            retry=retry,
+        )
+        return self._transport.send(
+            request, stop=stop, decode=lambda body: request_builders.page_of(request, kind, body)
+        )
+
+    def watch(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        namespace: str = "",
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        silence_limit: float | None = None,
+        metadata_only: bool = False,
+        stop: StopSignal | None = None,
+    ) -> WatchStream[SpecT, StatusT]:
+        """Open a watch. It is not tried again: who watches has to resume anyway.
+
+        Args:
+            kind: what to watch.
+            namespace: where; default: everywhere.
+            label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
+            field_selector: the same for fields.
+            resource_version: the state after which events are wanted, usually that of a list;
+                default: the present objects first, as ADDED events, then what happens.
+            timeout: the seconds after which the server is to end the watch; default: 300 to 600 at
+                random, as in client-go, so that watches do not all end at once.
+            bookmarks: have the server send its resource version about once a minute.
+            send_initial_events: have the present objects sent first, in one consistent state, with
+                a bookmark at its end (Kubernetes 1.32 on; others answer 422).
+            silence_limit: the seconds without a byte after which the connection counts as dead;
+                default: 90 with bookmarks, but never more than 5 s after ``timeout``.
+            metadata_only: ask for the metadata of the objects alone, as :meth:`list_page`.
+            stop: closes the stream when set, and raises :class:`RequestStopped` while it opens.
+
+        Raises:
+            Expired: the resource version is too old: list anew.
+        """
+        _check_version(resource_version)
+        check_flag("bookmarks", bookmarks)
+        check_flag("send_initial_events", send_initial_events)
+        check_environment(stop=stop)
+        if timeout is None:
+            timeout = random.uniform(300.0, 600.0)
+        limit = silence_limit_of(timeout, silence_limit, bookmarks=bookmarks)
+        request = request_builders.request(
+            kind,
+            "GET",
+            "watch",
+            namespace=namespace,
+            query=[
+                *query_of(watch=True),
+                *selectors_of(label_selector, field_selector),
+                *query_of(
+                    resourceVersion=resource_version,
+                    resourceVersionMatch="NotOlderThan" if send_initial_events else None,
+                    sendInitialEvents=send_initial_events,
+                    allowWatchBookmarks=bookmarks,
+                    timeoutSeconds=math.ceil(timeout),
+                ),
+            ],
+            accept=request_builders.accepted(request_builders.PARTIAL, metadata_only=metadata_only),
+            repeatable=True,
+            retry=False,
+        )
+        opened = self._transport.open(request, stop=stop)
+        stream = WatchStream(kind, request, opened, silence_limit=limit)
+        stream.close_when(self._transport.stop)
+        if stop is not None:
+            stream.close_when(stop)
+        return stream
+
+    def create(
+        self,
+        obj: AnyObject[SpecT, StatusT],
+        *,
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object[SpecT, StatusT]:
+        """Make an object, and return what the server made of it.
+
+        Where the status is a subresource a status is dropped, with a warning in the log, once for
+        each kind: ``client.status.update`` writes it afterwards.
+
+        Args:
+            obj: the object; without a name it needs ``metadata.generateName``.
+            dry_run: have the server do everything but store it.
+            field_manager: who is written down as owner of the fields; default: the user agent's
+                first word.
+            field_validation: what the server does about unknown and doubled fields, ``"Ignore"``,
+                ``"Warn"`` or ``"Strict"``; default: the server's, ``"Warn"``.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            Invalid: the server does not take it as it is.
+        """
+        request_builders.check_object(obj)
+        answer = self._object(
+            obj.kind,
+            "POST",
+            "create",
+            namespace=obj.namespace,
+            query=write_query(dry_run, field_manager, field_validation),
+            body=request_builders.encode_object(obj, "create"),
+            answer_name=obj.name,
+        )
+        warn_of_dropped_status(self._status_warned, "create", obj.get("status"), answer)
+        return answer
+
+    def update(
+        self,
+        obj: AnyObject[SpecT, StatusT],
+        *,
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object[SpecT, StatusT]:
+        """Replace an object, and return what the server made of it.
+
+        With a resource version in it, the server refuses when the object has changed since; without
+        one, custom resources are refused and most other kinds overwritten. Where the status is a
+        subresource a changed status is dropped, with a warning in the log: ``client.status.update``
+        writes it.
+
+        Args: as :meth:`create`.
+
+        Raises:
+            Conflict: it was changed since it was read.
+            NotFound: there is none of this name.
+            Invalid: the server does not take it as it is.
+        """
+        request_builders.check_object(obj)
+        answer = self._object(
+            obj.kind,
+            "PUT",
+            "update",
+            namespace=obj.namespace,
+            name=request_builders.name_of(obj),
+            query=write_query(dry_run, field_manager, field_validation),
+            body=request_builders.encode_object(obj, "update"),
+            answer_uid=request_builders.uid_of(obj),
+            repeatable=bool(obj.resource_version),
+        )
+        if obj.resource_version:  # else another status need not be a changed one
+            warn_of_dropped_status(self._status_warned, "update", obj.get("status"), answer)
+        return answer
+
+    def patch(
+        self,
+        kind: Kind[SpecT, StatusT],
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> Object[SpecT, StatusT]:
+        """Change parts of an object, and return what became of it.
+
+        Args:
+            kind: what it is.
+            name: its name.
+            patch: a :class:`JsonPatch`, :class:`MergePatch` or :class:`StrategicMergePatch`.
+            namespace: its namespace; leave empty for cluster-scoped kinds.
+            dry_run, field_manager, field_validation: as :meth:`create`.
+
+        Raises:
+            NotFound: there is none of this name.
+            Conflict: the patch names a resource version, and the object has changed since.
+            Invalid: the result is not taken.
+        """
+        request_builders.check_patch(patch)
+        answer = self._object(
+            kind,
+            "PATCH",
+            "patch",
+            namespace=namespace,
+            name=name,
+            query=write_query(dry_run, field_manager, field_validation),
+            body=patch.body(),
+            content_type=patch.content_type,
+            repeatable=patch.is_guarded,
+        )
+        if isinstance(patch, MergePatch):
+            warn_of_dropped_status(self._status_warned, "patch", patch.fields.get("status"), answer)
+        return answer
+
+    def apply(
+        self,
+        obj: AnyObject[SpecT, StatusT],
+        *,
+        field_manager: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+        field_validation: FieldValidation | None = None,
+    ) -> Object[SpecT, StatusT]:
+        """Have the fields in ``obj`` be as they are there, and make it if needed (server-side
+        apply).
+
+        Fields that this manager applied before and that are no longer in ``obj`` are removed.
+
+        Args:
+            obj: only the fields that the manager wants to own; without ``managedFields``.
+            field_manager: who owns the fields; must be given.
+            force: take fields from other managers.
+            dry_run, field_validation: as :meth:`create`.
+
+        Raises:
+            Conflict: another manager owns one of the fields, and ``force`` is not given.
+        """
+        request_builders.check_object(obj)
+        return self._object(
+            obj.kind,
+            "PATCH",
+            "patch",
+            namespace=obj.namespace,
+            name=request_builders.name_of(obj),
+            query=request_builders.apply_query(
+                field_manager, field_validation, dry_run=dry_run, force=force
+            ),
+            body=request_builders.encode_object(obj, "apply"),
+            answer_uid=request_builders.uid_of(obj),
+            content_type=request_builders.APPLY,
+            repeatable=True,
+        )
+
+    def delete(
+        self,
+        kind: Kind[SpecT, StatusT],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation | None = None,
+        grace_period: float | None = None,
+        dry_run: bool = False,
+    ) -> Object[SpecT, StatusT] | None:
+        """Delete an object.
+
+        Args:
+            kind: what it is.
+            name: its name.
+            namespace: its namespace; leave empty for cluster-scoped kinds.
+            uid: delete only the object with this uid, not another of the same name.
+            resource_version: delete only if it has not changed since.
+            propagation: what becomes of the objects it owns: ``"Background"``, ``"Foreground"`` or
+                ``"Orphan"``; default: the kind's, mostly in the background.
+            grace_period: seconds a pod has to end; 0 deletes at once; default: the object's own.
+            dry_run: have the server do everything but delete it.
+
+        Returns:
+            The object when it waits for its finalizers or its grace period; None when the server
+            only says that it is done.
+
+        Raises:
+            NotFound: there is none of this name.
+            Conflict: ``uid`` or ``resource_version`` are not those of the object.
+        """
+        request = request_builders.request(
+            kind,
+            "DELETE",
+            "delete",
+            namespace=namespace,
+            name=name,
+            body=delete_body(
+                uid=uid,
+                resource_version=resource_version,
+                propagation=propagation,
+                grace_period=grace_period,
+                dry_run=dry_run,
+            ),
+            answer_uid=uid,
+            repeatable=bool(uid or resource_version),
+        )
+        return self._transport.send(
+            request, decode=lambda body: request_builders.deleted(request, kind, body)
+        )
+
+    def delete_collection(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
+        propagation: Propagation | None = None,
+        grace_period: float | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete all objects of a kind in one namespace, or those that the selectors choose.
+
+        Args:
+            kind: what to delete.
+            namespace: where; must be given for kinds that live in namespaces.
+            label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
+            field_selector: the same for fields.
+            propagation, grace_period, dry_run: as :meth:`delete`.
+        """
+        check_kind(kind)
+        request_builders.check_namespace(kind, namespace)
+        request = request_builders.request(
+            kind,
+            "DELETE",
+            "deletecollection",
+            namespace=namespace,
+            query=selectors_of(label_selector, field_selector),
+            body=delete_body(propagation=propagation, grace_period=grace_period, dry_run=dry_run),
+        )
+        self._transport.send(request)
+
+    def _object(
+        self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
+    ) -> Object[SpecT, StatusT]:
+        request = request_builders.request(kind, method, verb, **parts)
+        return self._transport.send(
+            request, decode=lambda body: request_builders.answered(request, kind, body)
+        )
+
     def request(
         self,
         method: str,
@@ -157,6 +682,12 @@ class Client(Reads, Writes):
             repeatable=method.upper() in {"GET", "HEAD"},
         )
         return self._transport.send(request)
+
+
+def _check_version(version: str | None, match: str | None = None) -> None:
+    if version is not None:
+        check_text("resource_version", version)
+    check_choice("resource_version_match", match, "", "Exact", "NotOlderThan")
 
 
 def _check_query(query: object) -> None:

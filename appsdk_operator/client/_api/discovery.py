@@ -8,11 +8,13 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.client._errors import ApiError, NotFound, Unauthorized
-from appsdk_operator.client._transport_errors import (
+from appsdk_operator.client._errors import (
+    ApiError,
     ConnectFailed,
+    NotFound,
     RequestStopped,
     TransportError,
+    Unauthorized,
 )
 from appsdk_operator.resource import DecodeError, Kind, Scope, decode_json
 from appsdk_operator.runtime import fork_safe

@@ -9,14 +9,8 @@ import attrs
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.options import FieldValidation, write_query
-from appsdk_operator.client._request import (
-    JSON,
-    Request,
-    check_namespace,
-    query_of,
-)
-from appsdk_operator.client._secrets import shown
-from appsdk_operator.client._transport_errors import WrongAnswer
+from appsdk_operator.client._request import JSON, Request, query_of
+from appsdk_operator.client._transport.response_errors import check_status, wrong_answer
 from appsdk_operator.resource import (
     AnyObject,
     Kind,
@@ -40,9 +34,9 @@ __all__ = [
     "answer_of_any_kind",
     "answered",
     "apply_query",
+    "check_namespace",
     "check_object",
     "check_patch",
-    "check_status",
     "deleted",
     "encode_object",
     "name_of",
@@ -105,6 +99,27 @@ def request(
         repeatable=repeatable,
         retry=retry,
     )
+
+
+def check_namespace(kind: Kind, namespace: str) -> None:
+    """Refuse a request for one object whose namespace does not fit the scope of its kind.
+
+    Raises:
+        ValueError: the namespace is missing, or the kind has none.
+        TypeError: it is no text.
+    """
+    check_namespace_name(namespace)
+    if kind.is_namespaced:
+        if not namespace:
+            raise ValueError(
+                f"{kind.qualified_name} live in namespaces: give namespace=…, set "
+                "metadata.namespace, or use a NamespacedClient"
+            )
+    elif namespace:
+        raise ValueError(
+            f"{kind.qualified_name} are cluster-scoped, but namespace {namespace!r} was given: "
+            "leave it out, or declare the kind with scope=Scope.NAMESPACED"
+        )
 
 
 def check_object(obj: object) -> None:
@@ -228,23 +243,6 @@ def page_of(request: Request, kind: Kind[SpecT, StatusT], body: bytes) -> ListPa
     return page
 
 
-def check_status(request: Request, status: Mapping[str, Any]) -> None:
-    """Refuse a Status that says of another object of the same kind that it is not there, or done.
-
-    Raises:
-        WrongAnswer: that is so.
-    """
-    details = status.get("details")
-    if not isinstance(details, Mapping) or not request.name:
-        return
-    kind, group = details.get("kind"), details.get("group")
-    resource = f"{kind}.{group}" if group else kind
-    name = details.get("name")
-    # Other kinds come with other errors: a namespace that is missing, a quota that is used up.
-    if resource == request.resource.partition("/")[0] and name and name != request.name:
-        raise _wrong(request, f"{name!r}")
-
-
 def answer_of_any_kind(
     request: Request, kind: Kind[SpecT, StatusT], body: bytes
 ) -> Object[SpecT, StatusT]:
@@ -266,22 +264,12 @@ def _the_one(request: Request, obj: Object[SpecT, StatusT]) -> Object[SpecT, Sta
     """The object, if it can be the one that was asked for: what it does not say is not compared."""
     for asked, found in ((request.answer_name, obj.name), (request.answer_uid, obj.uid)):
         if asked and found and asked != found:
-            raise _wrong(request, _described(obj))
+            raise wrong_answer(request, _described(obj))
     if obj.namespace and obj.namespace != request.namespace:
-        raise _wrong(request, _described(obj))
+        raise wrong_answer(request, _described(obj))
     return obj
 
 
 def _described(obj: Object[Any, Any]) -> str:
     where = f" in namespace {obj.namespace!r}" if obj.namespace else ""
     return f"{obj.name!r}{where} (uid {obj.uid or 'not given'})"
-
-
-def _wrong(request: Request, found: str) -> WrongAnswer:
-    asked = f" {request.answer_name!r}" if request.answer_name and not request.name else ""
-    asked += f" with uid {request.answer_uid}" if request.answer_uid else ""
-    write = "; it may have been carried out: read the object" if request.method != "GET" else ""
-    return WrongAnswer(
-        f"{request}{asked}: the answer is about {shown(found, limit=300)}, so the server or a "
-        f"proxy mixes up answers: the connection was dropped, check what is on the way{write}"
-    )

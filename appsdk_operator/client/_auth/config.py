@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from appsdk_operator._version import __version__
-from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.runtime.validation import (
     check_count,
     check_flag,
@@ -186,7 +186,7 @@ class ClientConfig:
     >>> ClientConfig(server="10.0.0.1:6443")
     Traceback (most recent call last):
     ...
-    appsdk_operator.client._transport_errors.ConfigError: server must be 'http://host:port' or ...
+    appsdk_operator.client._errors.ConfigError: server must be 'http://host:port' or ...
     """
 
     server: str = attrs.field(validator=[attrs.validators.instance_of(str), _check_server])

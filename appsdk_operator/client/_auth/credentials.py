@@ -8,8 +8,8 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 from appsdk_operator.client._auth.config import ClientConfig, Impersonation
-from appsdk_operator.client._auth.files import check_regular, read_file
-from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.client._auth.config_files import check_regular, read_file
+from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.runtime import Clock, StopSignal, fork_safe, system_clock
 
 __all__ = [

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from appsdk_operator.client._auth.config_files import memory_file
 from appsdk_operator.client._auth.credentials import Credentials, bearer
-from appsdk_operator.client._auth.files import memory_file
-from appsdk_operator.client._auth.sections import Section
-from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.client._auth.kubeconfig_section import Section
+from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.resource import parse_time
 from appsdk_operator.runtime import Clock, StopSignal, Waiters, after_fork, fork_safe, system_clock
 

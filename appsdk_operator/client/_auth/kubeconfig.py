@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 import attrs
 
 from appsdk_operator.client._auth.config import ClientConfig, Impersonation
+from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._auth.credentials import Credentials, basic, bearer
-from appsdk_operator.client._auth.files import check_regular, read_file
-from appsdk_operator.client._auth.kubernetes_package import package
-from appsdk_operator.client._auth.sections import Section
-from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.client._auth.kubeconfig_section import Section
+from appsdk_operator.client._errors import ConfigError
+from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import load_first
 from appsdk_operator.runtime import get_logger
 

@@ -18,20 +18,7 @@ import attrs
 
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._auth.credentials import Credentials
-from appsdk_operator.client._http1 import (
-    Framing,
-    Head,
-    Headers,
-    end_of_head,
-    framing_of,
-    parse_head,
-)
-from appsdk_operator.client._secrets import scrubbed
-from appsdk_operator.client._transport.dechunk import ChunkedBody, StreamFormatError
-from appsdk_operator.client._transport.proxy import Proxy, proxy_for
-from appsdk_operator.client._transport.tls import TLSContexts, trusting
-from appsdk_operator.client._transport.tls_stream import TLSStream
-from appsdk_operator.client._transport_errors import (
+from appsdk_operator.client._errors import (
     BadResponse,
     ConfigError,
     ConnectFailed,
@@ -40,8 +27,20 @@ from appsdk_operator.client._transport_errors import (
     ReadTimeout,
     ResponseTooLarge,
     TLSFailed,
-    tls_failure,
 )
+from appsdk_operator.client._redaction import scrubbed
+from appsdk_operator.client._transport.dechunk import ChunkedBody, StreamFormatError
+from appsdk_operator.client._transport.proxy import Proxy, proxy_for
+from appsdk_operator.client._transport.response_head import (
+    Framing,
+    Head,
+    Headers,
+    end_of_head,
+    framing_of,
+    parse_head,
+)
+from appsdk_operator.client._transport.tls import TLSContexts, tls_failure, trusting
+from appsdk_operator.client._transport.tls_stream import TLSStream
 from appsdk_operator.runtime import after_fork, system_clock
 
 __all__ = ["Connection", "Endpoint", "Response"]

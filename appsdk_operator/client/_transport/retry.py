@@ -7,15 +7,16 @@ import random
 import attrs
 
 from appsdk_operator.client._auth.config import ClientConfig
-from appsdk_operator.client._errors import ApiError, ClientError
-from appsdk_operator.client._request import Request
-from appsdk_operator.client._transport_errors import (
+from appsdk_operator.client._errors import (
+    ApiError,
+    ClientError,
     ConnectFailed,
     ConnectionLost,
     ReadTimeout,
     TLSFailed,
     TransportError,
 )
+from appsdk_operator.client._request import Request
 
 __all__ = ["RetryRules"]
 

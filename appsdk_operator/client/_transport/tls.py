@@ -9,12 +9,12 @@ import threading
 from pathlib import Path
 
 from appsdk_operator.client._auth.config import ClientConfig
+from appsdk_operator.client._auth.config_files import check_regular, memory_file
 from appsdk_operator.client._auth.credentials import Credentials
-from appsdk_operator.client._auth.files import check_regular, memory_file
-from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.client._errors import ConfigError, TLSFailed
 from appsdk_operator.runtime import fork_safe, get_logger
 
-__all__ = ["TLSContexts", "trusting"]
+__all__ = ["TLSContexts", "tls_failure", "trusting"]
 
 _log = get_logger("appsdk_operator.client")
 
@@ -163,3 +163,32 @@ def _load_pair_file(context: ssl.SSLContext, path: str) -> None:
 def _no_password() -> str:
     # Without it OpenSSL asks on the terminal and the program hangs.
     raise ValueError("the key is protected by a password")
+
+
+# OpenSSL's X509_V_ERR_* numbers.
+_HANDSHAKE_REMEDIES = {
+    9: "the clocks of this machine and of the issuer may differ: the certificate is not valid yet",
+    10: "the server's certificate has expired: renew it",
+    18: "the server's certificate is self-signed: give it as ca_file or ca_data if it is yours",
+    19: "give the cluster's CA as ca_file or ca_data (certificate-authority in a kubeconfig)",
+    20: "give the cluster's CA as ca_file or ca_data (certificate-authority in a kubeconfig)",
+    21: "give the cluster's CA as ca_file or ca_data (certificate-authority in a kubeconfig)",
+    62: "connect by a name that is in the certificate, or set tls_server_name to one of them",
+    64: "connect by an address that is in the certificate, or set tls_server_name to a name in it",
+}
+
+
+def tls_failure(peer: str, error: ssl.SSLError) -> TLSFailed:
+    """The error for a failed handshake, with the remedy for the most common reasons."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        remedy = _HANDSHAKE_REMEDIES.get(error.verify_code, "check the server's certificate chain")
+        return TLSFailed(
+            f"the certificate of {peer} is not trusted: {error.verify_message}; {remedy}"
+        )
+    reason = error.reason or str(error)
+    remedy = "check the TLS versions on both sides"
+    if reason in {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"}:
+        remedy = "the server does not speak TLS on this port: check the port, or use http://"
+    elif "ALERT" in reason or "CERTIFICATE_REQUIRED" in reason:
+        remedy = "the server refused us: check the client certificate, its key and its expiry"
+    return TLSFailed(f"no TLS connection to {peer}: {reason}; {remedy}")

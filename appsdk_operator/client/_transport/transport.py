@@ -9,29 +9,30 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from appsdk_operator.client._api.request_builders import check_status
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._auth.credentials import (
     checked_authorization,
     credentials_of,
     impersonation_headers,
 )
-from appsdk_operator.client._errors import ApiError, ClientError, error_from_response
-from appsdk_operator.client._request import Request
-from appsdk_operator.client._secrets import Secrets, scrubbed, shown
-from appsdk_operator.client._transport.connection import Connection, Endpoint, Response
-from appsdk_operator.client._transport.metrics import RequestMetrics
-from appsdk_operator.client._transport.pool import Pool
-from appsdk_operator.client._transport.retry import RetryRules
-from appsdk_operator.client._transport.write_guard import look_before_write
-from appsdk_operator.client._transport_errors import (
+from appsdk_operator.client._errors import (
+    ApiError,
     BadResponse,
+    ClientError,
     ConnectionLost,
     ReadTimeout,
     RequestStopped,
     ResponseTooLarge,
     TransportError,
 )
+from appsdk_operator.client._redaction import Secrets, scrubbed, shown
+from appsdk_operator.client._request import Request
+from appsdk_operator.client._transport.connection import Connection, Endpoint, Response
+from appsdk_operator.client._transport.metrics import RequestMetrics
+from appsdk_operator.client._transport.pool import Pool
+from appsdk_operator.client._transport.response_errors import check_status, error_from_response
+from appsdk_operator.client._transport.retry import RetryRules
+from appsdk_operator.client._transport.write_guard import look_before_write
 from appsdk_operator.resource import DecodeError
 from appsdk_operator.runtime import (
     Clock,

@@ -10,20 +10,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, final
 
 from appsdk_operator._generics import SpecT_co, StatusT_co, subscript
-from appsdk_operator.client._errors import error_from_status
+from appsdk_operator.client._errors import (
+    BadResponse,
+    ConnectionLost,
+    TransportError,
+    WatchSilent,
+    error_from_status,
+)
+from appsdk_operator.client._redaction import scrubbed
 from appsdk_operator.client._request import Request
-from appsdk_operator.client._secrets import scrubbed
 from appsdk_operator.client._transport.dechunk import (
     ChunkedLines,
     LineDecoder,
     PlainLines,
     StreamFormatError,
-)
-from appsdk_operator.client._transport_errors import (
-    BadResponse,
-    ConnectionLost,
-    TransportError,
-    WatchSilent,
 )
 from appsdk_operator.resource import (
     Kind,

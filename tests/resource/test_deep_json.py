@@ -19,7 +19,7 @@ from appsdk_operator.resource import (
     Object,
     UndecodableEvent,
     WrongKindError,
-    _deep,
+    _deep_json,
     apply_json_patch,
     apply_merge_patch,
     create_merge_patch,
@@ -46,7 +46,7 @@ def nested(levels: int = LEVELS, leaf: Any = 1) -> Any:
 
 
 def text_of(value: Any) -> bytes:
-    return _deep.encode(value)
+    return _deep_json.encode(value)
 
 
 def data(name: str = "deep", **fields: Any) -> dict[str, Any]:
@@ -110,13 +110,13 @@ def test_patches_go_as_deep():
     old, new = nested(), nested(leaf=2)
     wrapped = {"a": old, "b": 1}
     patch = create_merge_patch(wrapped, {"a": new})
-    assert _deep.equal(apply_merge_patch(wrapped, patch), {"a": new})
+    assert _deep_json.equal(apply_merge_patch(wrapped, patch), {"a": new})
     chain: Any = 1
     for _ in range(LEVELS):
         chain = {"a": chain}
     changed = apply_json_patch(chain, [{"op": "replace", "path": "/a" * LEVELS, "value": 2}])
     assert create_merge_patch(chain, changed)["a"]["a"]["a"]
-    assert _deep.equal(apply_merge_patch(chain, create_merge_patch(chain, changed)), changed)
+    assert _deep_json.equal(apply_merge_patch(chain, create_merge_patch(chain, changed)), changed)
     tests = [{"op": "test", "path": "", "value": changed}]
     assert apply_json_patch(changed, tests) is changed
 
@@ -195,9 +195,9 @@ def outcome(read: Any, raw: bytes) -> Any:
 @given(value=JSON, indent=st.sampled_from([None, 1]))
 def test_the_slow_way_reads_and_writes_what_the_fast_one_does(value, indent):
     raw = json.dumps(value, indent=indent).encode()
-    assert _deep.decode(raw) == msgspec.json.decode(raw)
-    assert _deep.encode(value) == msgspec.json.encode(value)
-    assert _deep.equal(value, msgspec.json.decode(raw))
+    assert _deep_json.decode(raw) == msgspec.json.decode(raw)
+    assert _deep_json.encode(value) == msgspec.json.encode(value)
+    assert _deep_json.equal(value, msgspec.json.decode(raw))
 
 
 @given(value=JSON, cut=st.data())
@@ -211,7 +211,7 @@ def test_the_slow_way_refuses_what_the_fast_one_does(value, cut):
             | st.binary(max_size=2)
         )
     text = bytes(raw)
-    assert outcome(_deep.decode, text) == outcome(msgspec.json.decode, text)
+    assert outcome(_deep_json.decode, text) == outcome(msgspec.json.decode, text)
 
 
 # One odd item among others.

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from appsdk_operator.resource._views import decode_hook, encode_hook
+from appsdk_operator.resource._spec_types import decode_hook, encode_hook
 
 __all__ = [
     "Path",

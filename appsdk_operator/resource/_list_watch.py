@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 import msgspec
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource import _codec, _deep
+from appsdk_operator.resource import _codec, _deep_json
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._lines import Lines
 from appsdk_operator.resource._object import Object
+from appsdk_operator.resource._stream_lines import Lines
 
 __all__ = [
     "DecodedLines",
@@ -203,13 +203,13 @@ def _is_wrong_kind(error: Exception) -> bool:
 def _split_list(body: bytes) -> _List | None:
     """A list cut into its items by brackets and quotes alone, None where that cannot be done."""
     try:
-        parts = _deep.members(body)
+        parts = _deep_json.members(body)
         items = parts.pop("items")
         parts["items"] = b"[]" if items != b"null" else items
         head = b",".join(b'"%s":%s' % (name.encode(), text) for name, text in parts.items())
         page = _codec.decode_as(_decode_list, _List, b"{%s}" % head)
         if page.items is not None:
-            page.items = [msgspec.Raw(item) for item in _deep.elements(items)]
+            page.items = [msgspec.Raw(item) for item in _deep_json.elements(items)]
     except (KeyError, *_codec.DECODE_ERRORS):
         return None
     return page
@@ -217,7 +217,7 @@ def _split_list(body: bytes) -> _List | None:
 
 def _undecodable(raw: bytes, error: _codec.DecodeError) -> Undecodable:
     try:
-        metadata = _deep.members(_deep.members(raw).get("metadata", b"{}"))
+        metadata = _deep_json.members(_deep_json.members(raw).get("metadata", b"{}"))
     except _codec.DECODE_ERRORS:
         metadata = {}
 
@@ -340,7 +340,7 @@ def _decode_other(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, 
 def _split_event(line: bytes) -> _Event | None:
     """An event whose object is nested too deep, or no JSON, None where there is no event."""
     try:
-        parts = _deep.members(line)
+        parts = _deep_json.members(line)
         return _Event(_decode_text(parts["type"]), msgspec.Raw(parts["object"]))
     except (KeyError, *_codec.DECODE_ERRORS):
         # Whatever bytes the object has: the line says where they end.

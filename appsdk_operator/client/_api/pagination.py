@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from appsdk_operator.client._transport_errors import BadResponse
+from appsdk_operator.client._errors import BadResponse
 from appsdk_operator.resource import ListPage
 
 __all__ = ["MAX_EMPTY_PAGES", "PageProgress"]

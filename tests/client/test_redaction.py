@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator import client as c
-from appsdk_operator.client._secrets import MASK, Secrets, scrubbed, scrubbed_json, shown
+from appsdk_operator.client._redaction import MASK, Secrets, scrubbed, scrubbed_json, shown
 from appsdk_operator.resource import DecodeError
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, failure, widget
 

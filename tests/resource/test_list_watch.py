@@ -20,7 +20,7 @@ from appsdk_operator.resource import (
     decode_watch_event,
     decode_watch_events,
 )
-from appsdk_operator.resource._wire import _decode_other
+from appsdk_operator.resource._list_watch import _decode_other
 
 POD = Kind(group="", version="v1", kind="Pod")
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap")

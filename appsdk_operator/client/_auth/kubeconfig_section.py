@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.client._errors import ConfigError
 
 __all__ = ["Section"]
 

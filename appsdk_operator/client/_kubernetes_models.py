@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client._auth.kubernetes_package import package
+from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import AnyObject, Kind, MutableObject
 
 __all__ = ["from_model", "to_model"]

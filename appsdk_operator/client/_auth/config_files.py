@@ -7,7 +7,7 @@ import stat
 import tempfile
 from typing import IO
 
-from appsdk_operator.client._transport_errors import ConfigError
+from appsdk_operator.client._errors import ConfigError
 
 __all__ = ["MAX_FILE", "check_regular", "memory_file", "read_file"]
 

@@ -1,0 +1,79 @@
+"""The errors of answers: refusals by the API server, and answers to another request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from appsdk_operator.client._errors import (
+    MAX_EXCERPT,
+    ApiError,
+    WrongAnswer,
+    error_class_of,
+    error_from_status,
+)
+from appsdk_operator.client._redaction import scrubbed, shown
+from appsdk_operator.client._request import Request
+from appsdk_operator.client._transport.response_head import Headers
+from appsdk_operator.resource import DecodeError, decode_json
+
+__all__ = ["check_status", "error_from_response", "wrong_answer"]
+
+_MAX_PAGE = 65536
+
+
+def error_from_response(request: Request, code: int, headers: Headers, body: bytes) -> ApiError:
+    """The error for an answer of status ``code``, be its body a Status or a proxy's page."""
+    retry_after = _retry_after(headers)
+    status = _json_or_none(body)
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return error_from_status(status, code=code, request=request, retry_after=retry_after)
+    text = " ".join(body[:_MAX_PAGE].decode("utf-8", "replace").split())
+    printable = "".join(c if c.isprintable() else "?" for c in scrubbed(text)[:MAX_EXCERPT])
+    if 300 <= code < 400:
+        location = shown(headers.get("Location", ""), limit=MAX_EXCERPT)
+        printable = f"redirect to '{location}', which is not followed: check the server's address"
+    return error_class_of("", code)(
+        printable, status=code, request=request, retry_after=retry_after
+    )
+
+
+def check_status(request: Request, status: Mapping[str, Any]) -> None:
+    """Refuse a Status that says of another object of the same kind that it is not there, or done.
+
+    Raises:
+        WrongAnswer: that is so.
+    """
+    details = status.get("details")
+    if not isinstance(details, Mapping) or not request.name:
+        return
+    kind, group = details.get("kind"), details.get("group")
+    resource = f"{kind}.{group}" if group else kind
+    name = details.get("name")
+    # Other kinds come with other errors: a namespace that is missing, a quota that is used up.
+    if resource == request.resource.partition("/")[0] and name and name != request.name:
+        raise wrong_answer(request, f"{name!r}")
+
+
+def wrong_answer(request: Request, found: str) -> WrongAnswer:
+    asked = f" {request.answer_name!r}" if request.answer_name and not request.name else ""
+    asked += f" with uid {request.answer_uid}" if request.answer_uid else ""
+    write = "; it may have been carried out: read the object" if request.method != "GET" else ""
+    return WrongAnswer(
+        f"{request}{asked}: the answer is about {shown(found, limit=300)}, so the server or a "
+        f"proxy mixes up answers: the connection was dropped, check what is on the way{write}"
+    )
+
+
+def _retry_after(headers: Headers) -> float | None:
+    # API servers send seconds; the HTTP date that the RFC also allows is not worth a wall clock.
+    text = headers.get("Retry-After", "").strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _json_or_none(body: bytes) -> Any:
+    """The body as JSON, None when it is something else."""
+    try:
+        return decode_json(body)
+    except DecodeError:
+        return None
