@@ -14,7 +14,7 @@ from appsdk_operator.apiserver._builtin import kinds
 from appsdk_operator.apiserver._controllers.collector import Collector
 from appsdk_operator.apiserver._crds.conversion_webhooks import Conversions
 from appsdk_operator.apiserver._crds.crds import Definitions, definition_rules
-from appsdk_operator.apiserver._managed_fields.managed_fields import SERVER
+from appsdk_operator.apiserver._managed_fields.entries import SERVER
 from appsdk_operator.apiserver._registry.writes import Target, WriteOptions, Writer
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource, ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection, Event, Storage

@@ -16,11 +16,11 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._cel.check import check
+from appsdk_operator.apiserver._cel.checker import check
+from appsdk_operator.apiserver._cel.evaluation import COST, Evaluate, compiled, size
 from appsdk_operator.apiserver._cel.macros import MacroError
-from appsdk_operator.apiserver._cel.programs import COST, Evaluate, compiled, size
-from appsdk_operator.apiserver._cel.syntax import ParseError, parse, too_deep
-from appsdk_operator.apiserver._cel.tree import Ident, Node, children, described
+from appsdk_operator.apiserver._cel.parser import ParseError, parse, too_deep
+from appsdk_operator.apiserver._cel.syntax_tree import Ident, Node, children, described
 from appsdk_operator.apiserver._cel.types import DYN, Type
 from appsdk_operator.apiserver._cel.values import CelError, no_such_overload
 

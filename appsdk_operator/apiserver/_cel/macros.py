@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from appsdk_operator.apiserver._cel.tree import (
+from appsdk_operator.apiserver._cel.syntax_tree import (
     Call,
     Comprehension,
     Ident,

@@ -18,6 +18,7 @@ __all__ = [
     "NULL",
     "STRING",
     "TIMESTAMP",
+    "TYPE_NAMES",
     "UINT",
     "Bindings",
     "Declared",
@@ -145,6 +146,35 @@ def split(text: str) -> list[str]:
         else:
             parts[-1] += char
     return [part for part in parts if part.strip()]
+
+
+TYPE_NAMES: Final[dict[str, Type]] = {
+    "bool": BOOL,
+    "bytes": BYTES,
+    "double": DOUBLE,
+    "int": INT,
+    "list": list_of(DYN),
+    "map": map_of(DYN, DYN),
+    "null_type": NULL,
+    "string": STRING,
+    "type": type_of(DYN),
+    "uint": UINT,
+    "optional_type": optional_of(DYN),
+    "google.protobuf.Timestamp": TIMESTAMP,
+    "google.protobuf.Duration": DURATION,
+    **{
+        name: parse(short)
+        for name, short in (
+            ("kubernetes.Quantity", "Quantity"),
+            ("kubernetes.URL", "URL"),
+            ("kubernetes.NamedFormat", "Format"),
+            ("kubernetes.Semver", "Semver"),
+            ("net.IP", "IP"),
+            ("net.CIDR", "CIDR"),
+        )
+    },
+}
+"""The types by their names in expressions, where a type is a value as well."""
 
 
 @final

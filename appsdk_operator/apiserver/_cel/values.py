@@ -20,8 +20,10 @@ __all__ = [
     "TypeValue",
     "Uint",
     "equal",
+    "int64",
     "no_such_overload",
     "type_name",
+    "uint64",
 ]
 
 
@@ -38,6 +40,28 @@ class Uint(int):
     """An unsigned integer."""
 
     __slots__ = ()
+
+
+def int64(value: int) -> int:
+    """The value, if 64 bits hold it.
+
+    Raises:
+        CelError: they do not.
+    """
+    if not -(2**63) <= value < 2**63:
+        raise CelError("integer overflow")
+    return value
+
+
+def uint64(value: int) -> Uint:
+    """The unsigned value, if 64 bits hold it.
+
+    Raises:
+        CelError: they do not.
+    """
+    if not 0 <= value < 2**64:
+        raise CelError("unsigned integer overflow")
+    return Uint(value)
 
 
 _SECOND: Final = 10**9

@@ -12,8 +12,8 @@ from appsdk_operator.apiserver._crds.rules import (
     is_protected,
     status_problems,
 )
+from appsdk_operator.apiserver._managed_fields.entries import SERVER
 from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
-from appsdk_operator.apiserver._managed_fields.managed_fields import SERVER
 from appsdk_operator.apiserver._schema.metadata import timestamp
 from appsdk_operator.apiserver._schema.structural_schema import Structure
 from appsdk_operator.apiserver._storage.resources import (

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, final
 from urllib.parse import urlsplit
 
-from appsdk_operator.apiserver._cel.paths import PathError, valid_path
 from appsdk_operator.apiserver._crds.schemas import schema_problems
+from appsdk_operator.apiserver._schema.field_paths import PathError, valid_path
 from appsdk_operator.apiserver._values.go_text import go_json
 from appsdk_operator.apiserver._values.names import label_problems, subdomain_problems
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim

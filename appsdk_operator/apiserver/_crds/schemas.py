@@ -8,14 +8,17 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._cel.cost import LIMIT, times
-from appsdk_operator.apiserver._cel.paths import PathError, valid_path
-from appsdk_operator.apiserver._cel.schema import MAX_REQUEST, declared
+from appsdk_operator.apiserver._cel.cost_estimate import LIMIT, times
+from appsdk_operator.apiserver._cel.schema_types import MAX_REQUEST, declared
 from appsdk_operator.apiserver._cel.types import Declared
-from appsdk_operator.apiserver._schema import fit as _schema_fit
-from appsdk_operator.apiserver._schema import objects, values
-from appsdk_operator.apiserver._schema import rules as _cel_rules
-from appsdk_operator.apiserver._schema.fit import EMBEDDED, PRESERVE
+from appsdk_operator.apiserver._schema import (
+    object_checks,
+    pruning,
+    validation_rules,
+    value_validation,
+)
+from appsdk_operator.apiserver._schema.field_paths import PathError, valid_path
+from appsdk_operator.apiserver._schema.pruning import EMBEDDED, PRESERVE
 from appsdk_operator.apiserver._schema.structural_check import structural_problems, unsupported
 from appsdk_operator.apiserver._values.go_text import go_json
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
@@ -118,9 +121,11 @@ class _Walk:
         self.errors += _keyword_problems(schema, place)
         self._visit_children(schema, place)
         self.errors += _type_problems(schema, place.path)
-        rules = schema.get(_cel_rules.RULES) or ()
+        rules = schema.get(validation_rules.RULES) or ()
         for index, rule in enumerate(rules):
-            self.errors += _rule_problems(schema, rule, f"{place.path}.{_cel_rules.RULES}[{index}]")
+            self.errors += _rule_problems(
+                schema, rule, f"{place.path}.{validation_rules.RULES}[{index}]"
+            )
         if rules and place.rules and len(self.errors) == before:
             self._check_rules(schema, rules, place)
 
@@ -168,7 +173,7 @@ class _Walk:
 
     def _check_rules(self, schema: _Schema, rules: list[Any], place: _Place) -> None:
         known = declared(schema, root=place.root or bool(schema.get(EMBEDDED)))
-        path = f"{place.path}.{_cel_rules.RULES}"
+        path = f"{place.path}.{validation_rules.RULES}"
         if known is None:
             detail = (
                 "internal error: failed to construct type information for "
@@ -178,11 +183,11 @@ class _Walk:
             self.rule_errors.append(FieldError("InternalError", path, f"Internal error: {detail}"))
             return
         for index, rule in enumerate(rules):
-            made = _cel_rules.compile_rule(schema, rule, known)
+            made = validation_rules.compile_rule(schema, rule, known)
             self._check_rule(made, f"{path}[{index}]", place, known)
 
     def _check_rule(
-        self, made: _cel_rules.CompiledRule, path: str, place: _Place, known: Declared
+        self, made: validation_rules.CompiledRule, path: str, place: _Place, known: Declared
     ) -> None:
         errors = self.rule_errors
         shown = Verbatim(_rule_shown(made.rule))
@@ -423,18 +428,18 @@ def _one_default(schema: _Schema, default: Any, path: str) -> Iterator[FieldErro
     pruned = copy.deepcopy(default)
     dropped: list[str] = []
     if isinstance(pruned, (dict, list)):
-        fit = _schema_fit.compiled(schema, root=bool(schema.get(EMBEDDED)), defaults=False)
+        fit = pruning.compiled(schema, root=bool(schema.get(EMBEDDED)), defaults=False)
         fit(pruned, "", dropped)
     if dropped:
         yield FieldError.invalid(path, shown, "must not have unknown fields")
     errors: list[FieldError] = []
-    embedded = objects.embedded(schema)
+    embedded = object_checks.embedded(schema)
     if embedded is not None:
         embedded(copy.deepcopy(default), "", errors)
     if not errors:
-        values.compiled(schema)(default, values.NOT_THERE, "", errors)
-    if not errors and (rules := _cel_rules.Rulebook.of(schema, root=False)) is not None:
-        rules.check(default, values.NOT_THERE, errors)
+        value_validation.compiled(schema)(default, value_validation.NOT_THERE, "", errors)
+    if not errors and (rules := validation_rules.Rulebook.of(schema, root=False)) is not None:
+        rules.check(default, value_validation.NOT_THERE, errors)
     for error in errors:
         field = path if error.field == "<nil>" else f"{path}.{error.field}"
         yield attrs.evolve(error, field=field)

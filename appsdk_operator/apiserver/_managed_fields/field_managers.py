@@ -14,17 +14,21 @@ from weakref import WeakKeyDictionary
 
 import attrs
 
-from appsdk_operator.apiserver._managed_fields import go_objects as go
-from appsdk_operator.apiserver._managed_fields import managed_fields as entries
-from appsdk_operator.apiserver._managed_fields import merge as merging
-from appsdk_operator.apiserver._managed_fields import owners as owning
-from appsdk_operator.apiserver._managed_fields import resets, sets, values
+from appsdk_operator.apiserver._managed_fields import (
+    entries,
+    field_sets,
+    go_zero_values,
+    merging,
+    ownership,
+    reset_fields,
+    typed_values,
+)
+from appsdk_operator.apiserver._managed_fields.entries import Managed
 from appsdk_operator.apiserver._managed_fields.last_applied import (
     allowed_by_last_applied,
     keep_last_applied,
 )
-from appsdk_operator.apiserver._managed_fields.managed_fields import Managed
-from appsdk_operator.apiserver._managed_fields.owners import (
+from appsdk_operator.apiserver._managed_fields.ownership import (
     ConversionError,
     Convert,
     Filters,
@@ -79,9 +83,9 @@ class FieldManagers:
             subresource=subresource,
             custom=custom,
             shape=self.shape(served),
-            filters=resets.filters(resource, served, subresource),
+            filters=reset_fields.filters(resource, served, subresource),
             convert=lambda typed, api_version: self._convert(served, typed, api_version),
-            filled=_as_it_is if custom else lambda obj: go.filled(obj, served),
+            filled=_as_it_is if custom else lambda obj: go_zero_values.filled(obj, served),
             now=self._now,
         )
 
@@ -119,7 +123,7 @@ class FieldManagers:
         return shape
 
     def _builtin_shape(self, served: ServedVersion) -> Shape:
-        name = go.definition_of(served)
+        name = go_zero_values.definition_of(served)
         if name is None:
             return DEDUCED
         if self._builtin is None:
@@ -208,19 +212,19 @@ class FieldManager:
 
     def _create(self, new: dict[str, Any], name: str) -> None:
         """As an update of nothing, for new custom resources: there are many of them."""
-        fields: sets.FieldSet = {}
+        fields: field_sets.FieldSet = {}
         for key in sorted(new):
             value, shape = new[key], self._shape_of(key)
             if key == "metadata":
                 value = {
                     name: item for name, item in value.items() if not entries.is_stripped(name)
                 }
-                node = values.whole(value, shape)
-                node.pop(sets.SELF, None)
+                node = typed_values.whole(value, shape)
+                node.pop(field_sets.SELF, None)
                 if node:
                     fields["f:metadata"] = node
             elif key not in ("apiVersion", "kind"):
-                fields[f"f:{key}"] = values.whole(value, shape)
+                fields[f"f:{key}"] = typed_values.whole(value, shape)
         keep = self.filters.get(self.api_version)
         if keep is not None and "f:status" in fields:
             fields = keep(fields)
@@ -266,12 +270,14 @@ class FieldManager:
         me = Manager(name, "Update", self.api_version, self.subresource)
         before = self._typed(self.filled(self._zero() if live is None else live))
         after = self._typed(self.filled(new))
-        owners = owning.update(before, after, managed.owners, _CURRENT, self.filters, self.convert)
+        owners = ownership.update(
+            before, after, managed.owners, _CURRENT, self.filters, self.convert
+        )
         mine = owners.pop(_CURRENT, None)
         fields = entries.stripped(mine.fields) if mine is not None else {}
         if mine is not None and fields:
             known = owners.get(me)
-            fields = sets.union(fields, known.fields) if known is not None else fields
+            fields = field_sets.union(fields, known.fields) if known is not None else fields
             owners[me] = attrs.evolve(mine, fields=fields)
             managed.times[me] = self.now()
         managed.owners = owners
@@ -329,7 +335,7 @@ class FieldManager:
         self._check(wanted)
         me = Manager(name, "Apply", "", self.subresource)
         before = self._typed(self._zero() if live is None else _without_entries(live))
-        merged, owners = owning.apply(
+        merged, owners = ownership.apply(
             before, wanted, dict(managed.owners), me, self.filters, self.convert, force=force
         )
         mine = owners.get(me)
@@ -339,7 +345,7 @@ class FieldManager:
             if not fields:
                 del owners[me]
         times = dict(managed.times)
-        if live is None or not values.same(merged.value, before.value):
+        if live is None or not typed_values.same(merged.value, before.value):
             times[me] = self.now()
         obj = dict(merged.value)
         obj["metadata"] = dict(obj.get("metadata") or {})
@@ -361,13 +367,15 @@ class FieldManager:
             ) from None
 
     def _not_from_kubectl(
-        self, live: dict[str, Any], disputed: dict[Manager, sets.FieldSet]
-    ) -> dict[Manager, sets.FieldSet]:
+        self, live: dict[str, Any], disputed: dict[Manager, field_sets.FieldSet]
+    ) -> dict[Manager, field_sets.FieldSet]:
         """What is in dispute besides what the client-side apply of kubectl has left."""
         allowed = allowed_by_last_applied(live, self._typed(live))
         if allowed is None:
             return disputed
-        left = {manager: sets.difference(fields, allowed) for manager, fields in disputed.items()}
+        left = {
+            manager: field_sets.difference(fields, allowed) for manager, fields in disputed.items()
+        }
         return {manager: fields for manager, fields in left.items() if fields}
 
     # -- what they share ---------------------------------------------------------------------
@@ -399,12 +407,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def conflict_status(disputed: dict[Manager, sets.FieldSet]) -> StatusError:
+def conflict_status(disputed: dict[Manager, field_sets.FieldSet]) -> StatusError:
     """409: who owns what somebody else applies."""
     found = [
-        (_shown(manager), sets.path_text(path))
+        (_shown(manager), field_sets.path_text(path))
         for manager in sorted(disputed)
-        for path in sets.paths(disputed[manager])
+        for path in field_sets.paths(disputed[manager])
     ]
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field}
@@ -417,13 +425,15 @@ def conflict_status(disputed: dict[Manager, sets.FieldSet]) -> StatusError:
         lines: list[str] = []
         for manager in sorted(disputed):
             lines.append(f"conflicts with {_shown(manager)}:")
-            lines += [f"- {sets.path_text(path)}" for path in sets.paths(disputed[manager])]
+            lines += [
+                f"- {field_sets.path_text(path)}" for path in field_sets.paths(disputed[manager])
+            ]
         message = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
     return StatusError(409, message, details={"causes": causes})
 
 
 def _shown(manager: Manager) -> str:
-    text = sets.quoted(manager.name)
+    text = field_sets.quoted(manager.name)
     if manager.subresource:
-        text += f" with subresource {sets.quoted(manager.subresource)}"
+        text += f" with subresource {field_sets.quoted(manager.subresource)}"
     return f"{text} using {manager.api_version}" if manager.operation == "Update" else text

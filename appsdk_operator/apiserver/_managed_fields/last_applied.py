@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.apiserver._managed_fields import merge as merging
-from appsdk_operator.apiserver._managed_fields import sets, values
-from appsdk_operator.apiserver._managed_fields.owners import Typed
-from appsdk_operator.apiserver._managed_fields.sets import FieldSet
+from appsdk_operator.apiserver._managed_fields import field_sets, merging, typed_values
+from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
+from appsdk_operator.apiserver._managed_fields.ownership import Typed
 
 __all__ = ["allowed_by_last_applied", "keep_last_applied"]
 
@@ -44,10 +43,10 @@ def allowed_by_last_applied(obj: dict[str, Any], live: Typed) -> FieldSet | None
         merging.check(last, live.shape)
     except (msgspec.MsgspecError, AttributeError, merging.TypedError):
         return None
-    fields = values.field_set(last, live.shape)
-    found = values.compare(last, live.value, live.shape)
+    fields = typed_values.field_set(last, live.shape)
+    found = typed_values.compare(last, live.value, live.shape)
     for changed in (found.modified, found.added, found.removed):
-        fields = sets.difference(fields, changed)
+        fields = field_sets.difference(fields, changed)
     return fields
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from appsdk_operator.apiserver._builtin import decoding, protobuf
 from appsdk_operator.apiserver._builtin.types import DecodeError
-from appsdk_operator.apiserver._managed_fields import managed_fields
+from appsdk_operator.apiserver._managed_fields import entries
 from appsdk_operator.apiserver._registry.writes import WriteOptions
 from appsdk_operator.apiserver._storage.lists import Selection
 from appsdk_operator.apiserver._storage.resources import ServedVersion
@@ -246,7 +246,7 @@ def write_options(
         StatusError: 422, a value that does not exist.
     """
     manager = query.get("fieldManager", "")
-    problems = managed_fields.manager_problems(manager)
+    problems = entries.manager_problems(manager)
     if applies and not manager:
         problems = [FieldError.required("fieldManager", "is required for apply patch")]
     elif kind == "PatchOptions" and not applies and "force" in query:
@@ -262,7 +262,7 @@ def write_options(
     return WriteOptions(
         dry_run=dry_run(query, {}, kind),
         field_validation=validation,
-        manager=managed_fields.manager_name(manager, user_agent),
+        manager=entries.manager_name(manager, user_agent),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin import decoding
 from appsdk_operator.apiserver._builtin.types import DecodeError
-from appsdk_operator.apiserver._managed_fields.merge_keys import merge_keys
+from appsdk_operator.apiserver._schema.merge_keys import merge_keys
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.go_text import whole

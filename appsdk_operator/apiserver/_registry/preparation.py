@@ -8,8 +8,8 @@ from typing import Any
 from appsdk_operator.apiserver._builtin import decoding
 from appsdk_operator.apiserver._registry.write_requests import Target, WriteOptions
 from appsdk_operator.apiserver._schema import metadata as _metadata
-from appsdk_operator.apiserver._schema.metadata_shape import check_shape
-from appsdk_operator.apiserver._schema.objects import CoercionError
+from appsdk_operator.apiserver._schema.metadata_decoding import check_shape
+from appsdk_operator.apiserver._schema.object_checks import CoercionError
 from appsdk_operator.apiserver._values.status import bad_request, invalid
 
 __all__ = ["fit_schema", "metadata_of", "validate"]

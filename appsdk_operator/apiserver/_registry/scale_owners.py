@@ -10,11 +10,10 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._managed_fields import managed_fields as entries
-from appsdk_operator.apiserver._managed_fields import sets
+from appsdk_operator.apiserver._managed_fields import entries, field_sets
+from appsdk_operator.apiserver._managed_fields.entries import Managed
 from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
-from appsdk_operator.apiserver._managed_fields.managed_fields import Managed
-from appsdk_operator.apiserver._managed_fields.owners import Owner
+from appsdk_operator.apiserver._managed_fields.ownership import Owner
 from appsdk_operator.apiserver._registry.subresources import scale_paths
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
 from appsdk_operator.apiserver._values.status import StatusError
@@ -23,7 +22,7 @@ __all__ = ["ScaleOwners"]
 
 _API_VERSION: Final = "autoscaling/v1"
 _REPLICAS: Final = ("f:spec", "f:replicas")
-_REPLICAS_SET: Final[sets.FieldSet] = {"f:spec": {"f:replicas": {}}}
+_REPLICAS_SET: Final[field_sets.FieldSet] = {"f:spec": {"f:replicas": {}}}
 
 
 @final
@@ -84,9 +83,9 @@ class ScaleOwners:
         return {**live, "metadata": metadata}
 
 
-def _paths(resource: Resource) -> dict[str, sets.Path | None]:
+def _paths(resource: Resource) -> dict[str, field_sets.Path | None]:
     """Where each version keeps its replicas; None for a version that has no scale."""
-    found: dict[str, sets.Path | None] = {}
+    found: dict[str, field_sets.Path | None] = {}
     for served in resource.versions.values():
         steps = scale_paths(served).replicas if "scale" in served.subresources else None
         found[served.api_version] = None if steps is None else tuple(f"f:{s}" for s in steps)
@@ -100,7 +99,7 @@ def _to_scale(parent: Any, resource: Resource) -> Managed:
     found = Managed()
     for manager, owner in managed.owners.items():
         path = paths.get(owner.api_version)
-        if path is not None and sets.has(owner.fields, path):
+        if path is not None and field_sets.has(owner.fields, path):
             found.owners[manager] = Owner(_REPLICAS_SET, _API_VERSION, owner.applied)
             found.times[manager] = managed.times.get(manager)
     return found
@@ -125,23 +124,23 @@ def _from_scale(
         if owner.api_version not in paths:
             continue
         path = paths[owner.api_version]
-        if path is None or not sets.has(owner.fields, path):
+        if path is None or not field_sets.has(owner.fields, path):
             found.owners[manager] = owner
             continue
         if left.pop(manager, None) is not None:
             found.owners[manager] = owner
             continue
-        fields = sets.difference(owner.fields, _set_of(path))
+        fields = field_sets.difference(owner.fields, _set_of(path))
         if fields:
             found.owners[manager] = attrs.evolve(owner, fields=fields)
     mine = paths.get(api_version)
     for manager, owner in left.items():
-        if mine is not None and sets.has(owner.fields, _REPLICAS):
+        if mine is not None and field_sets.has(owner.fields, _REPLICAS):
             found.owners[manager] = Owner(_set_of(mine), api_version, owner.applied)
     return entries.encode(found, by_text=True)
 
 
-def _set_of(path: sets.Path) -> sets.FieldSet:
-    fields: sets.FieldSet = {}
-    sets.attach(fields, path, {})
+def _set_of(path: field_sets.Path) -> field_sets.FieldSet:
+    fields: field_sets.FieldSet = {}
+    field_sets.attach(fields, path, {})
     return fields

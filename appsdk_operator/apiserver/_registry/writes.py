@@ -15,7 +15,7 @@ from typing import Any, Final, final
 import attrs
 import msgspec
 
-from appsdk_operator.apiserver._managed_fields import managed_fields
+from appsdk_operator.apiserver._managed_fields import entries
 from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
 from appsdk_operator.apiserver._registry import deletion
 from appsdk_operator.apiserver._registry.preparation import fit_schema, metadata_of, validate
@@ -299,7 +299,7 @@ class Writer:
         validate(target, new, old, told, subresource)
         _tell(options, told)
         await gate.validate(attrs.evolve(attempt, obj=new))
-        managed_fields.settle(new, old)
+        entries.settle(new, old)
         changed = not _identical(new, old)
         stored = await conversion.stored(new, target.served) if changed else old
         if resource.collection.records.get(target.key) is not record:

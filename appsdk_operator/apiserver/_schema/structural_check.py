@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from appsdk_operator.apiserver._schema.fit import EMBEDDED, PRESERVE
+from appsdk_operator.apiserver._schema.pruning import EMBEDDED, PRESERVE
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 from appsdk_operator.apiserver._values.status import FieldError
 

@@ -11,8 +11,12 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._schema import fit as _schema_fit
-from appsdk_operator.apiserver._schema import objects, rules, values
+from appsdk_operator.apiserver._schema import (
+    object_checks,
+    pruning,
+    validation_rules,
+    value_validation,
+)
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = ["Structure"]
@@ -40,18 +44,18 @@ class Structure:
 
     def __init__(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None = None) -> None:
         """The schema at the root, and the ``scale`` subresource, if there is one."""
-        self.has_defaults: bool = _schema_fit.has_defaults(schema)
+        self.has_defaults: bool = pruning.has_defaults(schema)
         self._schema = schema
         self._scale = scale
-        self._prune: _schema_fit.Fit | None = None
-        self._fit = _schema_fit.compiled(schema, root=True)
-        self._coerce = objects.coercion(schema)
-        self._values = values.compiled(_without_implied(schema))
+        self._prune: pruning.Fit | None = None
+        self._fit = pruning.compiled(schema, root=True)
+        self._coerce = object_checks.coercion(schema)
+        self._values = value_validation.compiled(_without_implied(schema))
         status = (schema.get("properties") or {}).get("status")
-        self._status = values.compiled(status) if status else None
-        self._embedded = objects.embedded(schema)
-        self._lists = objects.list_types(schema)
-        self._rules = rules.Rulebook.of(schema, root=True)
+        self._status = value_validation.compiled(status) if status else None
+        self._embedded = object_checks.embedded(schema)
+        self._lists = object_checks.list_types(schema)
+        self._rules = validation_rules.Rulebook.of(schema, root=True)
 
     def is_for(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None) -> bool:
         """Whether it was made of these."""
@@ -73,7 +77,7 @@ class Structure:
     def prune(self, obj: dict[str, Any]) -> None:
         """Drop unknown fields and nulls."""
         if self._prune is None:
-            self._prune = _schema_fit.compiled(self._schema, root=True, defaults=False)
+            self._prune = pruning.compiled(self._schema, root=True, defaults=False)
         self._prune(obj, "", [])
 
     def validate(
@@ -99,10 +103,10 @@ class Structure:
         if status_only and old is not None:
             self._check_status(new, old, found)
         else:
-            self._values(new, values.NOT_THERE if old is None else old, "", found)
+            self._values(new, value_validation.NOT_THERE if old is None else old, "", found)
         errors += dict.fromkeys(found)
         if self._scale is not None:
-            errors += objects.replicas(new, self._scale, spec=not status_only)
+            errors += object_checks.replicas(new, self._scale, spec=not status_only)
         return self._check_whole(new, old, errors)
 
     def _check_status(
@@ -110,8 +114,8 @@ class Structure:
     ) -> None:
         if "status" not in new or self._status is None:
             return
-        before = old.get("status", values.NOT_THERE)
-        if before is values.NOT_THERE or not values.same(new["status"], before):
+        before = old.get("status", value_validation.NOT_THERE)
+        if before is value_validation.NOT_THERE or not value_validation.same(new["status"], before):
             found: list[FieldError] = []
             self._status(new["status"], before, "", found)
             errors += map(_below_status, found)
@@ -132,7 +136,7 @@ class Structure:
         if any(error.reason in _BLOCKING for error in errors):
             errors.append(_UNCHECKED)
             return []
-        was = values.NOT_THERE if old is None else old
+        was = value_validation.NOT_THERE if old is None else old
         return self._rules.check(new, was, errors)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, final
 import attrs
 import msgspec
 
-from appsdk_operator.apiserver._schema.objects import CoercionError
+from appsdk_operator.apiserver._schema.object_checks import CoercionError
 from appsdk_operator.apiserver._schema.structural_schema import Structure
 from appsdk_operator.apiserver._storage.storage import Collection, Record
 from appsdk_operator.apiserver._values.names import NameStyle

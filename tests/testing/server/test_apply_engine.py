@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.apiserver._managed_fields import merge as merging
-from appsdk_operator.apiserver._managed_fields import owners as owning
-from appsdk_operator.apiserver._managed_fields import sets, values
-from appsdk_operator.apiserver._managed_fields.owners import Manager, Owners, Typed
+from appsdk_operator.apiserver._managed_fields import field_sets, merging, ownership, typed_values
+from appsdk_operator.apiserver._managed_fields.ownership import Manager, Owners, Typed
 from appsdk_operator.apiserver._managed_fields.shapes import Schemas
 
 TEXT = {"type": "string"}
@@ -85,14 +83,14 @@ SPECS = st.fixed_dictionaries(
     },
 )
 OBJECTS = SPECS.map(lambda spec: {"spec": spec} if spec else {})
-SETS = OBJECTS.map(lambda obj: values.field_set(obj, SHAPE)) | OBJECTS.map(
-    lambda obj: {k: v for k, v in values.whole(obj, SHAPE).items() if k != sets.SELF}
+SETS = OBJECTS.map(lambda obj: typed_values.field_set(obj, SHAPE)) | OBJECTS.map(
+    lambda obj: {k: v for k, v in typed_values.whole(obj, SHAPE).items() if k != field_sets.SELF}
 )
 
 
 def apply(live: Any, config: Any, owners: Owners, who: str, *, force: bool = True) -> Any:
     """What ``live`` becomes when ``who`` applies ``config``, and the owners then."""
-    merged, after = owning.apply(
+    merged, after = ownership.apply(
         Typed(live, SHAPE, "v1"),
         Typed(config, SHAPE, "v1"),
         dict(owners),
@@ -106,7 +104,7 @@ def apply(live: Any, config: Any, owners: Owners, who: str, *, force: bool = Tru
 
 def update(live: Any, new: Any, owners: Owners, who: str) -> Owners:
     """The owners when ``who`` makes ``live`` into ``new``."""
-    return owning.update(
+    return ownership.update(
         Typed(live, SHAPE, "v1"),
         Typed(new, SHAPE, "v1"),
         dict(owners),
@@ -118,15 +116,15 @@ def update(live: Any, new: Any, owners: Owners, who: str) -> Owners:
 
 def differs(one: Any, other: Any) -> bool:
     """Whether two objects differ in more than the order of what has none."""
-    found = values.compare(one, other, SHAPE)
+    found = typed_values.compare(one, other, SHAPE)
     return bool(found.removed or found.modified or found.added)
 
 
-def canonical(fields: sets.FieldSet) -> str:
-    return json.dumps(sets.ordered(fields, by_text=True))
+def canonical(fields: field_sets.FieldSet) -> str:
+    return json.dumps(field_sets.ordered(fields, by_text=True))
 
 
-def same(one: sets.FieldSet, other: sets.FieldSet) -> bool:
+def same(one: field_sets.FieldSet, other: field_sets.FieldSet) -> bool:
     return canonical(one) == canonical(other)
 
 
@@ -134,38 +132,42 @@ def same(one: sets.FieldSet, other: sets.FieldSet) -> bool:
 @given(SETS, SETS, SETS)
 def test_sets_of_fields_are_sets(a: Any, b: Any, c: Any) -> None:
     before = copy.deepcopy((a, b, c))
-    assert same(sets.union(a, b), sets.union(b, a))
-    assert same(sets.intersection(a, b), sets.intersection(b, a))
-    assert same(sets.union(sets.union(a, b), c), sets.union(a, sets.union(b, c)))
-    assert same(sets.union(a, a), a)
-    assert same(sets.intersection(a, a), a)
-    assert sets.difference(a, a) == {}
-    assert sets.difference_below(a, a) == {}
-    assert sets.intersection(sets.difference(a, b), b) == {}
-    assert same(sets.union(sets.difference(a, b), sets.intersection(a, b)), a)
+    assert same(field_sets.union(a, b), field_sets.union(b, a))
+    assert same(field_sets.intersection(a, b), field_sets.intersection(b, a))
     assert same(
-        sets.intersection(a, sets.union(b, c)),
-        sets.union(sets.intersection(a, b), sets.intersection(a, c)),
+        field_sets.union(field_sets.union(a, b), c), field_sets.union(a, field_sets.union(b, c))
     )
-    assert set(sets.paths(sets.difference_below(a, b))) <= set(sets.paths(sets.difference(a, b)))
+    assert same(field_sets.union(a, a), a)
+    assert same(field_sets.intersection(a, a), a)
+    assert field_sets.difference(a, a) == {}
+    assert field_sets.difference_below(a, a) == {}
+    assert field_sets.intersection(field_sets.difference(a, b), b) == {}
+    assert same(field_sets.union(field_sets.difference(a, b), field_sets.intersection(a, b)), a)
+    assert same(
+        field_sets.intersection(a, field_sets.union(b, c)),
+        field_sets.union(field_sets.intersection(a, b), field_sets.intersection(a, c)),
+    )
+    assert set(field_sets.paths(field_sets.difference_below(a, b))) <= set(
+        field_sets.paths(field_sets.difference(a, b))
+    )
     assert (a, b, c) == before
 
 
 @LAW
 @given(SETS)
 def test_a_set_is_the_set_of_its_paths(a: Any) -> None:
-    built: sets.FieldSet = {}
-    for path in sets.paths(a):
-        assert sets.has(a, path)
-        sets.attach(built, path, {})
+    built: field_sets.FieldSet = {}
+    for path in field_sets.paths(a):
+        assert field_sets.has(a, path)
+        field_sets.attach(built, path, {})
     assert same(built, a)
 
 
 @LAW
 @given(SETS, st.booleans())
 def test_what_is_written_of_a_set_is_read_again(a: Any, by_text: bool) -> None:
-    written = json.loads(json.dumps(sets.ordered(a, by_text=by_text)))
-    assert same(sets.parse(written), a)
+    written = json.loads(json.dumps(field_sets.ordered(a, by_text=by_text)))
+    assert same(field_sets.parse(written), a)
 
 
 @pytest.mark.parametrize(
@@ -173,22 +175,22 @@ def test_what_is_written_of_a_set_is_read_again(a: Any, by_text: bool) -> None:
 )
 def test_what_is_no_set_is_not_read(given_: Any) -> None:
     with pytest.raises(ValueError):
-        sets.parse(given_)
+        field_sets.parse(given_)
 
 
 def test_one_field_has_one_name() -> None:
     other = {"f:a": {".": {}}, 'k:{"b":1.0,"a":"x"}': {}, "v:2.0": {}, "x:unknown": {"f:b": {}}}
-    assert sets.parse(other) == {"f:a": {}, 'k:{"a":"x","b":1}': {}, "v:2": {}}
+    assert field_sets.parse(other) == {"f:a": {}, 'k:{"a":"x","b":1}': {}, "v:2": {}}
 
 
 @LAW
 @given(OBJECTS, OBJECTS)
 def test_a_comparison_tells_what_makes_one_object_of_another(old: Any, new: Any) -> None:
-    found = values.compare(old, new, SHAPE)
+    found = typed_values.compare(old, new, SHAPE)
     assert (found.removed, found.modified, found.added) == ({}, {}, {}) or old != new
-    assert same(found.removed, values.compare(new, old, SHAPE).added)
-    assert same(found.modified, values.compare(new, old, SHAPE).modified)
-    assert sets.intersection(found.removed, found.added) == {}
+    assert same(found.removed, typed_values.compare(new, old, SHAPE).added)
+    assert same(found.modified, typed_values.compare(new, old, SHAPE).modified)
+    assert field_sets.intersection(found.removed, found.added) == {}
 
 
 @LAW
@@ -199,9 +201,9 @@ def test_merging_keeps_what_is_applied(live: Any, config: Any) -> None:
     merging.check(merged, SHAPE)
     assert merging.merge(merged, config, SHAPE) == merged
     assert merging.merge(live, live, SHAPE) == live
-    wanted = values.field_set(config, SHAPE)
-    assert sets.difference(wanted, values.field_set(merged, SHAPE)) == {}
-    assert not differs(values.extract(merged, wanted, SHAPE), config)
+    wanted = typed_values.field_set(config, SHAPE)
+    assert field_sets.difference(wanted, typed_values.field_set(merged, SHAPE)) == {}
+    assert not differs(typed_values.extract(merged, wanted, SHAPE), config)
     assert (live, config) == before
 
 
@@ -210,10 +212,10 @@ def test_merging_keeps_what_is_applied(live: Any, config: Any) -> None:
 def test_what_is_extracted_of_an_applied_object_is_what_was_applied(config: Any) -> None:
     obj, owners = apply({}, config, {}, "me")
     assert obj == config
-    wanted = values.field_set(config, SHAPE)
+    wanted = typed_values.field_set(config, SHAPE)
     if wanted:
         assert same(owners[Manager("me", "Apply")].fields, wanted)
-        assert values.extract(obj, wanted, SHAPE) == config
+        assert typed_values.extract(obj, wanted, SHAPE) == config
     else:
         assert owners == {}
 
@@ -237,7 +239,7 @@ def test_what_is_applied_no_more_is_gone(first: Any, second: Any) -> None:
 @LAW
 @given(OBJECTS, OBJECTS)
 def test_two_who_apply_other_fields_do_not_mind_the_order(one: Any, other: Any) -> None:
-    mine, theirs = values.field_set(one, SHAPE), values.field_set(other, SHAPE)
+    mine, theirs = typed_values.field_set(one, SHAPE), typed_values.field_set(other, SHAPE)
     if _overlap(mine, theirs):
         return
     obj, owners = apply({}, one, {}, "one", force=False)
@@ -250,9 +252,9 @@ def test_two_who_apply_other_fields_do_not_mind_the_order(one: Any, other: Any) 
     }
 
 
-def _overlap(one: sets.FieldSet, other: sets.FieldSet) -> bool:
+def _overlap(one: field_sets.FieldSet, other: field_sets.FieldSet) -> bool:
     """Whether a field of one is also one of the other, or within one of its fields."""
-    mine, theirs = set(sets.paths(one)), set(sets.paths(other))
+    mine, theirs = set(field_sets.paths(one)), set(field_sets.paths(other))
     return any(
         longer[: len(shorter)] == shorter
         for a, b in ((mine, theirs), (theirs, mine))
@@ -266,13 +268,13 @@ def _overlap(one: sets.FieldSet, other: sets.FieldSet) -> bool:
 def test_an_update_owns_what_it_changes_and_nobody_else_does(old: Any, new: Any) -> None:
     owners = update({}, old, {}, "first")
     after = update(old, new, owners, "second")
-    changed = values.compare(old, new, SHAPE)
+    changed = typed_values.compare(old, new, SHAPE)
     mine = after.get(Manager("second", "Update", "v1"))
     assert same(mine.fields if mine else {}, changed.changed)
     theirs = after.get(Manager("first", "Update", "v1"))
     if theirs:
-        assert sets.intersection(theirs.fields, changed.changed) == {}
-        assert sets.intersection(theirs.fields, changed.removed) == {}
+        assert field_sets.intersection(theirs.fields, changed.changed) == {}
+        assert field_sets.intersection(theirs.fields, changed.removed) == {}
 
 
 @LAW
@@ -281,21 +283,21 @@ def test_a_conflict_names_what_is_owned_and_differs(live: Any, config: Any) -> N
     owners = update({}, live, {}, "them")
     try:
         apply(live, config, owners, "me", force=False)
-    except owning.OwnershipConflict as error:
+    except ownership.OwnershipConflict as error:
         merged = merging.merge(live, config, SHAPE)
-        changed = values.compare(live, merged, SHAPE).changed
+        changed = typed_values.compare(live, merged, SHAPE).changed
         for fields in error.fields.values():
             assert fields
-            assert sets.difference(fields, changed) == {}
+            assert field_sets.difference(fields, changed) == {}
     forced, after = apply(live, config, owners, "me")
     assert not differs(forced, merging.merge(live, config, SHAPE))
-    assert (Manager("me", "Apply") in after) == bool(values.field_set(config, SHAPE))
+    assert (Manager("me", "Apply") in after) == bool(typed_values.field_set(config, SHAPE))
 
 
 def test_fields_of_what_became_atomic_are_owned_as_a_whole() -> None:
     fields = {"f:spec": {"f:mark": {"f:a": {}}, "f:order": {'v:"a"': {}}, "f:size": {}}}
-    assert owning.reconciled(fields, SHAPE) == {
+    assert ownership.reconciled(fields, SHAPE) == {
         "f:spec": {"f:mark": {}, "f:order": {}, "f:size": {}}
     }
     kept = {"f:spec": {"f:labels": {"f:a": {}}, "f:free": {"f:a": {"f:b": {}}}}}
-    assert owning.reconciled(kept, SHAPE) is kept
+    assert ownership.reconciled(kept, SHAPE) is kept

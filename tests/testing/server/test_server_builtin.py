@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.apiserver._builtin import types
-from appsdk_operator.apiserver._managed_fields.merge_keys import merge_keys
+from appsdk_operator.apiserver._schema.merge_keys import merge_keys
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
 from appsdk_operator.apiserver._values.times import microsecond, second
 

@@ -9,8 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from appsdk_operator.apiserver._cel import cost as _cel_cost
-from appsdk_operator.apiserver._cel import expressions, schema
+from appsdk_operator.apiserver._cel import cost_estimate, expressions, schema_types
 from appsdk_operator.apiserver._cel.expressions import DYN, CelError, CompileError
 from appsdk_operator.apiserver._cel.types import TIMESTAMP
 from appsdk_operator.apiserver._values.go_text import go_float
@@ -125,13 +124,13 @@ def test_a_loop_that_costs_too_much_is_ended() -> None:
 def test_costs_grow_with_what_the_schema_allows() -> None:
     def cost(**limits: int) -> int:
         items = {"type": "string", "maxLength": 100}
-        known = schema.declared({"type": "array", "items": items, **limits}, root=False)
+        known = schema_types.declared({"type": "array", "items": items, **limits}, root=False)
         assert known is not None
         program = expressions.compile("self.all(x, x.contains('a'))", {"self": known.type})
-        return _cel_cost.estimated(program.root, known)
+        return cost_estimate.estimated(program.root, known)
 
     assert cost(maxItems=1) < cost(maxItems=100) < cost()
-    assert cost() > _cel_cost.LIMIT
+    assert cost() > cost_estimate.LIMIT
 
 
 @pytest.mark.parametrize(
@@ -146,7 +145,7 @@ def test_costs_grow_with_what_the_schema_allows() -> None:
     ],
 )
 def test_names_that_expressions_cannot_spell_are_escaped(name: str, shown: str) -> None:
-    assert schema.escaped(name) == shown
+    assert schema_types.escaped(name) == shown
 
 
 @hypothesis.settings(max_examples=50)

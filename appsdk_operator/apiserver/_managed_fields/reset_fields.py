@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from appsdk_operator.apiserver._managed_fields import sets
-from appsdk_operator.apiserver._managed_fields.owners import Filters
-from appsdk_operator.apiserver._managed_fields.sets import FieldSet
+from appsdk_operator.apiserver._managed_fields import field_sets
+from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
+from appsdk_operator.apiserver._managed_fields.ownership import Filters
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
 
 __all__ = ["filters"]
@@ -81,7 +81,7 @@ def _custom_filters(resource: Resource, served: ServedVersion, subresource: str)
 
 
 def _without(excluded: FieldSet) -> Callable[[FieldSet], FieldSet]:
-    return lambda fields: sets.difference_below(fields, excluded)
+    return lambda fields: field_sets.difference_below(fields, excluded)
 
 
 def _only_ephemeral(fields: FieldSet) -> FieldSet:
@@ -97,8 +97,10 @@ def _only_resized(fields: FieldSet) -> FieldSet:
         found: FieldSet = {}
         for element, node in spec.get(name, {}).items():
             parts = {part: node[part] for part in _RESIZED if part in node}
-            if element != sets.SELF and parts:
-                found[element] = {sets.SELF: {}, **parts} if sets.SELF in node else parts
+            if element != field_sets.SELF and parts:
+                found[element] = (
+                    {field_sets.SELF: {}, **parts} if field_sets.SELF in node else parts
+                )
         if found:
             kept[name] = found
     return _spec(kept, fields)
@@ -107,7 +109,9 @@ def _only_resized(fields: FieldSet) -> FieldSet:
 def _spec(kept: FieldSet, fields: FieldSet) -> FieldSet:
     if not kept:
         return {}
-    return {"f:spec": {sets.SELF: {}, **kept} if sets.SELF in fields["f:spec"] else kept}
+    return {
+        "f:spec": {field_sets.SELF: {}, **kept} if field_sets.SELF in fields["f:spec"] else kept
+    }
 
 
 _KEEPS_STATUS: Final = _without(_ALL_BUT_STATUS)

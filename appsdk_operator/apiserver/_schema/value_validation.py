@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.apiserver._schema.scalars import (
+from appsdk_operator.apiserver._schema.scalar_checks import (
     Check,
     composite,
     enum_step,
@@ -23,7 +23,7 @@ from appsdk_operator.apiserver._schema.scalars import (
     number_steps,
     string_steps,
 )
-from appsdk_operator.apiserver._values import formats
+from appsdk_operator.apiserver._values import string_formats
 from appsdk_operator.apiserver._values.go_text import go_quote
 from appsdk_operator.apiserver._values.status import FieldError
 
@@ -98,7 +98,7 @@ def _formats_in_force(name: str, types: tuple[str, ...]) -> str:
     if wanted == "number":
         return name if name in ("float", "double") else ""
     if wanted in ("", "string"):
-        return name if formats.is_known(name) else ""
+        return name if string_formats.is_known(name) else ""
     return ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from appsdk_operator.apiserver._cel.tree import (
+from appsdk_operator.apiserver._cel.syntax_tree import (
     Call,
     Comprehension,
     Ident,

@@ -9,7 +9,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.apiserver._schema import metadata as _metadata
-from appsdk_operator.apiserver._schema.fit import EMBEDDED
+from appsdk_operator.apiserver._schema.pruning import EMBEDDED
 from appsdk_operator.apiserver._values import names as _names
 from appsdk_operator.apiserver._values.go_text import GO_TYPES, go_json
 from appsdk_operator.apiserver._values.names import NameStyle

@@ -7,10 +7,8 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._cel import cost as _cel_cost
-from appsdk_operator.apiserver._cel import expressions
-from appsdk_operator.apiserver._cel.paths import PathError, valid_path
-from appsdk_operator.apiserver._cel.schema import (
+from appsdk_operator.apiserver._cel import cost_estimate, expressions
+from appsdk_operator.apiserver._cel.schema_types import (
     Convert,
     converter,
     declared,
@@ -24,7 +22,8 @@ from appsdk_operator.apiserver._cel.types import (
     optional_of,
 )
 from appsdk_operator.apiserver._cel.values import NONE, CelError, Optional
-from appsdk_operator.apiserver._schema.values import NOT_THERE, correlated, same
+from appsdk_operator.apiserver._schema.field_paths import PathError, valid_path
+from appsdk_operator.apiserver._schema.value_validation import NOT_THERE, correlated, same
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
 __all__ = ["RULES", "CompiledRule", "Rulebook", "compile_rule"]
@@ -78,7 +77,7 @@ def compile_rule(
         return made
     assert made.program is not None
     made.uses_old = made.program.uses("oldSelf")
-    made.cost = _cel_cost.estimated(made.program.root, known)
+    made.cost = cost_estimate.estimated(made.program.root, known)
     expression = rule.get("messageExpression")
     if expression:
         made.message, problem = _program(str(expression), variables, STRING)
@@ -87,7 +86,7 @@ def compile_rule(
                 problem, f"messageExpression compilation failed: {problem}"
             )
         elif made.message is not None:
-            made.message_cost = _cel_cost.estimated(made.message.root, known)
+            made.message_cost = cost_estimate.estimated(made.message.root, known)
     if rule.get("fieldPath"):
         try:
             made.field = valid_path(str(rule["fieldPath"]), schema)[0]

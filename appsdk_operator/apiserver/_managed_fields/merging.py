@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from appsdk_operator.apiserver._managed_fields import sets
+from appsdk_operator.apiserver._managed_fields import field_sets
 from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, ListShape, MapShape, Shape
-from appsdk_operator.apiserver._managed_fields.values import ItemError, item_element
+from appsdk_operator.apiserver._managed_fields.typed_values import ItemError, item_element
 from appsdk_operator.apiserver._values.go_text import GO_TYPES
 
 __all__ = ["TypedError", "check", "merge"]
@@ -166,10 +166,10 @@ def _check_list(
                 yield "", f"element {index}: {error}"
                 return
             if element in seen and not duplicates:
-                yield "", f"duplicate entries for key {sets.element_text(element)}"
+                yield "", f"duplicate entries for key {field_sets.element_text(element)}"
             seen.add(element)
         for path, text in _check(item, rules.element, duplicates=duplicates):
-            yield f"{sets.element_text(element)}{path}", text
+            yield f"{field_sets.element_text(element)}{path}", text
 
 
 def _scalar_problem(value: Any, scalar: str) -> str:
@@ -205,7 +205,7 @@ def _go_plain(value: Any) -> str:
 def _go_syntax(value: Any) -> str:
     """A value as Go source."""
     if isinstance(value, str):
-        return sets.quoted(value)
+        return field_sets.quoted(value)
     if isinstance(value, dict):
         inner = ", ".join(f'"{key}":{_go_syntax(value[key])}' for key in sorted(value))
         return f"map[string]interface {{}}{{{inner}}}"

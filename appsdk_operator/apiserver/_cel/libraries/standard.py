@@ -9,7 +9,7 @@ import zoneinfo
 from collections.abc import Callable
 from typing import Any, Final
 
-from appsdk_operator.apiserver._cel.functions import int64, uint64
+from appsdk_operator.apiserver._cel.overloads import Row
 from appsdk_operator.apiserver._cel.values import (
     CelError,
     Duration,
@@ -19,14 +19,14 @@ from appsdk_operator.apiserver._cel.values import (
     TypeValue,
     Uint,
     equal,
+    int64,
     type_name,
+    uint64,
 )
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 from appsdk_operator.apiserver._values.go_text import go_float, whole
 
-__all__ = ["STANDARD", "Row", "matches"]
-
-Row = tuple[str, str, Callable[..., Any]]
+__all__ = ["STANDARD_FUNCTIONS"]
 
 
 def _divide(left: int, right: int) -> int:
@@ -94,7 +94,7 @@ def _inside(item: Any, where: list[Any]) -> bool:
     return any(equal(item, other) for other in where)
 
 
-def matches(text: str, pattern: str) -> bool:
+def _matches(text: str, pattern: str) -> bool:
     """Whether the pattern is found in the text.
 
     Raises:
@@ -278,7 +278,7 @@ def _type_of(value: Any) -> TypeValue:
     return TypeValue(type_name(value))
 
 
-STANDARD: Final[list[Row]] = [
+STANDARD_FUNCTIONS: Final[list[Row]] = [
     ("equals", "_==_(A,A)->bool", equal),
     ("not_equals", "_!=_(A,A)->bool", lambda a, b: not equal(a, b)),
     ("add_int64", "_+_(int,int)->int", lambda a, b: int64(a + b)),
@@ -311,8 +311,8 @@ STANDARD: Final[list[Row]] = [
     ("index_map", "_[_](map<A,B>,A)->B", _lookup),
     ("in_list", "@in(A,list<A>)->bool", _inside),
     ("in_map", "@in(A,map<A,B>)->bool", lambda key, where: key in where),
-    ("matches", "matches(string,string)->bool", matches),
-    ("matches_string", "string:matches(string)->bool", matches),
+    ("matches", "matches(string,string)->bool", _matches),
+    ("matches_string", "string:matches(string)->bool", _matches),
     ("contains_string", "string:contains(string)->bool", lambda text, part: part in text),
     ("starts_with_string", "string:startsWith(string)->bool", str.startswith),
     ("ends_with_string", "string:endsWith(string)->bool", str.endswith),

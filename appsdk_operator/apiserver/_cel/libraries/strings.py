@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from appsdk_operator.apiserver._cel.standard import Row
+from appsdk_operator.apiserver._cel.overloads import Row
 from appsdk_operator.apiserver._cel.values import (
     CelError,
     Duration,
@@ -15,7 +15,7 @@ from appsdk_operator.apiserver._cel.values import (
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 from appsdk_operator.apiserver._values.go_text import go_float, whole
 
-__all__ = ["STRINGS"]
+__all__ = ["STRING_FUNCTIONS"]
 
 
 def _char_at(text: str, position: int) -> str:
@@ -215,7 +215,7 @@ def _find(text: str, pattern: str) -> str:
     return next(iter(_found(text, pattern, 1)), "")
 
 
-STRINGS: Final[list[Row]] = [
+STRING_FUNCTIONS: Final[list[Row]] = [
     ("string_char_at_int", "string:charAt(int)->string", _char_at),
     ("string_index_of_string", "string:indexOf(string)->int", _index_of),
     ("string_index_of_string_int", "string:indexOf(string,int)->int", _index_of),

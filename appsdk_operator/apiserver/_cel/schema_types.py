@@ -27,7 +27,7 @@ from appsdk_operator.apiserver._cel.values import (
     SetList,
     Timestamp,
 )
-from appsdk_operator.apiserver._values.formats import decode_base64
+from appsdk_operator.apiserver._values.string_formats import decode_base64
 
 __all__ = ["Convert", "converter", "declared", "escaped"]
 

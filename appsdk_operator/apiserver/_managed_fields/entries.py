@@ -7,9 +7,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from appsdk_operator.apiserver._managed_fields import sets
-from appsdk_operator.apiserver._managed_fields.owners import Manager, Owner, Owners
-from appsdk_operator.apiserver._managed_fields.sets import FieldSet
+from appsdk_operator.apiserver._managed_fields import field_sets
+from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
+from appsdk_operator.apiserver._managed_fields.ownership import Manager, Owner, Owners
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
 __all__ = [
@@ -43,7 +43,7 @@ _STRIPPED: Final[FieldSet] = {
     "f:apiVersion": {},
     "f:kind": {},
     "f:metadata": {
-        sets.SELF: {},
+        field_sets.SELF: {},
         **{
             f"f:{name}": {}
             for name in (
@@ -77,7 +77,7 @@ def is_stripped(name: str) -> bool:
 
 def stripped(fields: FieldSet) -> FieldSet:
     """A set without what nobody owns."""
-    return sets.difference(fields, _STRIPPED)
+    return field_sets.difference(fields, _STRIPPED)
 
 
 # -- entries ---------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ def decode(entries: Iterable[Mapping[str, Any]], *, trusted: bool) -> Managed:
             _check(entry)
         fields = entry.get("fieldsV1")
         if not trusted:
-            fields = sets.parse(fields or {})
-            fields.pop(sets.SELF, None)
+            fields = field_sets.parse(fields or {})
+            fields.pop(field_sets.SELF, None)
         applied = operation == "Apply"
         manager = Manager(
             entry.get("manager") or "",
@@ -151,7 +151,7 @@ def _entry(manager: Manager, owner: Owner, time: str | None, *, by_text: bool) -
     if time:
         entry["time"] = time
     entry["fieldsType"] = _TYPE
-    entry["fieldsV1"] = sets.ordered(owner.fields, by_text=by_text)
+    entry["fieldsV1"] = field_sets.ordered(owner.fields, by_text=by_text)
     if manager.subresource:
         entry["subresource"] = manager.subresource
     return entry
@@ -221,7 +221,7 @@ def capped(managed: Managed) -> None:
         bucket = Manager(_ANCIENT, "Update", version)
         if bucket not in owners:
             owners[bucket] = owners.pop(first[version])
-        fields = sets.union(owner.fields, owners[bucket].fields)
+        fields = field_sets.union(owner.fields, owners[bucket].fields)
         owners[bucket] = attrs.evolve(owner, fields=fields)
         if manager != bucket:
             owners.pop(manager, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from appsdk_operator.apiserver._values import formats, names
+from appsdk_operator.apiserver._values import names, string_formats
 from appsdk_operator.apiserver._values.names import NameStyle
 
 __all__ = ["NAMED_FORMATS"]
@@ -23,7 +23,7 @@ def _before_suffix(check: _Check) -> _Check:
 
 
 def _as_schemas_have_it(name: str, problem: str) -> _Check:
-    return lambda text: [] if formats.is_valid(name, text) else [problem]
+    return lambda text: [] if string_formats.is_valid(name, text) else [problem]
 
 
 NAMED_FORMATS: Final[dict[str, _Check]] = {

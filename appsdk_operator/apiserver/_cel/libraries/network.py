@@ -10,24 +10,11 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import attrs
 
-from appsdk_operator.apiserver._cel.standard import Row
+from appsdk_operator.apiserver._cel.overloads import Row, is_parseable
 from appsdk_operator.apiserver._cel.values import CelError
 from appsdk_operator.apiserver._values.go_text import whole
 
-__all__ = ["ADDRESSES", "parses"]
-
-
-def parses(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """Whether ``parse`` makes something of a text."""
-
-    def call(text: str) -> bool:
-        try:
-            parse(text)
-        except CelError:
-            return False
-        return True
-
-    return call
+__all__ = ["NETWORK_FUNCTIONS"]
 
 
 @final
@@ -138,7 +125,7 @@ def _global_unicast(address: Address) -> bool:
 
 _ADDRESSES: Final[list[Row]] = [
     ("string_to_ip", "ip(string)->IP", Address.parsed),
-    ("is_ip", "isIP(string)->bool", parses(Address.parsed)),
+    ("is_ip", "isIP(string)->bool", is_parseable(Address.parsed)),
     ("ip_is_canonical", "ip.isCanonical(string)->bool", _canonical),
     ("ip_family", "IP:family()->int", lambda address: address.ip.version),
     ("ip_is_unspecified", "IP:isUnspecified()->bool", _of_ip("is_unspecified")),
@@ -148,7 +135,7 @@ _ADDRESSES: Final[list[Row]] = [
     ("ip_is_global_unicast", "IP:isGlobalUnicast()->bool", _global_unicast),
     ("ip_to_string", "string(IP)->string", lambda address: str(address.ip)),
     ("string_to_cidr", "cidr(string)->CIDR", Network.parsed),
-    ("is_cidr", "isCIDR(string)->bool", parses(Network.parsed)),
+    ("is_cidr", "isCIDR(string)->bool", is_parseable(Network.parsed)),
     ("cidr_contains_ip_string", "CIDR:containsIP(string)->bool", Network.contains),
     ("cidr_contains_ip_ip", "CIDR:containsIP(IP)->bool", Network.contains),
     ("cidr_contains_cidr_string", "CIDR:containsCIDR(string)->bool", Network.covers),
@@ -208,7 +195,7 @@ def _port(url: Url) -> str:
 
 _URLS: Final[list[Row]] = [
     ("string_to_url", "url(string)->URL", Url.parsed),
-    ("is_url_string", "isURL(string)->bool", parses(Url.parsed)),
+    ("is_url_string", "isURL(string)->bool", is_parseable(Url.parsed)),
     ("url_get_scheme", "URL:getScheme()->string", lambda url: urlsplit(url.text).scheme),
     ("url_get_host", "URL:getHost()->string", lambda url: url.host),
     ("url_get_hostname", "URL:getHostname()->string", _hostname),
@@ -225,4 +212,4 @@ _URLS: Final[list[Row]] = [
     ),
 ]
 
-ADDRESSES: Final[list[Row]] = [*_ADDRESSES, *_URLS]
+NETWORK_FUNCTIONS: Final[list[Row]] = [*_ADDRESSES, *_URLS]

@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from appsdk_operator.apiserver._managed_fields import merge as merging
-from appsdk_operator.apiserver._managed_fields import sets, values
-from appsdk_operator.apiserver._managed_fields.sets import FieldSet
+from appsdk_operator.apiserver._managed_fields import field_sets, merging, typed_values
+from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
 from appsdk_operator.apiserver._managed_fields.shapes import Shape
 
 __all__ = [
@@ -107,8 +106,8 @@ def update(
     difference = _compare(live, new, filters)
     owners = _hand_over(live, new, owners, manager, difference, filters, convert, force=True)
     mine = owners.get(manager)
-    fields = sets.difference(mine.fields, difference.removed) if mine is not None else {}
-    fields = sets.union(sets.union(fields, difference.modified), difference.added)
+    fields = field_sets.difference(mine.fields, difference.removed) if mine is not None else {}
+    fields = field_sets.union(field_sets.union(fields, difference.modified), difference.added)
     fields = filters.get(new.api_version, _everything)(fields)
     owners.pop(manager, None)
     if fields:
@@ -134,7 +133,7 @@ def apply(
     owners = _reconciled_owners(live, owners, convert)
     merged = attrs.evolve(live, value=merging.merge(live.value, config.value, live.shape))
     before = owners.get(manager)
-    wanted = values.field_set(config.value, config.shape)
+    wanted = typed_values.field_set(config.value, config.shape)
     wanted = filters.get(config.api_version, _everything)(wanted)
     owners[manager] = Owner(wanted, config.api_version, applied=True)
     if before is not None and before.fields:
@@ -147,8 +146,8 @@ def apply(
 # -- who loses what --------------------------------------------------------------------------
 
 
-def _compare(old: Typed, new: Typed, filters: Filters) -> values.Comparison:
-    found = values.compare(old.value, new.value, old.shape)
+def _compare(old: Typed, new: Typed, filters: Filters) -> typed_values.Comparison:
+    found = typed_values.compare(old.value, new.value, old.shape)
     kept = filters.get(old.api_version)
     if kept is not None:
         found.removed, found.modified = kept(found.removed), kept(found.modified)
@@ -161,14 +160,14 @@ def _hand_over(
     new: Typed,
     owners: Owners,
     manager: Manager,
-    difference: values.Comparison,
+    difference: typed_values.Comparison,
     filters: Filters,
     convert: Convert,
     *,
     force: bool,
 ) -> Owners:
     """The owners without what changed under them."""
-    versions: dict[str, values.Comparison] = {new.api_version: difference}
+    versions: dict[str, typed_values.Comparison] = {new.api_version: difference}
     conflicts: dict[Manager, FieldSet] = {}
     left: Owners = {}
     for other, owner in owners.items():
@@ -184,11 +183,11 @@ def _hand_over(
                 continue
             changes = versions[owner.api_version] = _compare(before, after, filters)
         fields = owner.fields
-        disputed = sets.intersection(fields, changes.changed)
+        disputed = field_sets.intersection(fields, changes.changed)
         if disputed:
             conflicts[other] = disputed
-            fields = sets.difference(fields, disputed)
-        left[other] = attrs.evolve(owner, fields=sets.difference(fields, changes.removed))
+            fields = field_sets.difference(fields, disputed)
+        left[other] = attrs.evolve(owner, fields=field_sets.difference(fields, changes.removed))
     if conflicts and not force:
         raise OwnershipConflict(conflicts)
     return {other: owner for other, owner in left.items() if owner.fields}
@@ -205,18 +204,18 @@ def _prune(
     if then is None:
         return merged
     last = named_members(before.fields, then.shape)
-    pruned = attrs.evolve(then, value=values.remove(then.value, last, then.shape))
+    pruned = attrs.evolve(then, value=typed_values.remove(then.value, last, then.shape))
     pruned = _with_owned(then, pruned, owners, convert)
     kept = convert(pruned, before.api_version)
     if kept is None:
         return merged
-    gone = sets.difference(_members_of(then), _members_of(kept))
-    result = values.remove(then.value, sets.intersection(gone, last), then.shape)
+    gone = field_sets.difference(_members_of(then), _members_of(kept))
+    result = typed_values.remove(then.value, field_sets.intersection(gone, last), then.shape)
     return convert(attrs.evolve(then, value=result), api_version) or merged
 
 
 def _members_of(typed: Typed) -> FieldSet:
-    return named_members(values.field_set(typed.value, typed.shape), typed.shape)
+    return named_members(typed_values.field_set(typed.value, typed.shape), typed.shape)
 
 
 def _with_owned(merged: Typed, pruned: Typed, owners: Owners, convert: Convert) -> Typed:
@@ -224,7 +223,7 @@ def _with_owned(merged: Typed, pruned: Typed, owners: Owners, convert: Convert) 
     managed: dict[str, FieldSet] = {}
     for owner in owners.values():
         known = managed.get(owner.api_version, {})
-        managed[owner.api_version] = sets.union(known, owner.fields)
+        managed[owner.api_version] = field_sets.union(known, owner.fields)
     # The version at hand first: others may not be convertible without what it has.
     for api_version in sorted(managed, key=lambda name: name != pruned.api_version):
         fields = managed[api_version]
@@ -233,9 +232,9 @@ def _with_owned(merged: Typed, pruned: Typed, owners: Owners, convert: Convert) 
         if whole is None or part is None:
             continue
         merged = whole
-        stays = sets.union(_members_of(part), named_members(fields, merged.shape))
-        gone = sets.difference(_members_of(merged), stays)
-        pruned = attrs.evolve(merged, value=values.remove(merged.value, gone, merged.shape))
+        stays = field_sets.union(_members_of(part), named_members(fields, merged.shape))
+        gone = field_sets.difference(_members_of(merged), stays)
+        pruned = attrs.evolve(merged, value=typed_values.remove(merged.value, gone, merged.shape))
     return pruned
 
 
@@ -254,7 +253,7 @@ def named_members(fields: FieldSet, shape: Shape | None) -> FieldSet:
             and shape.map.declares(element[2:])
         )
         children = named_members(node, below)
-        found[element] = {sets.SELF: {}, **children} if member else children
+        found[element] = {field_sets.SELF: {}, **children} if member else children
     return found
 
 
@@ -289,7 +288,7 @@ def reconciled(fields: FieldSet, shape: Shape) -> FieldSet:
     """
     changed: FieldSet = {}
     for element, node in fields.items():
-        if not node or element == sets.SELF:
+        if not node or element == field_sets.SELF:
             continue
         below = _reconciling_shape(shape, element)
         if below is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from appsdk_operator.apiserver._cel.check import TYPES
-from appsdk_operator.apiserver._cel.functions import Overload, dispatch, functions
-from appsdk_operator.apiserver._cel.tree import (
+from appsdk_operator.apiserver._cel.function_table import functions
+from appsdk_operator.apiserver._cel.overloads import Overload, dispatch
+from appsdk_operator.apiserver._cel.syntax_tree import (
     Call,
     Comprehension,
     Ident,
@@ -18,6 +18,7 @@ from appsdk_operator.apiserver._cel.tree import (
     Select,
     children,
 )
+from appsdk_operator.apiserver._cel.types import TYPE_NAMES
 from appsdk_operator.apiserver._cel.values import (
     NONE,
     CelError,
@@ -71,7 +72,7 @@ def compiled(node: Node) -> Evaluate:
 
 def _ident(node: Ident) -> Evaluate:
     name = node.name.removeprefix(".")
-    if node.type.name == "type" and name in TYPES:
+    if node.type.name == "type" and name in TYPE_NAMES:
         value = TypeValue(name)
         return lambda _env: value
 
@@ -92,7 +93,7 @@ def _dotted(node: Node) -> str:
 
 def _select(node: Select) -> Evaluate:
     name = _dotted(node)
-    if node.type.name == "type" and name in TYPES:
+    if node.type.name == "type" and name in TYPE_NAMES:
         found = TypeValue(name)
         return lambda _env: found
     operand, key, test = compiled(node.operand), node.key or node.field, node.test

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from appsdk_operator.apiserver._values import formats
+from appsdk_operator.apiserver._values import string_formats
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 from appsdk_operator.apiserver._values.go_text import go_float, go_json, go_quote
 from appsdk_operator.apiserver._values.status import FieldError
@@ -45,10 +45,10 @@ def string_steps(schema: Mapping[str, Any], format_: str) -> Iterable[Check]:
     pattern = schema.get("pattern")
     if longest is not None or shortest or pattern:
         yield _text_step(longest, shortest, pattern)
-    if format_ and formats.is_checked(format_):
+    if format_ and string_formats.is_checked(format_):
 
         def check_format(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
-            if not formats.is_valid(format_, value):
+            if not string_formats.is_valid(format_, value):
                 detail = f"{path} in body must be of type {format_}: {go_quote(value)}"
                 message = f"Invalid value: {go_quote(value)}: {detail}"
                 errors.append(FieldError("FieldValueTypeInvalid", field_at(path), message))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, final
 
-from appsdk_operator.apiserver._managed_fields import sets
-from appsdk_operator.apiserver._managed_fields.sets import SELF, FieldSet, Path
+from appsdk_operator.apiserver._managed_fields import field_sets
+from appsdk_operator.apiserver._managed_fields.field_sets import SELF, FieldSet, Path
 from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, ListShape, MapShape, Shape
 
 __all__ = [
@@ -43,7 +43,7 @@ def item_element(rules: ListShape, item: Any) -> str:
         raise ItemError("not supported: associative list with lists as elements")
     if item is None:
         raise ItemError("associative list without keys has an element that's an explicit null")
-    return sets.value_element(item)
+    return field_sets.value_element(item)
 
 
 def _keyed_element(rules: ListShape, item: Any) -> str:
@@ -64,7 +64,7 @@ def _keyed_element(rules: ListShape, item: Any) -> str:
             f"associative list with keys has an element that omits all key fields [{shown}] "
             "(and doesn't have default values for any key fields)"
         )
-    return sets.key_element(found)
+    return field_sets.key_element(found)
 
 
 def items_by_element(rules: ListShape, items: list[Any]) -> dict[str, list[Any]]:
@@ -165,7 +165,7 @@ class Comparison:
     @property
     def changed(self) -> FieldSet:
         """What whoever wrote the second value has set."""
-        return sets.union(self.modified, self.added)
+        return field_sets.union(self.modified, self.added)
 
 
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
@@ -187,7 +187,7 @@ def _compare(old: Any, new: Any, shape: Shape, path: Path, found: Comparison) ->
     # Two forms at one place: each side has its own way of telling.
     for form in forms:
         if form == "scalar":
-            sets.attach(found.modified, path, {})
+            field_sets.attach(found.modified, path, {})
         elif form == "list":
             assert shape.list is not None
             _compare_lists(old, new, shape.list, path, found)
@@ -201,25 +201,25 @@ def _compare_maps(
     before = old if isinstance(old, dict) else {}
     after = new if isinstance(new, dict) else {}
     if rules is None or rules.atomic or not (before or after):
-        sets.attach(found.modified, path, {})
+        field_sets.attach(found.modified, path, {})
         return
     for name, value in before.items():
         at = (*path, f"f:{name}")
         if name in after:
             _compare(value, after[name], _child(rules, name), at, found)
         else:
-            sets.attach(found.removed, at, whole(value, _child(rules, name)))
+            field_sets.attach(found.removed, at, whole(value, _child(rules, name)))
     for name, value in after.items():
         if name not in before:
             at = (*path, f"f:{name}")
-            sets.attach(found.added, at, whole(value, _child(rules, name)))
+            field_sets.attach(found.added, at, whole(value, _child(rules, name)))
 
 
 def _compare_lists(old: Any, new: Any, rules: ListShape, path: Path, found: Comparison) -> None:
     before = old if isinstance(old, list) else []
     after = new if isinstance(new, list) else []
     if not rules.associative or not (before or after):
-        sets.attach(found.modified, path, {})
+        field_sets.attach(found.modified, path, {})
         return
     ours, theirs = items_by_element(rules, before), items_by_element(rules, after)
     for element in {**ours, **theirs}:
@@ -234,22 +234,22 @@ def _compare_items(
     """Compare the items of one identity; where there are several, they count as one leaf."""
     if len(old) <= 1 and len(new) <= 1:
         if not old:
-            sets.attach(found.added, path, whole(new[0], shape))
+            field_sets.attach(found.added, path, whole(new[0], shape))
         elif not new:
-            sets.attach(found.removed, path, whole(old[0], shape))
+            field_sets.attach(found.removed, path, whole(old[0], shape))
         else:
             _compare(old[0], new[0], shape, path, found)
     elif len(old) >= 2 and len(new) >= 2:
         if old != new:
-            sets.attach(found.modified, path, {})
+            field_sets.attach(found.modified, path, {})
     elif len(old) >= 2:
         if new:
-            sets.attach(found.added, path, whole(new[0], shape))
-        sets.attach(found.removed, path, {})
+            field_sets.attach(found.added, path, whole(new[0], shape))
+        field_sets.attach(found.removed, path, {})
     else:
         if old:
-            sets.attach(found.removed, path, whole(old[0], shape))
-        sets.attach(found.added, path, {})
+            field_sets.attach(found.removed, path, whole(old[0], shape))
+        field_sets.attach(found.added, path, {})
 
 
 # -- parts of a value ------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def remove(value: Any, fields: FieldSet, shape: Shape) -> Any:
         node = fields.get(f"f:{name}")
         if node is None:
             kept[name] = item
-        elif not sets.is_member(node):
+        elif not field_sets.is_member(node):
             kept[name] = remove(item, node, _child(rules, name))
     return kept or None
 
@@ -286,7 +286,7 @@ def _remove_items(items: list[Any], fields: FieldSet, rules: ListShape) -> Any:
         node = fields.get(element)
         if node is None:
             kept.append(item)
-        elif not sets.is_member(node):
+        elif not field_sets.is_member(node):
             kept.append(remove(item, node, rules.element))
     return kept or None
 

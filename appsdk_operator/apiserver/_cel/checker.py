@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
-from appsdk_operator.apiserver._cel.functions import Overload, functions
-from appsdk_operator.apiserver._cel.tree import (
+from appsdk_operator.apiserver._cel.function_table import functions
+from appsdk_operator.apiserver._cel.overloads import Overload
+from appsdk_operator.apiserver._cel.syntax_tree import (
     Call,
     Comprehension,
     Ident,
@@ -20,56 +21,21 @@ from appsdk_operator.apiserver._cel.tree import (
 )
 from appsdk_operator.apiserver._cel.types import (
     BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
     DYN,
     ERROR,
     INT,
-    NULL,
-    STRING,
-    TIMESTAMP,
-    UINT,
+    TYPE_NAMES,
     Bindings,
     Type,
     list_of,
     map_of,
     optional_of,
-    parse,
     type_of,
 )
 from appsdk_operator.apiserver._cel.values import CelError, Duration, Timestamp
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 
-__all__ = ["TYPES", "check"]
-
-TYPES: Final[dict[str, Type]] = {
-    "bool": BOOL,
-    "bytes": BYTES,
-    "double": DOUBLE,
-    "int": INT,
-    "list": list_of(DYN),
-    "map": map_of(DYN, DYN),
-    "null_type": NULL,
-    "string": STRING,
-    "type": type_of(DYN),
-    "uint": UINT,
-    "optional_type": optional_of(DYN),
-    "google.protobuf.Timestamp": TIMESTAMP,
-    "google.protobuf.Duration": DURATION,
-    **{
-        name: parse(short)
-        for name, short in (
-            ("kubernetes.Quantity", "Quantity"),
-            ("kubernetes.URL", "URL"),
-            ("kubernetes.NamedFormat", "Format"),
-            ("kubernetes.Semver", "Semver"),
-            ("net.IP", "IP"),
-            ("net.CIDR", "CIDR"),
-        )
-    },
-}
-"""The names of types, which are values as well."""
+__all__ = ["check"]
 
 _LOGIC: Final = {
     "_&&_": "logical_and",
@@ -133,7 +99,7 @@ class _Checker:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
-        return type_of(TYPES[name]) if name in TYPES else None
+        return type_of(TYPE_NAMES[name]) if name in TYPE_NAMES else None
 
     def _ident(self, node: Ident) -> Type:
         found = self._known(node.name.removeprefix("."))
@@ -152,8 +118,8 @@ class _Checker:
 
     def _select(self, node: Select) -> Type:
         name = self._qualified(node)
-        if name in TYPES and not node.test:
-            return type_of(TYPES[name])
+        if name in TYPE_NAMES and not node.test:
+            return type_of(TYPE_NAMES[name])
         operand = self._bindings.resolved(self.check(node.operand))
         found = self._field(node, operand)
         return BOOL if node.test and found is not ERROR else found

@@ -19,7 +19,10 @@ from appsdk_operator.apiserver._cel.values import (
     no_such_overload,
 )
 
-__all__ = ["Overload", "fits", "functions", "int64", "overloads_of", "uint64"]
+__all__ = ["Overload", "Row", "dispatch", "is_parseable", "overloads_of"]
+
+Row = tuple[str, str, Callable[..., Any]]
+"""The id, the signature and the implementation of one overload."""
 
 _SIGNATURE: Final = re.compile(r"(?:(?P<receiver>[\w<>,]+):)?(?P<name>.+?)\((?P<params>.*)\)->(.+)")
 
@@ -95,46 +98,6 @@ def fits(param: Type, value: Any) -> bool:
     return True
 
 
-def int64(value: int) -> int:
-    """The value, if 64 bits hold it.
-
-    Raises:
-        CelError: they do not.
-    """
-    if not -(2**63) <= value < 2**63:
-        raise CelError("integer overflow")
-    return value
-
-
-def uint64(value: int) -> Uint:
-    """The unsigned value, if 64 bits hold it.
-
-    Raises:
-        CelError: they do not.
-    """
-    if not 0 <= value < 2**64:
-        raise CelError("unsigned integer overflow")
-    return Uint(value)
-
-
-_functions: dict[str, list[Overload]] = {}
-
-
-def functions() -> dict[str, list[Overload]]:
-    """All functions by name, as Kubernetes offers them for custom resources."""
-    if not _functions:
-        # Only who evaluates expressions pays for the libraries.
-        from appsdk_operator.apiserver._cel.library import LIBRARY
-        from appsdk_operator.apiserver._cel.standard import STANDARD
-        from appsdk_operator.apiserver._cel.strings import STRINGS
-
-        made: dict[str, list[Overload]] = {}
-        for overload in overloads_of([*STANDARD, *STRINGS, *LIBRARY]):
-            made.setdefault(overload.name, []).append(overload)
-        _functions.update(made)
-    return _functions
-
-
 def dispatch(overloads: list[Overload]) -> Callable[..., Any]:
     """One function that calls the overload that takes the arguments."""
     if len(overloads) == 1:
@@ -153,5 +116,18 @@ def dispatch(overloads: list[Overload]) -> Callable[..., Any]:
             if overload.takes(given):
                 return overload.call(*args)
         raise no_such_overload()
+
+    return call
+
+
+def is_parseable(parse: Callable[[str], Any]) -> Callable[[str], bool]:
+    """A predicate on strings: ``parse`` accepts the string."""
+
+    def call(text: str) -> bool:
+        try:
+            parse(text)
+        except CelError:
+            return False
+        return True
 
     return call

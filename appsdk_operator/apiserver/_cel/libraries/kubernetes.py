@@ -10,10 +10,9 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._cel.addresses import ADDRESSES, parses
-from appsdk_operator.apiserver._cel.formats import NAMED_FORMATS
-from appsdk_operator.apiserver._cel.functions import int64
-from appsdk_operator.apiserver._cel.standard import Row
+from appsdk_operator.apiserver._cel.libraries.named_formats import NAMED_FORMATS
+from appsdk_operator.apiserver._cel.libraries.network import NETWORK_FUNCTIONS
+from appsdk_operator.apiserver._cel.overloads import Row, is_parseable
 from appsdk_operator.apiserver._cel.values import (
     NONE,
     CelError,
@@ -21,10 +20,11 @@ from appsdk_operator.apiserver._cel.values import (
     Optional,
     Timestamp,
     equal,
+    int64,
 )
 from appsdk_operator.apiserver._values.go_text import whole
 
-__all__ = ["LIBRARY"]
+__all__ = ["KUBERNETES_FUNCTIONS"]
 
 
 # -- lists -----------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def _plus(one: Quantity, other: Quantity | int, sign: int = 1) -> Quantity:
 
 _QUANTITIES: Final[list[Row]] = [
     ("string_to_quantity", "quantity(string)->Quantity", Quantity.parsed),
-    ("is_quantity_string", "isQuantity(string)->bool", parses(Quantity.parsed)),
+    ("is_quantity_string", "isQuantity(string)->bool", is_parseable(Quantity.parsed)),
     ("quantity_sign", "sign(Quantity)->int", lambda q: _compare(q.amount, 0)),
     (
         "quantity_is_greater_than",
@@ -354,11 +354,11 @@ class Semver:
 _VERSIONS: Final[list[Row]] = [
     ("string_to_semver", "semver(string)->Semver", Semver.parsed),
     ("string_bool_to_semver", "semver(string,bool)->Semver", Semver.parsed),
-    ("is_semver_string", "isSemver(string)->bool", parses(Semver.parsed)),
+    ("is_semver_string", "isSemver(string)->bool", is_parseable(Semver.parsed)),
     (
         "is_semver_string_bool",
         "isSemver(string,bool)->bool",
-        lambda text, normalize: parses(lambda t: Semver.parsed(t, normalize))(text),
+        lambda text, normalize: is_parseable(lambda t: Semver.parsed(t, normalize))(text),
     ),
     ("semver_is_greater_than", "Semver:isGreaterThan(Semver)->bool", lambda one, two: one > two),
     ("semver_is_less_than", "Semver:isLessThan(Semver)->bool", lambda one, two: one < two),
@@ -368,11 +368,11 @@ _VERSIONS: Final[list[Row]] = [
     ("semver_patch", "Semver:patch()->int", lambda version: version.numbers[2]),
 ]
 
-LIBRARY: Final[list[Row]] = [
+KUBERNETES_FUNCTIONS: Final[list[Row]] = [
     *_list_rows(),
     *_OPTIONALS,
     *_QUANTITIES,
-    *ADDRESSES,
+    *NETWORK_FUNCTIONS,
     *_format_rows(),
     *_VERSIONS,
 ]

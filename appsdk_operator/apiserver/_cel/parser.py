@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.apiserver._cel.macros import expanded
-from appsdk_operator.apiserver._cel.tree import (
+from appsdk_operator.apiserver._cel.syntax_tree import (
     Call,
     Ident,
     ListNode,
