@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from appsdk_operator.manager._election.options import LeaderElection as LeaderElection
     from appsdk_operator.manager._election.options import LeadershipLost as LeadershipLost
     from appsdk_operator.manager._election.options import elector_config as elector_config
+    from appsdk_operator.manager._events.correlator import EventOptions as EventOptions
     from appsdk_operator.manager._events.objects import ObjectReference as ObjectReference
     from appsdk_operator.manager._events.recorder import EventBroadcaster as EventBroadcaster
     from appsdk_operator.manager._events.recorder import EventClient as EventClient
     from appsdk_operator.manager._events.recorder import EventRecorder as EventRecorder
-    from appsdk_operator.manager._events.series import EventOptions as EventOptions
     from appsdk_operator.manager._servers.auth_filter import AuthFilter as AuthFilter
     from appsdk_operator.manager._servers.checks import HealthCheck as HealthCheck
     from appsdk_operator.manager._servers.checks import HealthChecks as HealthChecks
@@ -91,7 +91,7 @@ _MODULES = {
     "manager._election.elector": ("Elector",),
     "manager._events.objects": ("ObjectReference",),
     "manager._events.recorder": ("EventBroadcaster", "EventClient", "EventRecorder"),
-    "manager._events.series": ("EventOptions",),
+    "manager._events.correlator": ("EventOptions",),
     "manager._election.fence": ("Fence", "FencedClient"),
     "manager._servers.checks": ("HealthCheck", "HealthChecks"),
     "manager._servers.health": ("HealthServer", "HealthServerOptions"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.manager._election.lease_state import LeaseRecord, Seen, Write
+from appsdk_operator.manager._election.lease_state import LeaseRecord, ObservedLease, WriteLease
 
 LATENCY = 0.05
 
@@ -23,11 +23,11 @@ class Server:
     """One Lease with optimistic locking, and a look at each write."""
 
     def __init__(self) -> None:
-        self.lease: Seen | None = None
+        self.lease: ObservedLease | None = None
         self.last: LeaseRecord | None = None
         self.versions = itertools.count(1)
 
-    def write(self, identity: str, action: Write) -> Seen | None:
+    def write(self, identity: str, action: WriteLease) -> ObservedLease | None:
         """What became of it; None when it was refused."""
         before = self.lease
         if (before is None) != (action.base is None):
@@ -37,7 +37,7 @@ class Server:
         self.check(identity, before.record if before else None, action.record)
         if before is not None and before.record == action.record:
             return before  # nothing changes, so there is no new version
-        self.lease = Seen(action.record, str(next(self.versions)))
+        self.lease = ObservedLease(action.record, str(next(self.versions)))
         return self.lease
 
     def check(self, identity: str, before: LeaseRecord | None, after: LeaseRecord) -> None:

@@ -1,11 +1,11 @@
 """A model of replicas that share shards, driven by one thread and a seed.
 
-What is real: ``Shards`` with its looks, decisions, tenures, gates for reconciles and fence;
-``decide`` and ``Board``; the ``LeaseState`` of each shard's and each member's Lease; the sharded
-reconciler. What is modelled, since it blocks in threads: the loop of ``Elector.run`` (as for the
-promises of an election), that of ``Shards.run`` with its stop (``_leave_all``), what ``_hold`` does
-when an elector ends, and ``_be_member``. Who changes those has to change the model. A list has its
-latency before the look that uses it; a look itself takes no time.
+What is real: ``Shards`` with its looks, decisions, claims, gates for reconciles and fence;
+``decide`` and ``ObservedLeases``; the ``LeaseState`` of each Lease, of shards and members; the
+sharded reconciler. What is modelled, since it blocks in threads: the loop of ``Elector.run`` (as
+for the promises of an election), that of ``Shards.run`` with its stop (``_leave_all``), what
+``_hold`` does when an elector ends, and ``_be_member``. Who changes those has to change the model.
+A list has its latency before the look that uses it; a look itself takes no time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,16 @@ from typing import Any
 import attrs
 
 from appsdk_operator.manager._election.elector import Elector
-from appsdk_operator.manager._election.lease_state import Phase, Read, Seen, Wait, Write
+from appsdk_operator.manager._election.lease_state import (
+    CandidatePhase,
+    ObservedLease,
+    ReadLease,
+    Wait,
+    WriteLease,
+)
 from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
+from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.manager._shards.shards import Shards
-from appsdk_operator.manager._shards.work import Tenure
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal
 from tests.manager.shards_parts import (
@@ -217,7 +223,7 @@ class ShardsWorld(Network):
                 return
             waiting.clear()
             replica.listed = leases if is_good else None
-            replica.shards._look()
+            replica.shards._sync()
             replica.look_turn += 1
             this, wait = replica.look_turn, 0.8 + 0.4 * self.rng.random()
             if replica.is_stopping:
@@ -236,19 +242,19 @@ class ShardsWorld(Network):
     def leave_all(self, replica: Replica) -> None:
         shards, life = replica.shards, replica.life
         shards._is_stopping = True
-        for tenure in list(shards._tenures.values()):
-            shards._hand_over(tenure)
+        for claim in list(shards._claims.values()):
+            shards._hand_over(claim)
 
         def give_up() -> None:
             if not self.is_life(replica, life) or replica.has_left:
                 return
-            for tenure in list(shards._tenures.values()):
-                tenure.elector.keep_lease()
-                tenure.stop.set()
+            for claim in list(shards._claims.values()):
+                claim.elector.keep_lease()
+                claim.stop.set()
             self.left(replica)
 
         self.at(replica.when(replica.monotonic() + STOP_TIMEOUT), give_up)
-        if not shards._tenures:
+        if not shards._claims:
             self.left(replica)
 
     def left(self, replica: Replica) -> None:
@@ -280,11 +286,11 @@ class ShardsWorld(Network):
             self.at(replica.awake_at, lambda: self.step(replica, run, life, request))
             return
         state: Any = run.elector._state
-        if state.phase is Phase.LEADING and not run.was_leading:
+        if state.phase is CandidatePhase.LEADING and not run.was_leading:
             run.was_leading = True
-            if run.tenure is not None:
-                self.gained.append((self.now, run.tenure.shard, replica.identity))
-                replica.shards._gained(run.tenure)
+            if run.claim is not None:
+                self.gained.append((self.now, run.claim.shard, replica.identity))
+                replica.shards._gained(run.claim)
         if run.stop.is_set():
             if run.elector._keeps_lease:
                 state.abandon()
@@ -310,34 +316,34 @@ class ShardsWorld(Network):
         elif isinstance(action, Wait):
             self.at(replica.when(action.until), again)
         else:
-            failed = lambda: state.failed(replica.monotonic())  # noqa: E731
+            failed = lambda: state.on_failure(replica.monotonic())  # noqa: E731
             self.at(replica.when(action.deadline), lambda: again(failed))
             self.ask(replica, run, action, again)
 
     def ask(
-        self, replica: Replica, run: Run, action: Read | Write, again: Callable[..., None]
+        self, replica: Replica, run: Run, action: ReadLease | WriteLease, again: Callable[..., None]
     ) -> None:
         name, identity, state = run.elector.options.id, replica.identity, run.elector._state
 
-        def perform() -> Seen | None:
+        def perform() -> ObservedLease | None:
             server = self.server(name)
-            if isinstance(action, Read):
+            if isinstance(action, ReadLease):
                 return server.lease
             done = server.write(identity, action)
-            if done is not None and run.tenure is not None and action.record.holder == "":
-                self.check_release(run.tenure, identity)
+            if done is not None and run.claim is not None and action.record.holder == "":
+                self.check_release(run.claim, identity)
             return done
 
         def answer(done: Any, is_good: bool) -> None:
             now = replica.monotonic
             if not is_good:
-                again(lambda: state.failed(now()))
-            elif isinstance(action, Read):
-                again(lambda: state.got(now(), done))
+                again(lambda: state.on_failure(now()))
+            elif isinstance(action, ReadLease):
+                again(lambda: state.on_read(now(), done))
             elif done is None:
-                again(lambda: state.refused(now()))
+                again(lambda: state.on_conflict(now()))
             else:
-                again(lambda: state.wrote(now(), done))
+                again(lambda: state.on_write(now(), done))
 
         self.send(replica, perform, answer)
 
@@ -347,10 +353,10 @@ class ShardsWorld(Network):
         run.is_over = True
         replica.runs -= 1
         shards = replica.shards
-        if run.tenure is not None:
-            run.tenure.is_held = False
-            shards._tenures.pop(run.tenure.shard, None)
-            if replica.is_stopping and shards._is_stopping and not shards._tenures:
+        if run.claim is not None:
+            run.claim.is_held = False
+            shards._claims.pop(run.claim.shard, None)
+            if replica.is_stopping and shards._is_stopping and not shards._claims:
                 self.left(replica)
         elif not run.stop.is_set():
             self.be_member(replica)
@@ -394,7 +400,7 @@ class ShardsWorld(Network):
     async def reconcile(self, replica: Replica, key: ObjectKey) -> None:
         shards: Shards = replica.shards
         shard = shards.shard_of(key)
-        elector = shards._tenures[shard].elector
+        elector = shards._claims[shard].elector
         work = Work(replica, shard, elector, replica.identity, replica.life)
         self.check_alone(work)
         self.works.add(work)
@@ -441,13 +447,13 @@ class ShardsWorld(Network):
         return elector.may_write() if self.has_drift else elector.is_leader
 
     def check_belief(self, replica: Replica, run: Run) -> None:
-        if run.tenure is None or not self.believes(run.elector):
+        if run.claim is None or not self.believes(run.elector):
             return
-        shard = run.tenure.shard
+        shard = run.claim.shard
         for other in self.living:
-            tenure = other.shards._tenures.get(shard)
-            if other is not replica and tenure is not None:
-                assert not self.believes(tenure.elector), (
+            claim = other.shards._claims.get(shard)
+            if other is not replica and claim is not None:
+                assert not self.believes(claim.elector), (
                     f"{replica.identity} and {other.identity} hold shard {shard} at {self.now}"
                 )
 
@@ -458,12 +464,12 @@ class ShardsWorld(Network):
                     f"{other.identity} still works on shard {work.shard}, and {work.identity} does"
                 )
 
-    def check_release(self, tenure: Tenure, identity: str) -> None:
-        self.given.append((self.now, tenure.shard, identity))
+    def check_release(self, claim: ShardClaim, identity: str) -> None:
+        self.given.append((self.now, claim.shard, identity))
         for work in self.works:
-            # One of an earlier tenure, which was lost, may still run: it is fenced.
-            assert work.elector is not tenure.elector, (
-                f"{identity} gives up shard {tenure.shard} in the middle of a reconcile"
+            # One of an earlier claim, which was lost, may still run: it is fenced.
+            assert work.elector is not claim.elector, (
+                f"{identity} gives up shard {claim.shard} in the middle of a reconcile"
             )
 
 
@@ -475,9 +481,9 @@ class _Threads:
         self._replica = replica
 
     def start(self, name: str, target: Any) -> None:
-        (tenure,) = target.args
-        assert name == f"shard-{tenure.shard}"
-        self._world.begin(self._replica, Run(tenure.elector, tenure.stop, tenure))
+        (claim,) = target.args
+        assert name == f"shard-{claim.shard}"
+        self._world.begin(self._replica, Run(claim.elector, claim.stop, claim))
 
 
 @contextlib.contextmanager

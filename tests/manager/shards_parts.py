@@ -14,8 +14,8 @@ import attrs
 
 from appsdk_operator.client import ClientError
 from appsdk_operator.manager._election.elector import Elector
-from appsdk_operator.manager._election.lease_state import Seen
-from appsdk_operator.manager._shards.work import Tenure
+from appsdk_operator.manager._election.lease_state import ObservedLease
+from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.runtime import StopSignal
 from tests.manager.lease_model import LATENCY, Process, Server
 
@@ -30,7 +30,7 @@ LONGEST = 1.0
 class ListedLease:
     """A Lease as a list shows it."""
 
-    def __init__(self, name: str, seen: Seen) -> None:
+    def __init__(self, name: str, seen: ObservedLease) -> None:
         record = seen.record
         self.name = name
         self.resource_version = seen.version
@@ -58,7 +58,7 @@ class Run:
 
     elector: Elector
     stop: StopSignal
-    tenure: Tenure | None
+    claim: ShardClaim | None
     request: int = 0
     was_leading: bool = False
     is_over: bool = False
@@ -180,7 +180,7 @@ class Network:
         if self.servers:
             server = self.servers[self.rng.choice(sorted(self.servers))]
             if server.lease is not None:
-                server.lease = Seen(server.lease.record, str(next(self.versions)))
+                server.lease = ObservedLease(server.lease.record, str(next(self.versions)))
         after = self.now + self.rng.expovariate(1 / 10.0)
         if after < FAULTS_END:
             self.at(after, self.touch)

@@ -9,24 +9,28 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from appsdk_operator.manager import EventOptions
-from appsdk_operator.manager._events.series import Draft, EventSeries, Verdict
+from appsdk_operator.manager._events.correlator import (
+    EventCorrelator,
+    KeyedOccurrence,
+    ObserveResult,
+)
 
-RECORDED, FLOODED, FULL = Verdict.RECORDED, Verdict.FLOODED, Verdict.FULL
+RECORDED, FLOODED, FULL = ObserveResult.RECORDED, ObserveResult.FLOODED, ObserveResult.FULL
 
 
 def a_draft(key="a", source="s", fields=None):
-    return Draft(key, source, fields)
+    return KeyedOccurrence(key, source, fields)
 
 
-def series(**options) -> EventSeries:
-    return EventSeries(EventOptions(**options))
+def series(**options) -> EventCorrelator:
+    return EventCorrelator(EventOptions(**options))
 
 
 def written(machine, now):
     """Write what is due, as (key, count, is_new)."""
     done = []
     while (write := machine.next_write(now)) is not None:
-        done.append((write.draft.key, write.count, write.is_new))
+        done.append((write.first.key, write.count, write.is_new))
         machine.succeeded(write, now)
     return done
 
@@ -142,7 +146,7 @@ def test_a_failed_write_is_made_again_after_a_pause_with_what_came_meanwhile():
     machine.observe(a_draft(), 0)
     write = machine.next_write(0)
     assert write is not None
-    assert machine.failed_for_now(write, 0) is True
+    assert machine.retry_later(write, 0) is True
     machine.observe(a_draft(), 1)
     assert machine.next_write(9.9) is None
     assert machine.next_due() == 10
@@ -156,7 +160,7 @@ def test_after_enough_attempts_it_is_given_up_and_counted():
     for attempt in range(3):
         write = machine.next_write(attempt * 10)
         assert write is not None
-        assert machine.failed_for_now(write, attempt * 10) is (attempt < 2)
+        assert machine.retry_later(write, attempt * 10) is (attempt < 2)
     assert (machine.failed, machine.pending, machine.next_due()) == (2, 0, None)
 
 
@@ -166,10 +170,10 @@ def test_a_refused_series_counts_only_what_was_not_written():
         machine.observe(a_draft(), 0)
     written(machine, 0)
     machine.observe(a_draft(), 0)
-    machine.hurry(retries=True)
+    machine.force(retries=True)
     write = machine.next_write(0)
     assert write is not None
-    machine.refused(write)
+    machine.rejected(write)
     assert machine.failed == 1
 
 
@@ -180,7 +184,7 @@ def test_a_series_whose_event_is_gone_is_made_anew_with_its_count():
     machine.observe(a_draft(), 1)
     write = machine.next_write(1)
     assert write is not None
-    machine.vanished(write)
+    machine.not_found(write)
     assert written(machine, 1) == [("a", 2, True)]
 
 
@@ -190,12 +194,12 @@ def test_an_event_that_is_there_already_gets_its_count_by_a_patch():
     machine.observe(a_draft(), 0)
     write = machine.next_write(0)
     assert write is not None
-    machine.exists(write, 0)
+    machine.already_exists(write, 0)
     assert written(machine, 0) == [("a", 2, False)]
     machine.observe(a_draft("b"), 0)
     write = machine.next_write(0)
     assert write is not None
-    machine.exists(write, 0)
+    machine.already_exists(write, 0)
     assert machine.is_clean
 
 
@@ -207,11 +211,11 @@ def test_hurry_makes_everything_due_that_is_not_written():
     machine.observe(a_draft("b"), 0)
     write = machine.next_write(0)
     assert write is not None
-    machine.failed_for_now(write, 0)
-    machine.hurry(retries=False)
+    machine.retry_later(write, 0)
+    machine.force(retries=False)
     assert written(machine, 0) == [("a", 3, False)]
-    machine.hurry(retries=True)
-    machine.hurry(retries=True)
+    machine.force(retries=True)
+    machine.force(retries=True)
     assert written(machine, 0) == [("b", 1, True)]
 
 
@@ -221,11 +225,11 @@ def test_what_is_hurried_while_it_is_written_is_written_again():
         machine.observe(a_draft(), 0)
         written(machine, 0)
     machine.observe(a_draft(), 0)
-    machine.hurry(retries=True)
+    machine.force(retries=True)
     write = machine.next_write(0)
     assert write is not None
     machine.observe(a_draft(), 0)
-    machine.hurry(retries=True)
+    machine.force(retries=True)
     machine.succeeded(write, 0)
     assert written(machine, 0) == [("a", 4, False)]
 
@@ -282,22 +286,22 @@ class Recorder(RuleBasedStateMachine):
     @rule(fate=st.sampled_from(["done", "done", "lost", "unreached", "refused"]))
     def a_write_ends(self, fate):
         write = self.under_way.pop()
-        name = write.draft.fields
+        name = write.first.fields
         if fate in ("done", "lost"):
             if write.is_new and name in self.present:
-                self.machine.exists(write, self.now)
+                self.machine.already_exists(write, self.now)
                 return
             if not write.is_new and name not in self.present:
-                self.machine.vanished(write)
+                self.machine.not_found(write)
                 return
             self.present.add(name)
             self.stored[name] = max(write.count, self.stored.get(name, 0))
         if fate == "done":
             self.machine.succeeded(write, self.now)
         elif fate == "refused":
-            self.machine.refused(write)
+            self.machine.rejected(write)
         else:
-            self.machine.failed_for_now(write, self.now)
+            self.machine.retry_later(write, self.now)
 
     @rule()
     def the_server_forgets(self):
@@ -305,7 +309,7 @@ class Recorder(RuleBasedStateMachine):
 
     @rule(retries=st.booleans())
     def everything_is_hurried(self, retries):
-        self.machine.hurry(retries=retries)
+        self.machine.force(retries=retries)
 
     @invariant()
     def every_occurrence_is_accounted_for(self):
@@ -318,7 +322,7 @@ class Recorder(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_bounded(self):
-        assert len(self.machine._entries) <= 4
+        assert len(self.machine._series) <= 4
         assert len(self.machine._buckets) <= 4
 
     def teardown(self):
@@ -326,7 +330,7 @@ class Recorder(RuleBasedStateMachine):
             self.a_write_ends("done")
         # Once everything succeeds all of it is written.
         for _ in range(100):
-            self.machine.hurry(retries=True)
+            self.machine.force(retries=True)
             write = self.machine.next_write(self.now)
             if write is None:
                 break

@@ -180,7 +180,7 @@ class TestStart:
         bench.add(runnable)
         assert not bench.group.start(bench.halt)
         with bench.group._changed:
-            assert bench.group._changed.wait_for(lambda: not bench.group._entries, TIMEOUT)
+            assert bench.group._changed.wait_for(lambda: not bench.group._members, TIMEOUT)
 
     def test_a_check_that_raises_is_a_failure_of_its_runnable(self, bench: Bench) -> None:
         def broken(_: StopSignal, __: float | None) -> bool:
@@ -220,8 +220,8 @@ class TestStart:
         with caplog.at_level(logging.INFO, "appsdk_operator.manager"):
             thread, _ = bench.start_aside()
             with bench.group._changed:
-                entry = bench.group._entries[0]
-                assert bench.group._changed.wait_for(lambda: entry.step.value == "ended", TIMEOUT)
+                entry = bench.group._members[0]
+                assert bench.group._changed.wait_for(lambda: entry.state.value == "ended", TIMEOUT)
             for _ in range(2):
                 clock.block_until_waiting(1)
                 clock.advance(10.0)
@@ -327,7 +327,7 @@ class TestStop:
         assert slow.is_running.wait(TIMEOUT)
         bench.group.stop()
         with bench.group._changed:
-            assert bench.group._changed.wait_for(lambda: len(bench.group._entries) == 1, TIMEOUT)
+            assert bench.group._changed.wait_for(lambda: len(bench.group._members) == 1, TIMEOUT)
         left: list[Any] = []
         thread = threading.Thread(target=lambda: left.append(bench.group.wait_ended(30.0)))
         thread.start()

@@ -52,7 +52,7 @@ class TestGroups:
         assert group.start(StopSignal())
         with group._changed:
             # The warm-up is over, and forgotten.
-            assert group._changed.wait_for(lambda: not group._entries, TIMEOUT)
+            assert group._changed.wait_for(lambda: not group._members, TIMEOUT)
         with pytest.raises(ValueError, match="added already"):
             groups.add(runnable)
         group.stop()
@@ -72,7 +72,7 @@ class TestGroups:
         assert warming.start(halt)
         groups.add(runnable)
         with leaders._changed:
-            assert leaders._changed.wait_for(lambda: not leaders._entries, TIMEOUT)
+            assert leaders._changed.wait_for(lambda: not leaders._members, TIMEOUT)
         runnable.is_running.clear()
         with pytest.raises(ValueError, match="added already"):
             groups.add(runnable)

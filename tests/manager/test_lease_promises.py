@@ -18,7 +18,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given, settings
 
-from appsdk_operator.manager._election.lease_state import LeaseState, Read, Seen, Wait, Write
+from appsdk_operator.manager._election.lease_state import (
+    LeaseState,
+    ObservedLease,
+    ReadLease,
+    Wait,
+    WriteLease,
+)
 from appsdk_operator.manager._election.options import LeaderElection
 from tests.manager.lease_model import LATENCY, TIMES, Process, Server
 
@@ -59,7 +65,9 @@ class World:
     def touch(self) -> None:
         """Somebody who is no candidate labels the Lease."""
         if self.server.lease is not None:
-            self.server.lease = Seen(self.server.lease.record, str(next(self.server.versions)))
+            self.server.lease = ObservedLease(
+                self.server.lease.record, str(next(self.server.versions))
+            )
             self.last_effect = self.now
         after = self.now + self.rng.expovariate(1 / 10.0)
         if after < FAULTS_END:
@@ -142,11 +150,13 @@ class World:
         elif isinstance(action, Wait):
             self.at(process.when(action.until), again)
         else:
-            failed = lambda: process.state.failed(process.clock(self.now))  # noqa: E731
+            failed = lambda: process.state.on_failure(process.clock(self.now))  # noqa: E731
             self.at(process.when(action.deadline), lambda: again(failed))
             self.send(process, action, again)
 
-    def send(self, process: Process, action: Read | Write, again: Callable[..., None]) -> None:
+    def send(
+        self, process: Process, action: ReadLease | WriteLease, again: Callable[..., None]
+    ) -> None:
         fault = self.rng.random() if self.has_faults and self.now < FAULTS_END else 1.0
         there, back = self.latency(), self.latency()
         state = process.state
@@ -156,22 +166,22 @@ class World:
             return process.clock(self.now)
 
         if fault < 0.05:  # the connection fails, nothing was sent
-            self.at(self.now + there, lambda: again(lambda: state.failed(clock())))
+            self.at(self.now + there, lambda: again(lambda: state.on_failure(clock())))
             return
         if fault < 0.08:  # it gets lost
             return
 
         def arrive() -> None:
-            if isinstance(action, Read):
+            if isinstance(action, ReadLease):
                 seen = self.server.lease
-                answer = lambda: state.got(clock(), seen)  # noqa: E731
+                answer = lambda: state.on_read(clock(), seen)  # noqa: E731
             elif (done := self.server.write(identity, action)) is not None:
                 self.last_effect = self.now
-                answer = lambda: state.wrote(clock(), done)  # noqa: E731
+                answer = lambda: state.on_write(clock(), done)  # noqa: E731
             else:
-                answer = lambda: state.refused(clock())  # noqa: E731
+                answer = lambda: state.on_conflict(clock())  # noqa: E731
             if 0.08 <= fault < 0.13:  # done, and the connection breaks before the answer
-                answer = lambda: state.failed(clock())  # noqa: E731
+                answer = lambda: state.on_failure(clock())  # noqa: E731
             if not 0.13 <= fault < 0.16:  # done, and no answer ever comes
                 self.at(self.now + back, lambda: again(answer))
 
@@ -261,16 +271,16 @@ def test_after_a_release_another_leads_within_two_point_two_retry_periods(
 class CountsFromTheAnswer(LeaseState):  # type: ignore[misc]
     """Believes in its lease from when it heard of it."""
 
-    def wrote(self, now: float, seen: Seen) -> None:
+    def on_write(self, now: float, seen: ObservedLease) -> None:
         self._sent_at = now
-        super().wrote(now, seen)
+        super().on_write(now, seen)
 
 
 class BelievesTheRecord(LeaseState):  # type: ignore[misc]
     """Takes a record that it sees for the first time to be as old as it may be."""
 
-    def got(self, now: float, seen: Seen | None) -> None:
-        super().got(now, seen)
+    def on_read(self, now: float, seen: ObservedLease | None) -> None:
+        super().on_read(now, seen)
         if self.observed is not None and self.observed_at == now:
             self.observed_at -= self._options.lease_duration / 2
 
@@ -278,19 +288,19 @@ class BelievesTheRecord(LeaseState):  # type: ignore[misc]
 class ForgetsTheEnd(LeaseState):  # type: ignore[misc]
     """Leads until somebody tells it otherwise."""
 
-    def wrote(self, now: float, seen: Seen) -> None:
-        super().wrote(now, seen)
+    def on_write(self, now: float, seen: ObservedLease) -> None:
+        super().on_write(now, seen)
         self.held_until += self._options.lease_duration
 
 
 class ReleasesFromMemory(LeaseState):  # type: ignore[misc]
     """Gives up what it remembers to hold, as client-go does."""
 
-    def got(self, now: float, seen: Seen | None) -> None:
+    def on_read(self, now: float, seen: ObservedLease | None) -> None:
         if self.phase.value == "releasing" and seen is not None:
             self._write_at(now, seen, is_fast=False)
         else:
-            super().got(now, seen)
+            super().on_read(now, seen)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from typing import Any
 import attrs
 
 from appsdk_operator.manager._election.lease_state import (
+    CandidatePhase,
     LeaseRecord,
     LeaseState,
-    Phase,
-    Read,
-    Seen,
+    ObservedLease,
+    ReadLease,
     Wait,
-    Write,
+    WriteLease,
 )
 from appsdk_operator.manager._election.options import LeaderElection
 
@@ -36,20 +36,20 @@ class Candidate:
     def next(self) -> Any:
         return self.state.next(self.now, self.wall)
 
-    def read(self, seen: Seen | None) -> None:
-        assert isinstance(self.next(), Read)
-        self.state.got(self.now, seen)
+    def read(self, seen: ObservedLease | None) -> None:
+        assert isinstance(self.next(), ReadLease)
+        self.state.on_read(self.now, seen)
 
-    def write(self) -> Write:
+    def write(self) -> WriteLease:
         """Have the next write done."""
         action = self.next()
-        assert isinstance(action, Write), action
-        self.state.wrote(self.now, self.stored(action.record))
+        assert isinstance(action, WriteLease), action
+        self.state.on_write(self.now, self.stored(action.record))
         return action
 
-    def stored(self, record: LeaseRecord) -> Seen:
+    def stored(self, record: LeaseRecord) -> ObservedLease:
         self.versions += 1
-        return Seen(record, f"own-{self.versions}")
+        return ObservedLease(record, f"own-{self.versions}")
 
     def sleep(self) -> float:
         """Wait as long as it wants to, and return how long that was."""
@@ -65,9 +65,9 @@ class Candidate:
         return self.now < self.state.held_until
 
 
-def theirs(version: str = "1", **fields: Any) -> Seen:
+def theirs(version: str = "1", **fields: Any) -> ObservedLease:
     record = LeaseRecord("them", 15, OLD, OLD, 3)
-    return Seen(attrs.evolve(record, **fields), version)
+    return ObservedLease(attrs.evolve(record, **fields), version)
 
 
 def leader(**options: Any) -> Candidate:
@@ -87,13 +87,13 @@ def test_without_a_lease_it_is_created() -> None:
     write = candidate.write()
     assert write.base is None
     assert write.record == LeaseRecord("me", 15, STAMP, STAMP, 0)
-    assert candidate.state.phase is Phase.LEADING
+    assert candidate.state.phase is CandidatePhase.LEADING
     assert candidate.leads
 
 
 def test_a_lease_without_a_record_is_taken_at_once() -> None:
     candidate = Candidate()
-    empty = Seen(LeaseRecord("", None, "", "", 0), "7")
+    empty = ObservedLease(LeaseRecord("", None, "", "", 0), "7")
     candidate.read(empty)
     write = candidate.write()
     assert write.base is empty
@@ -136,7 +136,7 @@ def test_each_sign_of_life_starts_the_watching_anew() -> None:
     assert isinstance(candidate.next(), Wait)
     candidate.now += 1.0
     candidate.read(theirs("2"))
-    assert isinstance(candidate.next(), Write)
+    assert isinstance(candidate.next(), WriteLease)
 
 
 def test_the_records_duration_counts_and_not_the_own() -> None:
@@ -145,7 +145,7 @@ def test_the_records_duration_counts_and_not_the_own() -> None:
         candidate.read(theirs(duration=duration))
         candidate.now += 16.0
         candidate.read(theirs(duration=duration))
-    assert isinstance(short.next(), Write)
+    assert isinstance(short.next(), WriteLease)
     assert isinstance(long.next(), Wait)
 
 
@@ -190,8 +190,8 @@ def test_tries_are_one_to_two_point_two_periods_apart() -> None:
 def test_who_comes_second_goes_back_in_line() -> None:
     candidate = Candidate()
     candidate.read(None)
-    assert isinstance(candidate.next(), Write)
-    candidate.state.refused(candidate.now)
+    assert isinstance(candidate.next(), WriteLease)
+    candidate.state.on_conflict(candidate.now)
     assert candidate.sleep() >= 2.0
     candidate.read(theirs())
     assert not candidate.leads
@@ -202,8 +202,8 @@ def test_an_acquisition_whose_answer_was_lost_is_found_by_the_next_look() -> Non
     candidate = Candidate()
     candidate.read(None)
     action = candidate.next()
-    assert isinstance(action, Write)
-    candidate.state.failed(candidate.now)
+    assert isinstance(action, WriteLease)
+    candidate.state.on_failure(candidate.now)
     assert not candidate.leads, "nobody has told us"
     candidate.sleep()
     candidate.read(candidate.stored(action.record))
@@ -218,8 +218,8 @@ def test_a_process_that_slept_through_its_own_lease_does_not_begin_to_lead() -> 
     candidate.read(None)
     action = candidate.next()
     candidate.now += 20.0
-    candidate.state.wrote(candidate.now, candidate.stored(action.record))
-    assert candidate.state.phase is Phase.ACQUIRING
+    candidate.state.on_write(candidate.now, candidate.stored(action.record))
+    assert candidate.state.phase is CandidatePhase.ACQUIRING
     assert not candidate.leads
     assert not candidate.state.has_led
     candidate.read(candidate.stored(action.record))
@@ -233,7 +233,7 @@ def test_the_lease_is_believed_in_from_before_the_request_was_sent() -> None:
     sent = candidate.now
     action = candidate.next()
     candidate.now += 4.0
-    candidate.state.wrote(candidate.now, candidate.stored(action.record))
+    candidate.state.on_write(candidate.now, candidate.stored(action.record))
     assert candidate.state.held_until == sent + 15.0
 
 
@@ -262,7 +262,7 @@ def test_a_renewal_that_is_refused_looks_and_renews_what_it_finds() -> None:
     candidate = leader()
     candidate.sleep()
     action = candidate.next()
-    candidate.state.refused(candidate.now)
+    candidate.state.on_conflict(candidate.now)
     assert candidate.state.slow_paths == 1
     labelled = attrs.evolve(action.base, version="labelled")
     candidate.read(labelled)
@@ -276,7 +276,7 @@ def test_a_renewal_whose_answer_was_lost_looks_at_once_and_goes_on() -> None:
     candidate = leader()
     candidate.sleep()
     action = candidate.next()
-    candidate.state.failed(candidate.now)
+    candidate.state.on_failure(candidate.now)
     candidate.read(candidate.stored(action.record))
     candidate.write()
     assert candidate.leads
@@ -298,8 +298,8 @@ def test_a_clock_that_stands_still_writes_something_new_each_time() -> None:
 def test_a_leader_whose_lease_was_deleted_makes_it_anew_and_goes_on() -> None:
     candidate = leader()
     candidate.sleep()
-    assert isinstance(candidate.next(), Write)
-    candidate.state.refused(candidate.now)
+    assert isinstance(candidate.next(), WriteLease)
+    candidate.state.on_conflict(candidate.now)
     candidate.read(None)
     write = candidate.write()
     assert write.base is None
@@ -310,10 +310,10 @@ def test_a_leader_whose_lease_was_deleted_makes_it_anew_and_goes_on() -> None:
 def test_a_leader_that_sees_another_in_its_place_has_lost_at_once() -> None:
     candidate = leader()
     candidate.sleep()
-    assert isinstance(candidate.next(), Write)
-    candidate.state.refused(candidate.now)
+    assert isinstance(candidate.next(), WriteLease)
+    candidate.state.on_conflict(candidate.now)
     candidate.read(theirs())
-    assert candidate.state.phase is Phase.LOST
+    assert candidate.state.phase is CandidatePhase.LOST
     assert not candidate.leads
     assert candidate.next() is None
     assert "'them'" in candidate.state.reason
@@ -328,9 +328,9 @@ def test_a_leader_that_cannot_renew_gives_up_at_the_deadline_and_before_the_leas
         else:
             assert action.deadline <= renewed + 12.0
             candidate.now = min(candidate.now + 5.0, action.deadline)
-            candidate.state.failed(candidate.now)
+            candidate.state.on_failure(candidate.now)
     assert candidate.now == renewed + 12.0
-    assert candidate.state.phase is Phase.LOST
+    assert candidate.state.phase is CandidatePhase.LOST
     assert not candidate.leads
     assert candidate.state.reason == "it could not be renewed in 10 s"
 
@@ -340,12 +340,12 @@ def test_a_leader_gives_up_when_its_lease_ends_even_if_the_deadline_is_later() -
     assert candidate.sleep() == 5.0
     action = candidate.next()
     candidate.now += 7.0
-    candidate.state.failed(candidate.now)
-    assert isinstance(candidate.next(), Read)
+    candidate.state.on_failure(candidate.now)
+    assert isinstance(candidate.next(), ReadLease)
     candidate.now = 115.0
     assert candidate.next() is None
-    assert candidate.state.phase is Phase.LOST
-    assert isinstance(action, Write)
+    assert candidate.state.phase is CandidatePhase.LOST
+    assert isinstance(action, WriteLease)
 
 
 def test_a_leader_that_slept_beyond_its_lease_writes_nothing_any_more() -> None:
@@ -353,17 +353,17 @@ def test_a_leader_that_slept_beyond_its_lease_writes_nothing_any_more() -> None:
     candidate.now += 60.0
     assert not candidate.leads
     assert candidate.next() is None
-    assert candidate.state.phase is Phase.LOST
+    assert candidate.state.phase is CandidatePhase.LOST
 
 
 def test_a_lost_lead_is_lost_for_good() -> None:
     candidate = leader()
     candidate.now += 60.0
     candidate.next()
-    candidate.state.wrote(candidate.now, theirs(holder="me"))
-    candidate.state.got(candidate.now, theirs(holder="me"))
+    candidate.state.on_write(candidate.now, theirs(holder="me"))
+    candidate.state.on_read(candidate.now, theirs(holder="me"))
     candidate.state.stop(candidate.now)
-    assert candidate.state.phase is Phase.LOST
+    assert candidate.state.phase is CandidatePhase.LOST
     assert not candidate.leads
 
 
@@ -403,8 +403,8 @@ def test_a_release_is_tried_again_when_the_lease_has_changed_meanwhile() -> None
     candidate.state.stop(candidate.now)
     for number in range(3):
         candidate.read(attrs.evolve(held, version=f"touched-{number}"))
-        assert isinstance(candidate.next(), Write)
-        candidate.state.refused(candidate.now)
+        assert isinstance(candidate.next(), WriteLease)
+        candidate.state.on_conflict(candidate.now)
     candidate.read(held)
     assert candidate.write().record.holder == ""
     assert candidate.next() is None
@@ -419,11 +419,11 @@ def test_a_release_takes_no_longer_than_the_renew_deadline() -> None:
         match action:
             case Wait(until):
                 candidate.now = until
-            case Read(deadline):
+            case ReadLease(deadline):
                 assert deadline <= began + 10.0
-                candidate.state.got(candidate.now, held)
-            case Write():
-                candidate.state.refused(candidate.now)
+                candidate.state.on_read(candidate.now, held)
+            case WriteLease():
+                candidate.state.on_conflict(candidate.now)
     assert candidate.now == began + 10.0
 
 
@@ -445,8 +445,8 @@ def test_a_stop_in_the_middle_of_an_acquisition_releases_what_may_have_been_won(
     candidate = Candidate(release_on_cancel=True)
     candidate.read(None)
     action = candidate.next()
-    assert isinstance(action, Write)
-    candidate.state.failed(candidate.now)
+    assert isinstance(action, WriteLease)
+    candidate.state.on_failure(candidate.now)
     candidate.state.stop(candidate.now)
     candidate.read(candidate.stored(action.record))
     assert candidate.write().record.holder == ""
@@ -458,9 +458,9 @@ def test_a_stop_in_the_middle_of_a_read_ends_the_renewal_and_releases() -> None:
     held = candidate.state.observed
     candidate.sleep()
     candidate.next()
-    candidate.state.refused(candidate.now)
-    assert isinstance(candidate.next(), Read)
-    candidate.state.failed(candidate.now)  # cut short by the stop
+    candidate.state.on_conflict(candidate.now)
+    assert isinstance(candidate.next(), ReadLease)
+    candidate.state.on_failure(candidate.now)  # cut short by the stop
     candidate.state.stop(candidate.now)
     candidate.read(held)
     assert candidate.write().record.holder == ""
@@ -472,8 +472,8 @@ def test_a_release_whose_answer_was_lost_looks_whether_it_was_done() -> None:
     candidate.state.stop(candidate.now)
     candidate.read(held)
     action = candidate.next()
-    assert isinstance(action, Write)
-    candidate.state.failed(candidate.now)
+    assert isinstance(action, WriteLease)
+    candidate.state.on_failure(candidate.now)
     candidate.sleep()
     candidate.read(candidate.stored(action.record))
     assert candidate.next() is None
@@ -483,4 +483,4 @@ def test_stopping_twice_is_harmless() -> None:
     candidate = leader(release_on_cancel=True)
     candidate.state.stop(candidate.now)
     candidate.state.stop(candidate.now + 5.0)
-    assert isinstance(candidate.next(), Read)
+    assert isinstance(candidate.next(), ReadLease)

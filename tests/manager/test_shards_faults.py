@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.manager._election.lease_state import LeaseRecord, Seen
+from appsdk_operator.manager._election.lease_state import LeaseRecord, ObservedLease
 from appsdk_operator.manager._election.options import LeaderElection
+from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.manager._shards.shards import Shards
-from appsdk_operator.manager._shards.work import Tenure
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer
@@ -119,19 +119,19 @@ def test_a_shard_that_is_won_in_the_moment_in_which_it_is_let_go_of_begins_nothi
     # We see that another has it, and win it before we have said that we want it no more.
     election = LeaderElection(id="work", namespace="default", identity="me")
     shards = Shards(None, election, 1, metrics=Metrics())  # type: ignore[arg-type]
-    tenure = Tenure(0, shards._elector("work-shard-0"), StopSignal())
-    shards._tenures[0] = tenure
+    claim = ShardClaim(0, shards._elector("work-shard-0"), StopSignal())
+    shards._claims[0] = claim
     record = LeaseRecord("them", 15, "", "", 0)
-    shards._board.look(0.0, {"work-shard-0": Seen(record, "1")})
+    shards._leases.update(0.0, {"work-shard-0": ObservedLease(record, "1")})
     seen: list[bool] = []
 
     def won_meanwhile() -> None:
-        shards._gained(tenure)
+        shards._gained(claim)
         seen.append(shards.owns(ObjectKey("default", "a")))
 
-    tenure.stop.on_set(won_meanwhile)
+    claim.stop.on_set(won_meanwhile)
     shards._balance(1.0)
-    assert tenure.stop.is_set()
+    assert claim.stop.is_set()
     assert seen == [False]
 
 

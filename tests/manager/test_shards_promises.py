@@ -1,7 +1,7 @@
 """The promises of shards, whatever the machines, the network and the server do.
 
-Replicas that share shards by the real ``Shards``, ``decide``, ``Board`` and ``LeaseState``, in a
-model of what runs them; see ``shards_model``, which says what of the threads is modelled, and
+Replicas that share shards by the real ``Shards``, ``decide``, ``ObservedLeases`` and ``LeaseState``
+in a model of what runs them; see ``shards_model``, which says what of the threads is modelled, and
 checks at each step:
 
 * nobody holds a shard, by its own clock, which another believes to hold;
@@ -22,9 +22,9 @@ from hypothesis import example, given, settings
 
 from appsdk_operator.manager._election.options import LeaderElection
 from appsdk_operator.manager._shards import shards as _shards
+from appsdk_operator.manager._shards.assignment import Decision, ObservedLeases
+from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.manager._shards.shards import Shards
-from appsdk_operator.manager._shards.state import Board, Decision
-from appsdk_operator.manager._shards.work import Tenure
 from tests.manager.lease_model import LATENCY, TIMES
 from tests.manager.shards_model import ShardsWorld, in_time, world
 from tests.manager.shards_parts import CALM, LONGEST
@@ -182,7 +182,7 @@ def test_a_reconcile_that_never_ends_keeps_its_own_shard_and_no_other(
         second = made.join(0.0)
         made.run(made.now + 4 * for_a_move(options))
         assert len(made.believed(second)) >= 2
-        assert shard in {tenure.shard for tenure in first.shards._tenures.values()}
+        assert shard in {claim.shard for claim in first.shards._claims.values()}
 
 
 # -- who is careless -------------------------------------------------------------------------------
@@ -231,9 +231,9 @@ def test_a_write_that_takes_longer_than_the_margin_may_be_late(
 class GivesUpAtOnce(Shards):  # type: ignore[misc]
     """Does not let its reconciles end."""
 
-    def _hand_over(self, tenure: Tenure) -> None:
-        super()._hand_over(tenure)
-        tenure.stop.set()
+    def _hand_over(self, claim: ShardClaim) -> None:
+        super()._hand_over(claim)
+        claim.stop.set()
 
 
 class WritesOn(Shards):  # type: ignore[misc]
@@ -243,7 +243,7 @@ class WritesOn(Shards):  # type: ignore[misc]
         pass
 
 
-class NeverForgets(Board):  # type: ignore[misc]
+class NeverForgets(ObservedLeases):  # type: ignore[misc]
     """Counts members for ever, the dead too."""
 
     def holder(self, now: float, name: str) -> str:
@@ -253,7 +253,7 @@ class NeverForgets(Board):  # type: ignore[misc]
         return super().holder(now, name)
 
 
-class TakesOver(Board):  # type: ignore[misc]
+class TakesOver(ObservedLeases):  # type: ignore[misc]
     """Hands an elector what it saw as if it had seen it long ago."""
 
     def known(self, name: str) -> Any:
@@ -280,8 +280,8 @@ decide: Callable[..., Decision] = _shards.decide
     [
         (None, GivesUpAtOnce, "in the middle of a reconcile|still works on"),
         (None, WritesOn, "an earlier term"),
-        ("Board", NeverForgets, "s: "),
-        ("Board", TakesOver, " hold shard | still works on"),
+        ("ObservedLeases", NeverForgets, "s: "),
+        ("ObservedLeases", TakesOver, " hold shard | still works on"),
         ("decide", takes_all, "s: |for nothing|had to"),
     ],
 )

@@ -9,15 +9,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from appsdk_operator.manager._election.lease_state import LeaseRecord, Seen
-from appsdk_operator.manager._shards.state import Board, Decision, decide, shard_of
+from appsdk_operator.manager._election.lease_state import LeaseRecord, ObservedLease
+from appsdk_operator.manager._shards.assignment import Decision, ObservedLeases, decide, shard_of
 from appsdk_operator.resource import ObjectKey
 
 OLD = "1999-01-01T00:00:00.000000Z"
 
 
-def seen(holder: str, version: str = "1", duration: int | None = 15) -> Seen:
-    return Seen(LeaseRecord(holder, duration, OLD, OLD, 0), version)
+def seen(holder: str, version: str = "1", duration: int | None = 15) -> ObservedLease:
+    return ObservedLease(LeaseRecord(holder, duration, OLD, OLD, 0), version)
 
 
 # -- keys ----------------------------------------------------------------------------------------
@@ -137,38 +137,38 @@ def test_it_ends_in_fair_shares_and_then_nothing_moves(
 
 
 def test_a_lease_counts_for_its_duration_from_when_it_was_first_seen_so() -> None:
-    board = Board(15.0)
-    board.look(100.0, {"x": seen("them")})
-    board.look(110.0, {"x": seen("them")})
+    board = ObservedLeases(15.0)
+    board.update(100.0, {"x": seen("them")})
+    board.update(110.0, {"x": seen("them")})
     assert board.holder(114.9, "x") == "them"
     assert board.holder(115.0, "x") == ""
-    board.look(112.0, {"x": seen("them", "2")})
+    board.update(112.0, {"x": seen("them", "2")})
     assert board.holder(126.9, "x") == "them"
     assert board.known("x") == (seen("them", "2"), 112.0)
 
 
 def test_a_lease_that_is_gone_counts_on_and_is_then_forgotten() -> None:
-    board = Board(15.0)
-    board.look(100.0, {"x": seen("them")})
-    board.look(110.0, {})
+    board = ObservedLeases(15.0)
+    board.update(100.0, {"x": seen("them")})
+    board.update(110.0, {})
     assert board.holder(114.9, "x") == "them"
-    board.look(116.0, {})
+    board.update(116.0, {})
     assert board.known("x") is None
 
 
 @pytest.mark.parametrize("holder", ["", "them"])
 def test_how_long_a_lease_was_left_is_known(holder: str) -> None:
-    board = Board(15.0)
-    assert board.left_for(0.0, "x") == 0.0
-    board.look(100.0, {"x": seen(holder)})
-    assert board.left_for(110.0, "x") == (0.0 if holder else 10.0)
-    assert board.left_for(120.0, "x") == 20.0
-    board.look(121.0, {})
-    assert board.left_for(122.0, "x") == 0.0, "it is gone"
+    board = ObservedLeases(15.0)
+    assert board.expired_for(0.0, "x") == 0.0
+    board.update(100.0, {"x": seen(holder)})
+    assert board.expired_for(110.0, "x") == (0.0 if holder else 10.0)
+    assert board.expired_for(120.0, "x") == 20.0
+    board.update(121.0, {})
+    assert board.expired_for(122.0, "x") == 0.0, "it is gone"
 
 
 def test_a_record_without_a_duration_counts_as_long_as_an_own() -> None:
-    board = Board(15.0)
-    board.look(100.0, {"x": seen("them", duration=None)})
+    board = ObservedLeases(15.0)
+    board.update(100.0, {"x": seen("them", duration=None)})
     assert board.holder(114.0, "x") == "them"
     assert board.holder(116.0, "x") == ""

@@ -23,15 +23,15 @@ from appsdk_operator.client import (
 from appsdk_operator.client._transport.write_guard import look_before_write
 from appsdk_operator.manager._election.fence import FencedClient
 from appsdk_operator.manager._election.lease_state import (
+    CandidatePhase,
     LeaseRecord,
     LeaseState,
-    Phase,
-    Read,
-    Seen,
+    ObservedLease,
+    ReadLease,
     Wait,
 )
 from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
-from appsdk_operator.manager._election.sent_writes import SentWrites, TrackedWrite
+from appsdk_operator.manager._election.unanswered_writes import TrackedWrite, UnansweredWrites
 from appsdk_operator.resource import DecodeError, MutableObject, kinds
 from appsdk_operator.runtime import ManualClock
 from tests.manager.lease_fakes import FakeLeases, Running, eventually
@@ -57,7 +57,7 @@ class Fence:
 
     def __init__(self) -> None:
         self.clock = ManualClock(start=100.0)
-        self.writes = SentWrites(self.clock)
+        self.writes = UnansweredWrites(self.clock)
         self.is_open = True
 
     def check_write(self) -> None:
@@ -164,9 +164,9 @@ def leader(**options: Any) -> LeaseState:
     election = LeaderElection(id="lock", release_on_cancel=True, **options)
     state = LeaseState(election, "me", random.Random(1))
     state.next(100.0, 0.0)
-    state.got(100.0, None)
+    state.on_read(100.0, None)
     action: Any = state.next(100.0, 0.0)
-    state.wrote(100.0, Seen(action.record, "1"))
+    state.on_write(100.0, ObservedLease(action.record, "1"))
     return state
 
 
@@ -174,10 +174,10 @@ def test_a_lease_is_given_up_the_margin_after_the_last_write_without_an_answer()
     state = leader()
     state.stop(101.0, lambda: 100.5)
     assert state.held_until == -math.inf, "no write begins from now on"
-    assert state.phase is Phase.RELEASING
+    assert state.phase is CandidatePhase.RELEASING
     assert state.next(101.0, 0.0) == Wait(103.0)
-    assert state.next(103.0, 0.0) == Read(108.0)
-    assert state.next(112.9, 0.0) == Read(113.0), "and the release has all its time"
+    assert state.next(103.0, 0.0) == ReadLease(108.0)
+    assert state.next(112.9, 0.0) == ReadLease(113.0), "and the release has all its time"
     assert state.next(113.0, 0.0) is None
 
 
@@ -185,7 +185,7 @@ def test_a_lease_is_given_up_the_margin_after_the_last_write_without_an_answer()
 def test_a_write_that_is_long_gone_delays_nothing(last: float) -> None:
     state = leader()
     state.stop(101.0, lambda: last)
-    assert state.next(101.0, 0.0) == Read(106.0)
+    assert state.next(101.0, 0.0) == ReadLease(106.0)
 
 
 def test_the_wait_is_over_before_the_lease_is() -> None:
@@ -202,8 +202,8 @@ def test_whoever_holds_the_lease_after_the_wait_keeps_it() -> None:
     state = leader()
     state.stop(101.0, lambda: 100.5)
     state.next(103.0, 0.0)
-    state.got(103.0, Seen(LeaseRecord("them", 15, "", "", 4), "9"))
-    assert state.phase is Phase.STOPPED
+    state.on_read(103.0, ObservedLease(LeaseRecord("them", 15, "", "", 4), "9"))
+    assert state.phase is CandidatePhase.STOPPED
 
 
 def test_an_elector_gives_its_lease_up_when_no_write_can_be_on_its_way(

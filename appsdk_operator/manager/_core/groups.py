@@ -34,13 +34,13 @@ OnFailure = Callable[[str, Exception], None]
 """Told the name of the runnable that failed, and what it raised."""
 
 
-class _State(enum.Enum):
+class _GroupState(enum.Enum):
     NEW = "new"
     STARTED = "started"
     STOPPED = "stopped"
 
 
-class _Step(enum.Enum):
+class _RunnableState(enum.Enum):
     QUEUED = "queued"
     RUNNING = "running"
     ENDED = "ended"
@@ -48,13 +48,13 @@ class _Step(enum.Enum):
 
 
 @attrs.define(eq=False)
-class _Entry:
+class _Member:
     """One runnable in one group."""
 
     runnable: Runnable
     placement: Placement
     name: str
-    step: _Step = _Step.QUEUED
+    state: _RunnableState = _RunnableState.QUEUED
     is_ready: bool = False
     threads: int = 0
     """How many threads are at work for it: its run, and the wait until it is ready."""
@@ -90,10 +90,10 @@ class Group:
         self._clock = clock
         self._stop = StopSignal(clock=clock) if base_stop is None else base_stop.child()
         self._changed = Condition()
-        self._state = _State.NEW
+        self._state = _GroupState.NEW
         self._is_closed = False
         self._has_started = False
-        self._entries: list[_Entry] = []
+        self._members: list[_Member] = []
         self._threads = ThreadGroup(f"manager/{name}")
 
     def add(self, runnable: Runnable, placement: Placement, name: str = "") -> None:
@@ -112,16 +112,16 @@ class Group:
         with self._changed:
             if self._is_closed:
                 raise RuntimeError(f"{name}: {STOP_ENGAGED}: add it before the stop")
-            if any(entry.runnable is runnable for entry in self._entries):
+            if any(member.runnable is runnable for member in self._members):
                 raise ValueError(f"{name} was added already: a runnable runs once")
-            entry = _Entry(runnable, placement, name)
-            self._entries.append(entry)
+            member = _Member(runnable, placement, name)
+            self._members.append(member)
             try:
-                if self._state is _State.STARTED:
-                    self._launch(entry)
+                if self._state is _GroupState.STARTED:
+                    self._launch(member)
             except BaseException:
-                if not entry.threads:
-                    self._entries.remove(entry)
+                if not member.threads:
+                    self._members.remove(member)
                 raise
             finally:
                 self._changed.notify_all()
@@ -140,12 +140,12 @@ class Group:
         """
         with self._changed:
             # The base's stop is known here before it is known to the run.
-            if self._state is not _State.NEW or halt.is_set() or self._stop.is_set():
+            if self._state is not _GroupState.NEW or halt.is_set() or self._stop.is_set():
                 return False
-            self._state = _State.STARTED
+            self._state = _GroupState.STARTED
             self._has_started = True
-            for entry in self._entries:
-                self._launch(entry)
+            for member in self._members:
+                self._launch(member)
         forget = halt.on_set(self._wake)
         try:
             return self._wait_until_ready(halt)
@@ -156,19 +156,19 @@ class Group:
         """Take nothing in any more; what has not started by now never will, and is returned."""
         with self._changed:
             self._is_closed = True
-            if self._state is _State.NEW:
-                self._state = _State.STOPPED
-            left = [entry for entry in self._entries if entry.step is _Step.QUEUED]
-            for entry in left:
-                self._entries.remove(entry)
+            if self._state is _GroupState.NEW:
+                self._state = _GroupState.STOPPED
+            left = [member for member in self._members if member.state is _RunnableState.QUEUED]
+            for member in left:
+                self._members.remove(member)
             self._changed.notify_all()
-        return [entry.runnable for entry in left]
+        return [member.runnable for member in left]
 
     def stop(self) -> None:
         """Tell all to stop; returns at once. A group that never started never will."""
         self.close()
         with self._changed:
-            self._state = _State.STOPPED
+            self._state = _GroupState.STOPPED
             self._changed.notify_all()
         self._stop.set()
 
@@ -211,33 +211,34 @@ class Group:
     def running(self) -> Sequence[str]:
         """The names of the runnables that have threads at work."""
         with self._changed:
-            return [entry.name for entry in self._entries if entry.threads]
+            return [member.name for member in self._members if member.threads]
 
     @property
     def runnables(self) -> Sequence[Runnable]:
         """What was started and has not ended."""
         with self._changed:
-            return [entry.runnable for entry in self._entries if entry.step is _Step.RUNNING]
+            running = _RunnableState.RUNNING
+            return [member.runnable for member in self._members if member.state is running]
 
     @property
     def members(self) -> Sequence[Runnable]:
         """What was added and has not ended, started or not."""
         with self._changed:
-            return [entry.runnable for entry in self._entries]
+            return [member.runnable for member in self._members]
 
     def snapshot(self) -> dict[str, Any]:
         """What is in it and how it stands, for a debug page."""
         with self._changed:
             state = self._state.value
-            entries = list(self._entries)
+            members = list(self._members)
         rows = []
-        for entry in entries:
+        for member in members:
             row: dict[str, Any] = {
-                "name": entry.name,
-                "state": entry.step.value,
-                "ready": entry.is_ready,
+                "name": member.name,
+                "state": member.state.value,
+                "ready": member.is_ready,
             }
-            details = getattr(entry.runnable, "debug_snapshot", None)
+            details = getattr(member.runnable, "debug_snapshot", None)
             if callable(details):
                 try:
                     row["details"] = details()
@@ -246,70 +247,70 @@ class Group:
             rows.append(row)
         return {"state": state, "runnables": rows}
 
-    def _launch(self, entry: _Entry) -> None:
-        placement = entry.placement
-        entry.step = _Step.RUNNING
-        entry.is_ready = placement.wait_until_ready is None and not placement.is_ready_when_ended
+    def _launch(self, member: _Member) -> None:
+        placement = member.placement
+        member.state = _RunnableState.RUNNING
+        member.is_ready = placement.wait_until_ready is None and not placement.is_ready_when_ended
         try:
-            self._threads.start(entry.name, lambda: self._run(entry))
+            self._threads.start(member.name, lambda: self._run(member))
         except BaseException:
-            entry.step = _Step.QUEUED
+            member.state = _RunnableState.QUEUED
             raise
-        entry.threads += 1
+        member.threads += 1
         if placement.wait_until_ready is not None:
-            self._threads.start(f"{entry.name}/ready", lambda: self._watch_readiness(entry))
-            entry.threads += 1
+            self._threads.start(f"{member.name}/ready", lambda: self._watch_readiness(member))
+            member.threads += 1
 
-    def _run(self, entry: _Entry) -> None:
-        step = _Step.FAILED
+    def _run(self, member: _Member) -> None:
+        state = _RunnableState.FAILED
         try:
-            settle(entry.placement.run(self._stop))
-            step = _Step.ENDED
-            if not self._stop.is_set() and not entry.placement.is_ready_when_ended:
-                _log.info("runnable %s ended, although nobody stopped it", entry.name)
+            settle(member.placement.run(self._stop))
+            state = _RunnableState.ENDED
+            if not self._stop.is_set() and not member.placement.is_ready_when_ended:
+                _log.info("runnable %s ended, although nobody stopped it", member.name)
         except BaseException as error:
-            self._fail(entry, error)
+            self._fail(member, error)
         finally:
             with self._changed:
-                entry.step = step
-                if entry.placement.is_ready_when_ended and step is _Step.ENDED:
-                    entry.is_ready = True
-            self._end(entry)
+                member.state = state
+                if member.placement.is_ready_when_ended and state is _RunnableState.ENDED:
+                    member.is_ready = True
+            self._end(member)
 
-    def _watch_readiness(self, entry: _Entry) -> None:
-        check = entry.placement.wait_until_ready
+    def _watch_readiness(self, member: _Member) -> None:
+        check = member.placement.wait_until_ready
         assert check is not None
         try:
-            while entry.step is not _Step.FAILED and not self._stop.is_set():
+            while member.state is not _RunnableState.FAILED and not self._stop.is_set():
                 if settle(check(self._stop, None)):
                     with self._changed:
-                        entry.is_ready = True
+                        member.is_ready = True
                         self._changed.notify_all()
                     return
                 self._stop.wait(_RECHECK_AFTER)
         except BaseException as error:
-            self._fail(entry, error)
+            self._fail(member, error)
         finally:
-            self._end(entry)
+            self._end(member)
 
-    def _fail(self, entry: _Entry, error: BaseException) -> None:
+    def _fail(self, member: _Member, error: BaseException) -> None:
         if self._stop.is_set() and is_cancellation(error):
             return  # as it should be
         if not isinstance(error, Exception):
             # SystemExit and its like would end the thread without a word.
-            failure = RuntimeError(f"{entry.name} raised {error!r}")
+            failure = RuntimeError(f"{member.name} raised {error!r}")
             failure.__cause__ = error
             error = failure
         with contextlib.suppress(Exception):  # a frozen error takes no notes
-            error.add_note(f"raised by runnable {entry.name} (group {self.name})")
-        self._on_failure(entry.name, error)
+            error.add_note(f"raised by runnable {member.name} (group {self.name})")
+        self._on_failure(member.name, error)
 
-    def _end(self, entry: _Entry) -> None:
+    def _end(self, member: _Member) -> None:
         with self._changed:
-            entry.threads -= 1
-            if not entry.threads:
+            member.threads -= 1
+            if not member.threads:
                 # A manager must not grow with everything that it has ever run.
-                self._entries.remove(entry)
+                self._members.remove(member)
             self._changed.notify_all()
 
     def _wake(self) -> None:
@@ -321,16 +322,16 @@ class Group:
         report_at = began + _REPORT_EVERY
         while True:
             with self._changed:
-                if halt.is_set() or self._state is _State.STOPPED or self._stop.is_set():
+                if halt.is_set() or self._state is _GroupState.STOPPED or self._stop.is_set():
                     return False
-                waiting = [entry for entry in self._entries if not entry.is_ready]
+                waiting = [member for member in self._members if not member.is_ready]
                 if not waiting:
                     return True
                 now = self._clock.monotonic()
                 if now < report_at:
                     self._clock.wait(self._changed, report_at - now)
                     continue
-            names = ", ".join(_unready(entry) for entry in waiting)
+            names = ", ".join(_unready(member) for member in waiting)
             report_at += _REPORT_EVERY
             _log.warning(
                 "still waiting for %s (group %s) to be ready after %g s",
@@ -340,16 +341,16 @@ class Group:
             )
 
 
-def _unready(entry: _Entry) -> str:
-    if entry.step is _Step.ENDED and not entry.placement.is_ready_when_ended:
-        return f"{entry.name} (its run has returned)"
-    if entry.placement.group is RunnableGroup.CACHES:
+def _unready(member: _Member) -> str:
+    if member.state is _RunnableState.ENDED and not member.placement.is_ready_when_ended:
+        return f"{member.name} (its run has returned)"
+    if member.placement.group is RunnableGroup.CACHES:
         with contextlib.suppress(Exception):
-            health: Any = getattr(entry.runnable, "health", None)
+            health: Any = getattr(member.runnable, "health", None)
             said = health()
             if isinstance(said, Health):
-                return f"{entry.name} ({said.text})"
-    return entry.name
+                return f"{member.name} ({said.text})"
+    return member.name
 
 
 @final

@@ -15,7 +15,7 @@ from appsdk_operator.manager._core.cluster import CacheSetup, ClientSetup, NewCa
 from appsdk_operator.manager._core.lifecycle import ElectorLike
 from appsdk_operator.manager._core.runnable import Runnable
 from appsdk_operator.manager._election.options import LeaderElection
-from appsdk_operator.manager._events.series import EventOptions
+from appsdk_operator.manager._events.correlator import EventOptions
 from appsdk_operator.manager._servers.health import HealthServerOptions
 from appsdk_operator.manager._servers.metrics import MetricsServerOptions
 from appsdk_operator.manager._servers.profile import ProfileServerOptions

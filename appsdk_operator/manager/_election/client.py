@@ -8,10 +8,16 @@ from typing import Any, Protocol, final
 import attrs
 
 from appsdk_operator.client import AlreadyExists, Conflict, Forbidden, NotFound
-from appsdk_operator.manager._election.lease_state import LeaseRecord, LeaseState, Read, Seen, Write
+from appsdk_operator.manager._election.lease_state import (
+    LeaseRecord,
+    LeaseState,
+    ObservedLease,
+    ReadLease,
+    WriteLease,
+)
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 
-__all__ = ["LEASE", "LeaseClient", "Leases", "Outcome", "seen_in"]
+__all__ = ["LEASE", "LeaseClient", "LeaseRequests", "LeaseResponse", "observed_lease"]
 
 LEASE = kinds.coordination.v1.Lease
 
@@ -36,61 +42,61 @@ class LeaseClient(Protocol):
 
 
 @attrs.frozen
-class Outcome:
+class LeaseResponse:
     """What came of a request."""
 
-    action: Read | Write
-    seen: Seen | None = None
+    action: ReadLease | WriteLease
+    lease: ObservedLease | None = None
     error: Exception | None = None
     problem: str = ""
     """What to tell the operator's operator; "" when all is as it should be."""
 
-    def tell(self, state: LeaseState, now: float) -> None:
+    def apply_to(self, state: LeaseState, now: float) -> None:
         """Hand it to the state machine that asked."""
-        if isinstance(self.action, Read):
+        if isinstance(self.action, ReadLease):
             if self.error is None or isinstance(self.error, NotFound):
-                state.got(now, self.seen)
+                state.on_read(now, self.lease)
             else:
-                state.failed(now)
-        elif self.seen is not None:
-            state.wrote(now, self.seen)
+                state.on_failure(now)
+        elif self.lease is not None:
+            state.on_write(now, self.lease)
         elif self._is_refusal:
-            state.refused(now)
+            state.on_conflict(now)
         else:
-            state.failed(now)
+            state.on_failure(now)
 
     @property
     def _is_refusal(self) -> bool:
-        if isinstance(self.action, Write) and self.action.base is not None:
+        if isinstance(self.action, WriteLease) and self.action.base is not None:
             return isinstance(self.error, (Conflict, NotFound))
         return isinstance(self.error, AlreadyExists)
 
 
 @final
-class Leases:
-    """The Leases in one namespace."""
+class LeaseRequests:
+    """Requests for the Leases in one namespace."""
 
     def __init__(self, client: LeaseClient, namespace: str, labels: Mapping[str, str]) -> None:
         self._client = client
         self._namespace = namespace
         self._labels = labels
 
-    def perform(self, name: str, action: Read | Write) -> Outcome:
-        """Do it; what goes wrong is in the outcome."""
+    def perform(self, name: str, action: ReadLease | WriteLease) -> LeaseResponse:
+        """Do it; what goes wrong is in the response."""
         try:
-            if isinstance(action, Read):
-                return Outcome(
-                    action, seen_in(self._client.get(LEASE, name, namespace=self._namespace))
+            if isinstance(action, ReadLease):
+                return LeaseResponse(
+                    action, observed_lease(self._client.get(LEASE, name, namespace=self._namespace))
                 )
-            return Outcome(action, seen_in(self._write(name, action)))
+            return LeaseResponse(action, observed_lease(self._write(name, action)))
         except Exception as error:
-            outcome = Outcome(action, error=error)
-            expected = (NotFound,) if isinstance(action, Read) else (Conflict, AlreadyExists)
+            response = LeaseResponse(action, error=error)
+            expected = (NotFound,) if isinstance(action, ReadLease) else (Conflict, AlreadyExists)
             if isinstance(error, expected):
-                return outcome
-            return attrs.evolve(outcome, problem=self._explained(error))
+                return response
+            return attrs.evolve(response, problem=self._explained(error))
 
-    def _write(self, name: str, write: Write) -> Object:
+    def _write(self, name: str, write: WriteLease) -> Object:
         draft = (
             MutableObject.new(LEASE, name, namespace=self._namespace)
             if write.base is None
@@ -111,12 +117,12 @@ class Leases:
         return text
 
 
-def seen_in(lease: Object) -> Seen:
+def observed_lease(lease: Object) -> ObservedLease:
     """A Lease as the state machine takes it."""
     spec: Mapping[str, Any] = lease.get("spec") or {}
-    # An API server checks the types; what keeps Leases elsewhere may not, and nonsense must not end
-    # an election.
-    return Seen(
+    # An API server checks the types; what keeps Leases elsewhere may not, and nonsense must
+    # not end an election.
+    return ObservedLease(
         LeaseRecord(
             holder=str(spec.get("holderIdentity") or ""),
             duration=_whole(spec.get("leaseDurationSeconds")),

@@ -14,10 +14,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
 from appsdk_operator.cache import Health
-from appsdk_operator.manager._election.client import LeaseClient, Leases, Outcome
-from appsdk_operator.manager._election.lease_state import LeaseState, Phase, Read, Seen, Wait, Write
+from appsdk_operator.manager._election.client import LeaseClient, LeaseRequests, LeaseResponse
+from appsdk_operator.manager._election.lease_state import (
+    CandidatePhase,
+    LeaseState,
+    ObservedLease,
+    ReadLease,
+    Wait,
+    WriteLease,
+)
 from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost, namespace_of
-from appsdk_operator.manager._election.sent_writes import SentWrites, TrackedWrite
+from appsdk_operator.manager._election.unanswered_writes import TrackedWrite, UnansweredWrites
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     Clock,
@@ -98,7 +105,7 @@ class Elector:
         """What the Lease says when this process leads."""
         self.namespace: str = namespace_of(options)
         """Where the Lease is."""
-        self._leases = Leases(client, self.namespace, options.labels)
+        self._leases = LeaseRequests(client, self.namespace, options.labels)
         self._state = LeaseState(options, self.identity, rng or random_of(clock))
         self._clock = clock
         self._on_new_leader = on_new_leader
@@ -117,17 +124,17 @@ class Elector:
         # A forked child has a copy of the Lease's state, and no thread that renews it.
         self._process = OneProcess(repr(self), "a child takes part with an Elector of its own")
         after_fork(self._on_fork)
-        self._writes = SentWrites(clock)
+        self._writes = UnansweredWrites(clock)
         self._take_series_off = (metrics or default_metrics()).add_source(self._samples)
 
-    def remember(self, seen: Seen, since: float) -> None:
+    def start_from(self, seen: ObservedLease, since: float) -> None:
         """Begin with what somebody else in this process has seen of the Lease, and since when."""
         self._state.observed, self._state.observed_at = seen, since
 
     def _on_fork(self) -> None:
         self._state.held_until = -math.inf
         # Another thread may have held its lock, and is not there to let go of it.
-        self._writes = SentWrites(self._clock)
+        self._writes = UnansweredWrites(self._clock)
 
     def __repr__(self) -> str:
         return f"<Elector {self.identity} for {self.namespace}/{self.options.id}>"
@@ -203,11 +210,11 @@ class Elector:
         seconds.
         """
         state = self._state
-        if state.phase is Phase.LOST:
+        if state.phase is CandidatePhase.LOST:
             return Health(False, f"leader election lost: {state.reason}")
-        if self._running_since is None or state.phase is Phase.STOPPED:
+        if self._running_since is None or state.phase is CandidatePhase.STOPPED:
             return Health(True, "the leader election does not run")
-        good_at = state.renewed_at if state.phase is Phase.LEADING else state.contact_at
+        good_at = state.renewed_at if state.phase is CandidatePhase.LEADING else state.contact_at
         if self._blocked_since is not None:
             good_at = min(good_at, self._blocked_since)
         silent = self._clock.monotonic() - max(good_at, self._running_since)
@@ -253,7 +260,7 @@ class Elector:
             self._state.abandon()
         if self._failure is not None:
             raise self._failure
-        if self._state.phase is Phase.LOST:
+        if self._state.phase is CandidatePhase.LOST:
             raise LeadershipLost(f"leader election lost: {self._state.reason}")
 
     def keep_lease(self) -> None:
@@ -294,7 +301,7 @@ class Elector:
             case Wait(until):
                 with self._signal(stop) as done:
                     done.wait(max(0.0, until - self._clock.monotonic()))
-            case Read() | Write():
+            case ReadLease() | WriteLease():
                 with self._signal(stop) as done:
                     self._perform(action, done)
         return True
@@ -303,7 +310,7 @@ class Elector:
     def _signal(self, stop: StopSignal) -> Iterator[StopSignal]:
         """What a wait is for; the stop sets it too, but not while the Lease is given up."""
         done = StopSignal(clock=self._clock)
-        if self._state.phase is Phase.RELEASING:
+        if self._state.phase is CandidatePhase.RELEASING:
             yield done
             return
         forget = stop.on_set(done.set)
@@ -312,9 +319,9 @@ class Elector:
         finally:
             forget()
 
-    def _perform(self, action: Read | Write, done: StopSignal) -> None:
+    def _perform(self, action: ReadLease | WriteLease, done: StopSignal) -> None:
         """Do the request in a thread of its own, so that neither deadline nor stop wait for it."""
-        answers: list[Outcome] = []
+        answers: list[LeaseResponse] = []
 
         def work() -> None:
             try:
@@ -324,28 +331,32 @@ class Elector:
 
         thread = self._start(work)
         if thread is None:
-            self._state.failed(self._clock.monotonic())
+            self._state.on_failure(self._clock.monotonic())
             return
         in_time = done.wait(max(0.0, action.deadline - self._clock.monotonic()))
         if not answers:
             if not in_time:
                 self._note("request", "no answer from the API server in time")
-            self._state.failed(self._clock.monotonic())
+            self._state.on_failure(self._clock.monotonic())
             return
         thread.join()
-        outcome, now = answers[0], self._clock.monotonic()
-        self._look_for_blocks(outcome, now)
-        outcome.tell(self._state, now)
-        self._note("write" if isinstance(action, Write) else "read", outcome.problem)
+        response, now = answers[0], self._clock.monotonic()
+        self._track_blocked_writes(response, now)
+        response.apply_to(self._state, now)
+        self._note("write" if isinstance(action, WriteLease) else "read", response.problem)
         self._note("request", "")
 
-    def _look_for_blocks(self, outcome: Outcome, now: float) -> None:
+    def _track_blocked_writes(self, response: LeaseResponse, now: float) -> None:
         """Since when the Lease can be read but not be written, by anybody."""
         before = self._state.observed
-        if isinstance(outcome.action, Write) and outcome.problem and self._blocked_since is None:
+        if (
+            isinstance(response.action, WriteLease)
+            and response.problem
+            and self._blocked_since is None
+        ):
             self._blocked_since = now
-        elif outcome.seen is not None and (
-            before is None or before.version != outcome.seen.version
+        elif response.lease is not None and (
+            before is None or before.version != response.lease.version
         ):
             self._blocked_since = None
 
@@ -383,7 +394,7 @@ class Elector:
 
     def _report(self, on_started: Callable[[], None]) -> None:
         state = self._state
-        leads = state.phase is Phase.LEADING
+        leads = state.phase is CandidatePhase.LEADING
         if leads and not self._was_leading:
             self._was_leading = True
             _log.info("%s became leader of %s", self.identity, self._name)
@@ -398,10 +409,10 @@ class Elector:
                 _log.info("the leader of %s is %s", self._name, self.leader)
             if self._on_new_leader is not None:
                 self._tell(functools.partial(self._on_new_leader, self.leader))
-        if self._was_leading and state.phase in (Phase.STOPPED, Phase.LOST):
+        if self._was_leading and state.phase in (CandidatePhase.STOPPED, CandidatePhase.LOST):
             self._was_leading = False
             _log.log(
-                logging.ERROR if state.phase is Phase.LOST else logging.INFO,
+                logging.ERROR if state.phase is CandidatePhase.LOST else logging.INFO,
                 "%s stopped leading %s%s",
                 self.identity,
                 self._name,

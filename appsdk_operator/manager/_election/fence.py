@@ -26,7 +26,7 @@ from appsdk_operator.client import (
     checked_before_write,
 )
 from appsdk_operator.manager._election.options import LeadershipLost
-from appsdk_operator.manager._election.sent_writes import TrackedWrite
+from appsdk_operator.manager._election.unanswered_writes import TrackedWrite
 from appsdk_operator.resource import AnyObject, DecodeError, Kind, Object
 
 __all__ = ["Fence", "FencedClient"]
@@ -164,7 +164,7 @@ def _guarded(fence: Fence) -> Iterator[None]:
     write.begin()
     is_lost = True
     try:
-        with checked_before_write(write.look):
+        with checked_before_write(write.before_send):
             yield
         is_lost = False
     except BaseException as error:

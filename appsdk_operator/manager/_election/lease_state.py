@@ -23,7 +23,16 @@ import attrs
 
 from appsdk_operator.manager._election.options import JITTER, LeaderElection
 
-__all__ = ["Action", "LeaseRecord", "LeaseState", "Phase", "Read", "Seen", "Wait", "Write"]
+__all__ = [
+    "Action",
+    "CandidatePhase",
+    "LeaseRecord",
+    "LeaseState",
+    "ObservedLease",
+    "ReadLease",
+    "Wait",
+    "WriteLease",
+]
 
 _CONFLICTS_AT_ONCE = 3
 
@@ -43,7 +52,7 @@ class LeaseRecord:
 
 
 @attrs.frozen
-class Seen:
+class ObservedLease:
     """A Lease as the server showed it."""
 
     record: LeaseRecord = attrs.field(eq=False)
@@ -55,7 +64,7 @@ class Seen:
     """The object, with the resource version that a write has to name."""
 
 
-class Phase(enum.Enum):
+class CandidatePhase(enum.Enum):
     """Where a candidate is."""
 
     ACQUIRING = "acquiring"
@@ -73,22 +82,22 @@ class Wait:
 
 
 @attrs.frozen
-class Read:
+class ReadLease:
     """Get the Lease; without an answer at ``deadline`` the request has failed."""
 
     deadline: float
 
 
 @attrs.frozen
-class Write:
+class WriteLease:
     """Make the Lease say ``record``: update ``base`` at its version, or create it when None."""
 
     record: LeaseRecord
-    base: Seen | None
+    base: ObservedLease | None
     deadline: float
 
 
-Action: TypeAlias = Wait | Read | Write | None
+Action: TypeAlias = Wait | ReadLease | WriteLease | None
 """What to do next; None: nothing any more."""
 
 
@@ -103,16 +112,16 @@ class LeaseState:
     """
 
     def __init__(self, options: LeaderElection, identity: str, rng: random.Random) -> None:
-        self.phase = Phase.ACQUIRING
+        self.phase = CandidatePhase.ACQUIRING
         self.held_until = -math.inf
         """Until when this candidate leads, by its own clock."""
         self.has_led = False
         self.own_term = 0
         """The number of the lead that this candidate has, or had last."""
-        self.observed: Seen | None = None
-        """The Lease as it was last seen, be it gone since."""
+        self.observed: ObservedLease | None = None
+        """The Lease as it was last lease, be it gone since."""
         self.observed_at = -math.inf
-        """When it was first seen as it is."""
+        """When it was first lease as it is."""
         self.contact_at = -math.inf
         """When the server last answered a read or did a write."""
         self.renewed_at = -math.inf
@@ -126,7 +135,7 @@ class LeaseState:
         self._rng = rng
         self._not_before = -math.inf
         self._bound = math.inf  # when the present phase ends, come what may
-        self._base: Seen | None = None
+        self._base: ObservedLease | None = None
         self._is_write_next = False
         self._is_fast = False
         self._sent_at = -math.inf
@@ -139,17 +148,17 @@ class LeaseState:
         """What to do now. To be asked again after each answer, each wait, and each stop."""
         if now >= self._bound:
             self._run_out()
-        if self.phase in (Phase.LOST, Phase.STOPPED):
+        if self.phase in (CandidatePhase.LOST, CandidatePhase.STOPPED):
             return None
         if now < self._not_before:
             return Wait(min(self._not_before, self._bound))
         deadline = min(now + self._options.request_timeout, self._bound)
         if not self._is_write_next:
-            return Read(deadline)
+            return ReadLease(deadline)
         # Before the request is sent: the record cannot be in force earlier than that.
         self._sent_at = now
         self._may_hold = True
-        return Write(self._record(wall), self._base, deadline)
+        return WriteLease(self._record(wall), self._base, deadline)
 
     def stop(self, now: float, last_write: Callable[[], float] = lambda: -math.inf) -> None:
         """End it: the belief at once, the Lease too if it is to be given up. Twice is harmless.
@@ -160,13 +169,13 @@ class LeaseState:
                 carried out. The Lease is given up the fence margin after that, which is before it
                 would run out.
         """
-        if self.phase not in (Phase.ACQUIRING, Phase.LEADING):
+        if self.phase not in (CandidatePhase.ACQUIRING, CandidatePhase.LEADING):
             return
         self.held_until = -math.inf
         if not (self._options.release_on_cancel and self._may_hold):
-            self.phase = Phase.STOPPED
+            self.phase = CandidatePhase.STOPPED
             return
-        self.phase = Phase.RELEASING
+        self.phase = CandidatePhase.RELEASING
         begin = max(now, last_write() + self._options.margin)
         self._bound = begin + self._options.renew_deadline
         self._read_at(begin)
@@ -174,62 +183,62 @@ class LeaseState:
     def abandon(self) -> None:
         """Nobody drives this any more."""
         self.held_until = -math.inf
-        if self.phase is not Phase.LOST:
-            self.phase = Phase.STOPPED
+        if self.phase is not CandidatePhase.LOST:
+            self.phase = CandidatePhase.STOPPED
 
     # -- what came of it -------------------------------------------------------------------------
 
-    def got(self, now: float, seen: Seen | None) -> None:
+    def on_read(self, now: float, lease: ObservedLease | None) -> None:
         """A read was answered: with the Lease, or None when there is none."""
         self.contact_at = now
-        if seen is not None:
-            self._observe(now, seen)
-        holder = seen.record.holder if seen is not None else ""
+        if lease is not None:
+            self._observe(now, lease)
+        holder = lease.record.holder if lease is not None else ""
         is_mine = holder == self._identity
-        self._may_hold = self._may_hold and (is_mine or seen is None)
+        self._may_hold = self._may_hold and (is_mine or lease is None)
         match self.phase:
-            case Phase.RELEASING if not is_mine:
+            case CandidatePhase.RELEASING if not is_mine:
                 # Unlike client-go, which asks its memory instead of what it has just read, and so
                 # may blank the Lease of the one that has taken over.
-                self.phase = Phase.STOPPED
-            case Phase.LEADING if holder and not is_mine:
+                self.phase = CandidatePhase.STOPPED
+            case CandidatePhase.LEADING if holder and not is_mine:
                 self._lose(f"the Lease was taken over by {holder!r}")
-            case Phase.ACQUIRING if now < (free_at := self._free_at()):
+            case CandidatePhase.ACQUIRING if now < (free_at := self._free_at()):
                 # Unlike client-go we look at the moment when it is free, too, so that a take-over
                 # does not wait for the next turn.
                 self._read_at(min(now + self._pause(), free_at))
             case _:
-                self._write_at(now, seen, is_fast=False)
+                self._write_at(now, lease, is_fast=False)
 
-    def wrote(self, now: float, seen: Seen) -> None:
-        """A write is in force; ``seen`` is what the server made of it."""
+    def on_write(self, now: float, lease: ObservedLease) -> None:
+        """A write is in force; ``lease`` is what the server made of it."""
         self.contact_at = self.renewed_at = now
-        self._observe(now, seen)
+        self._observe(now, lease)
         self._conflicts = 0
-        if self.phase is Phase.RELEASING:
-            self.phase = Phase.STOPPED
-        elif self.phase in (Phase.ACQUIRING, Phase.LEADING):
+        if self.phase is CandidatePhase.RELEASING:
+            self.phase = CandidatePhase.STOPPED
+        elif self.phase in (CandidatePhase.ACQUIRING, CandidatePhase.LEADING):
             held_until = self._sent_at + self._options.lease_duration
-            if self.phase is Phase.ACQUIRING and now >= held_until:
+            if self.phase is CandidatePhase.ACQUIRING and now >= held_until:
                 self._read_at(now)  # we slept, and it has run out before we could begin
                 return
-            self.own_term = seen.record.transitions
+            self.own_term = lease.record.transitions
             self.held_until = held_until
             self.has_led = True
-            self.phase = Phase.LEADING
+            self.phase = CandidatePhase.LEADING
             period = self._options.retry_period
             self._bound = min(now + period + self._options.renew_deadline, held_until)
-            self._write_at(now + period, seen, is_fast=True)
+            self._write_at(now + period, lease, is_fast=True)
 
-    def refused(self, now: float) -> None:
+    def on_conflict(self, now: float) -> None:
         """A write was not done: the Lease has changed, is gone, or was there already."""
         self._conflicts += 1
-        if self.phase is Phase.RELEASING and self._conflicts <= _CONFLICTS_AT_ONCE:
+        if self.phase is CandidatePhase.RELEASING and self._conflicts <= _CONFLICTS_AT_ONCE:
             self._read_at(now)
         else:
             self._fall_back(now)
 
-    def failed(self, now: float) -> None:
+    def on_failure(self, now: float) -> None:
         """There is no answer, or none that tells whether it was done: the next step looks."""
         self._fall_back(now)
 
@@ -245,23 +254,25 @@ class LeaseState:
     def _pause(self) -> float:
         period = self._options.retry_period
         return (
-            period * (1 + JITTER * self._rng.random()) if self.phase is Phase.ACQUIRING else period
+            period * (1 + JITTER * self._rng.random())
+            if self.phase is CandidatePhase.ACQUIRING
+            else period
         )
 
     def _read_at(self, when: float) -> None:
         self._is_write_next = self._is_fast = False
         self._not_before = when
 
-    def _write_at(self, when: float, base: Seen | None, *, is_fast: bool) -> None:
+    def _write_at(self, when: float, base: ObservedLease | None, *, is_fast: bool) -> None:
         self._is_write_next = True
         self._is_fast = is_fast
         self._base = base
         self._not_before = when
 
-    def _observe(self, now: float, seen: Seen) -> None:
-        if seen != self.observed:
+    def _observe(self, now: float, lease: ObservedLease) -> None:
+        if lease != self.observed:
             self.observed_at = now
-        self.observed = seen
+        self.observed = lease
 
     def _free_at(self) -> float:
         """When the Lease may be taken. One that is gone is held as long as it would have been, or
@@ -274,14 +285,14 @@ class LeaseState:
         )
 
     def _run_out(self) -> None:
-        if self.phase is Phase.LEADING:
+        if self.phase is CandidatePhase.LEADING:
             self._lose(f"it could not be renewed in {self._options.renew_deadline:g} s")
-        elif self.phase is Phase.RELEASING:
-            self.phase = Phase.STOPPED
+        elif self.phase is CandidatePhase.RELEASING:
+            self.phase = CandidatePhase.STOPPED
 
     def _lose(self, reason: str) -> None:
         self.held_until = -math.inf
-        self.phase = Phase.LOST
+        self.phase = CandidatePhase.LOST
         self.reason = reason
 
     def _record(self, wall: float) -> LeaseRecord:
@@ -291,7 +302,7 @@ class LeaseState:
             # A write that changes nothing is no write to the server: no new version.
             stamp = _micro_time(wall + 1e-6)
         transitions = last.transitions if last is not None else 0
-        if self.phase is Phase.RELEASING:
+        if self.phase is CandidatePhase.RELEASING:
             return LeaseRecord("", 1, stamp, stamp, transitions)
         duration = self._options.record_duration
         if last is None:

@@ -10,10 +10,17 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from appsdk_operator.client import MergePatch
-from appsdk_operator.manager._events.series import Draft, Write
+from appsdk_operator.manager._events.correlator import EventWrite, KeyedOccurrence
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 
-__all__ = ["EventType", "ObjectReference", "Occurrence", "Subject", "check_recorder_name", "draft"]
+__all__ = [
+    "EventType",
+    "ObjectReference",
+    "Occurrence",
+    "Subject",
+    "check_recorder_name",
+    "keyed_occurrence",
+]
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 """The types that the server knows."""
@@ -122,7 +129,7 @@ def check_instance(instance: str) -> str:
     return instance.encode("utf-8", "replace")[:_MAX_WORD].decode("utf-8", "ignore")
 
 
-def draft(
+def keyed_occurrence(
     controller: str,
     instance: str,
     regarding: Subject,
@@ -135,7 +142,7 @@ def draft(
     annotations: Mapping[str, str] | None,
     time: float,
     number: int,
-) -> Draft[Occurrence]:
+) -> KeyedOccurrence[Occurrence]:
     """An occurrence with the key of its series.
 
     Raises:
@@ -173,12 +180,12 @@ def draft(
     # Without the resource version, which client-go's key has: a series about an object whose
     # status changes at each turn would never be one.
     key: Hashable = (controller, instance, about, other, type, reason, action)
-    return Draft(key, (controller, instance, about), occurrence)
+    return KeyedOccurrence(key, (controller, instance, about), occurrence)
 
 
-def to_create(write: Write[Occurrence], *, legacy: bool) -> MutableObject:
+def to_create(write: EventWrite[Occurrence], *, legacy: bool) -> MutableObject:
     """The event as it is created."""
-    first = write.draft.fields
+    first = write.first.fields
     kind = kinds.core.v1.Event if legacy else kinds.events.v1.Event
     event = MutableObject.new(kind, first.name, namespace=first.namespace(legacy=legacy))
     if first.annotations:
@@ -202,12 +209,12 @@ def to_create(write: Write[Occurrence], *, legacy: bool) -> MutableObject:
     return event
 
 
-def to_patch(write: Write[Occurrence], *, legacy: bool) -> MergePatch:
+def to_patch(write: EventWrite[Occurrence], *, legacy: bool) -> MergePatch:
     """What changes when it happened again."""
     return MergePatch(_changes(write, legacy=legacy))
 
 
-def _changes(write: Write[Occurrence], *, legacy: bool) -> dict[str, Any]:
+def _changes(write: EventWrite[Occurrence], *, legacy: bool) -> dict[str, Any]:
     last = write.latest.fields
     if legacy:
         return {"count": write.count, "lastTimestamp": _seconds(last.time), "message": last.note}

@@ -19,17 +19,22 @@ from appsdk_operator.client import (
     TooManyRequests,
     TransportError,
 )
+from appsdk_operator.manager._events.correlator import (
+    EventCorrelator,
+    EventOptions,
+    EventWrite,
+    ObserveResult,
+)
 from appsdk_operator.manager._events.objects import (
     EventType,
     Occurrence,
     Subject,
     check_instance,
     check_recorder_name,
-    draft,
+    keyed_occurrence,
     to_create,
     to_patch,
 )
-from appsdk_operator.manager._events.series import EventOptions, EventSeries, Verdict, Write
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import (
     Clock,
@@ -180,7 +185,7 @@ class EventBroadcaster:
         self._instance = check_instance(instance or platform.node() or "unknown")
         self._clock = clock
         self._condition = threading.Condition()
-        self._series: EventSeries[Occurrence] = EventSeries(self._options)
+        self._correlator: EventCorrelator[Occurrence] = EventCorrelator(self._options)
         self._threads = ThreadGroup("events")
         self._is_running = False
         self._is_closing = False
@@ -188,7 +193,7 @@ class EventBroadcaster:
         self._flushes = 0
         self._number = 0
         self._recorders: dict[str, EventRecorder] = {}
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._end_metrics = (metrics or default_metrics()).add_source(self._samples)
 
     def recorder(self, name: str) -> EventRecorder:
@@ -221,10 +226,10 @@ class EventBroadcaster:
         with self._condition:
             self._flushes += 1
             try:
-                self._series.hurry(retries=True)
-                if not self._series.is_clean:
+                self._correlator.force(retries=True)
+                if not self._correlator.is_clean:
                     self._ensure_writer()
-                while not self._series.is_clean:
+                while not self._correlator.is_clean:
                     left = deadline - self._clock.monotonic()
                     if left <= 0:
                         return False
@@ -247,12 +252,12 @@ class EventBroadcaster:
         deadline = self._clock.monotonic() + timeout
         with self._condition:
             self._is_closing = True
-            failed_before = self._series.failed
+            failed_before = self._correlator.failed
         self.flush(timeout)
         with self._condition:
             self._is_closed = True
-            self._series.give_up()
-            lost = self._series.failed - failed_before
+            self._correlator.give_up()
+            lost = self._correlator.failed - failed_before
             self._condition.notify_all()
         running = self._threads.join(max(0.0, deadline - self._clock.monotonic()))
         self._end_metrics()
@@ -278,7 +283,7 @@ class EventBroadcaster:
         with self._condition:
             self._number += 1
             number = self._number
-        made = draft(
+        made = keyed_occurrence(
             name,
             self._instance,
             regarding,
@@ -293,16 +298,16 @@ class EventBroadcaster:
         )
         with self._condition:
             if self._is_closing:
-                self._series.dropped += 1
-                verdict = "closed"
+                self._correlator.dropped += 1
+                outcome = "closed"
             else:
-                verdict = self._series.observe(made, now).value
+                outcome = self._correlator.observe(made, now).value
                 self._ensure_writer()
-            is_news = verdict != Verdict.RECORDED.value and verdict not in self._said
-            if is_news:
-                self._said.add(verdict)
-        if is_news:
-            _log.warning(_REASONS[verdict], made.fields.regarding.name)
+            is_first = outcome != ObserveResult.RECORDED.value and outcome not in self._warned
+            if is_first:
+                self._warned.add(outcome)
+        if is_first:
+            _log.warning(_REASONS[outcome], made.fields.regarding.name)
 
     def _ensure_writer(self) -> None:
         """Have somebody write, with the lock held."""
@@ -320,31 +325,31 @@ class EventBroadcaster:
         while (write := self._next()) is not None:
             self._write(write)
 
-    def _next(self) -> Write[Occurrence] | None:
+    def _next(self) -> EventWrite[Occurrence] | None:
         with self._condition:
             while not self._is_closed:
                 now = self._clock.monotonic()
-                write = self._series.next_write(now)
+                write = self._correlator.next_write(now)
                 if write is None and self._flushes:
                     # What was recorded, or became a series, since the flush began.
-                    self._series.hurry(retries=False)
-                    write = self._series.next_write(now)
+                    self._correlator.force(retries=False)
+                    write = self._correlator.next_write(now)
                 if write is not None:
                     return write
-                due = self._series.next_due()
+                due = self._correlator.next_due()
                 if due is None:
                     break
                 self._clock.wait(self._condition, max(0.0, due - now))
             self._is_running = False
             return None
 
-    def _write(self, write: Write[Occurrence]) -> None:
+    def _write(self, write: EventWrite[Occurrence]) -> None:
         error: BaseException | None = None
         try:
             if write.is_new:
                 self._client.create(to_create(write, legacy=self._options.legacy))
             else:
-                first = write.draft.fields
+                first = write.first.fields
                 self._client.patch(
                     kinds.core.v1.Event if self._options.legacy else kinds.events.v1.Event,
                     first.name,
@@ -355,36 +360,36 @@ class EventBroadcaster:
             error = raised
         with self._condition:
             # After the end the machine has forgotten the write.
-            is_lost = not self._is_closed and self._settle(write, error)
+            is_lost = not self._is_closed and self._record_result(write, error)
             # Once until something succeeds: what is wrong is usually wrong for all of them.
-            level = logging.DEBUG if "failed" in self._said else logging.WARNING
+            level = logging.DEBUG if "failed" in self._warned else logging.WARNING
             if is_lost:
-                self._said.add("failed")
+                self._warned.add("failed")
             self._condition.notify_all()
         if is_lost:
-            self._say_failed(write, error, level)
+            self._log_failure(write, error, level)
 
-    def _settle(self, write: Write[Occurrence], error: BaseException | None) -> bool:
+    def _record_result(self, write: EventWrite[Occurrence], error: BaseException | None) -> bool:
         """Tell the machine what became of a write; whether it was given up."""
-        series, now = self._series, self._clock.monotonic()
+        correlator, now = self._correlator, self._clock.monotonic()
         if error is None:
-            self._said.discard("failed")
-            series.succeeded(write, now)
+            self._warned.discard("failed")
+            correlator.succeeded(write, now)
         elif isinstance(error, AlreadyExists) and write.is_new:
-            series.exists(write, now)
+            correlator.already_exists(write, now)
         elif isinstance(error, NotFound) and not write.is_new:
-            series.vanished(write)
-        elif _may_pass(error) and not self._is_closing:
-            return not series.failed_for_now(write, now)
+            correlator.not_found(write)
+        elif _is_transient(error) and not self._is_closing:
+            return not correlator.retry_later(write, now)
         else:
-            series.refused(write)
+            correlator.rejected(write)
             return True
         return False
 
-    def _say_failed(
-        self, write: Write[Occurrence], error: BaseException | None, level: int
+    def _log_failure(
+        self, write: EventWrite[Occurrence], error: BaseException | None, level: int
     ) -> None:
-        first = write.draft.fields
+        first = write.first.fields
         _log.log(
             level,
             "event %s about %s %s could not be written: %s",
@@ -396,25 +401,25 @@ class EventBroadcaster:
 
     def _samples(self) -> Iterable[Sample]:
         with self._condition:
-            series = self._series
+            correlator = self._correlator
             return [
-                Sample(_RECORDED, (), series.recorded),
-                Sample(_DROPPED, (), series.dropped),
-                Sample(_FAILED, (), series.failed),
-                Sample(_PENDING, (), series.pending),
+                Sample(_RECORDED, (), correlator.recorded),
+                Sample(_DROPPED, (), correlator.dropped),
+                Sample(_FAILED, (), correlator.failed),
+                Sample(_PENDING, (), correlator.pending),
             ]
 
 
 _REASONS = {
-    Verdict.FLOODED.value: "too many different events about %s: some are dropped, see the metric "
-    "event_recorder_dropped_total; this is said once",
-    Verdict.FULL.value: "too many events wait to be written, the one about %s and others are "
+    ObserveResult.FLOODED.value: "too many different events about %s: some are dropped, see the "
+    "metric event_recorder_dropped_total; this is said once",
+    ObserveResult.FULL.value: "too many events wait to be written, the one about %s and others are "
     "dropped, see the metric event_recorder_dropped_total; this is said once",
     "closed": "an event about %s was recorded after the end and dropped; this is said once",
 }
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     if isinstance(error, ApiError):
         return isinstance(error, (Conflict, ServerError, TooManyRequests))
     return isinstance(error, TransportError)

@@ -16,18 +16,18 @@ import attrs
 from appsdk_operator.cache import Event, Health
 from appsdk_operator.client import ClientError, ClientLike
 from appsdk_operator.controllers import ReconcileFunction, Reconciler
-from appsdk_operator.manager._election.client import LEASE, seen_in
+from appsdk_operator.manager._election.client import LEASE, observed_lease
 from appsdk_operator.manager._election.elector import Elector
 from appsdk_operator.manager._election.fence import FencedClient
 from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
-from appsdk_operator.manager._election.sent_writes import TrackedWrite
-from appsdk_operator.manager._shards.gains import Gains
-from appsdk_operator.manager._shards.state import Board, decide, shard_of
-from appsdk_operator.manager._shards.work import (
+from appsdk_operator.manager._election.unanswered_writes import TrackedWrite
+from appsdk_operator.manager._shards.assignment import ObservedLeases, decide, shard_of
+from appsdk_operator.manager._shards.gain_notifier import GainNotifier
+from appsdk_operator.manager._shards.reconciler import (
+    ShardClaim,
     ShardedReconciler,
     ShardSource,
-    Tenure,
-    acting,
+    current_claim,
 )
 from appsdk_operator.resource import DecodeError, ObjectKey
 from appsdk_operator.runtime import (
@@ -131,11 +131,11 @@ class Shards:
         digest = hashlib.blake2b(self.identity.encode(), digest_size=8).hexdigest()
         self._member_prefix = f"{election.id}-member-"
         self._member = self._member_prefix + digest
-        self._board = Board(election.record_duration)
+        self._leases = ObservedLeases(election.record_duration)
         self._threads = ThreadGroup("shards")
         self._changed = threading.Condition()
-        self._tenures: dict[int, Tenure] = {}
-        self._gains = Gains(self._threads, election.retry_period, self._hand_over)
+        self._claims: dict[int, ShardClaim] = {}
+        self._gains = GainNotifier(self._threads, election.retry_period, self._hand_over)
         self._members: frozenset[str] = frozenset()
         self._problem = "not started"
         self._has_run = False
@@ -149,7 +149,7 @@ class Shards:
     @property
     def held(self) -> frozenset[int]:
         """The shards that this replica works on."""
-        return frozenset(tenure.shard for tenure in self._held_now())
+        return frozenset(claim.shard for claim in self._held_now())
 
     @property
     def members(self) -> frozenset[str]:
@@ -162,7 +162,7 @@ class Shards:
 
     def owns(self, key: ObjectKey) -> bool:
         """Whether this replica works on an object."""
-        return self._tenure_of(key) is not None
+        return self._claim_of(key) is not None
 
     def predicate(self, event: Event) -> bool:
         """An event filter that drops the events of other replicas' objects.
@@ -230,13 +230,13 @@ class Shards:
         Until the block ends the shard is not handed over, and writes of :meth:`client` in it are
         those of the shard.
         """
-        tenure = self.enter(key)
-        token = acting.set(tenure)
+        claim = self.enter(key)
+        token = current_claim.set(claim)
         try:
-            yield tenure is not None
+            yield claim is not None
         finally:
-            acting.reset(token)
-            self.leave(tenure)
+            current_claim.reset(token)
+            self.leave(claim)
 
     def term(self) -> int:
         """The number of the present hold of the shard that is worked on; see :attr:`Elector.term`.
@@ -244,10 +244,10 @@ class Shards:
         Raises:
             RuntimeError: it is asked outside of a reconcile and of :meth:`acting_for`.
         """
-        tenure = acting.get()
-        if tenure is None:
+        claim = current_claim.get()
+        if claim is None:
             raise RuntimeError("only what works on an object of a shard has a term")
-        return tenure.elector.term
+        return claim.elector.term
 
     def check_write(self) -> None:
         """The fence; see :meth:`client`.
@@ -256,21 +256,21 @@ class Shards:
             LeadershipLost: the shard's lease has run out, or is about to.
             RuntimeError: the write belongs to no shard.
         """
-        self._acting_tenure().elector.check_write()
+        self._current_claim().elector.check_write()
 
     def track_write(self) -> TrackedWrite:
         """For :class:`FencedClient`: a write of the shard that is worked on, until its end."""
-        return self._acting_tenure().elector.track_write(self.check_write)
+        return self._current_claim().elector.track_write(self.check_write)
 
-    def _acting_tenure(self) -> Tenure:
-        tenure = acting.get()
-        if tenure is None:
+    def _current_claim(self) -> ShardClaim:
+        claim = current_claim.get()
+        if claim is None:
             raise RuntimeError(
                 "a write through the client of shards belongs to no shard: write in a reconcile, "
                 "or in 'with shards.acting_for(key)'; for what belongs to no shard use another "
                 "client"
             )
-        return tenure
+        return claim
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
         """For managers: use these, unless they were given others or were run already."""
@@ -294,18 +294,18 @@ class Shards:
         self._threads.start("member", functools.partial(self._be_member, member_stop))
         try:
             while not stop.is_set():
-                self._look()
+                self._sync()
                 stop.wait(self._election.retry_period * (0.8 + 0.4 * self._rng.random()))
         finally:
             self._leave_all()
             member_stop.set()
             self._threads.join()
 
-    def _look(self) -> None:
+    def _sync(self) -> None:
         """Look at all Leases, and take or give what is fair."""
         try:
             leases = {
-                lease.name: seen_in(lease)
+                lease.name: observed_lease(lease)
                 for lease in self._client.list(
                     LEASE,
                     namespace=self.namespace,
@@ -319,9 +319,9 @@ class Shards:
             return
         self._problem = ""
         now = self._clock.monotonic()
-        self._board.look(now, leases)
+        self._leases.update(now, leases)
         members = {
-            name: self._board.holder(now, name)
+            name: self._leases.holder(now, name)
             for name in leases
             if name.startswith(self._member_prefix)
         }
@@ -335,39 +335,39 @@ class Shards:
         holders = {
             shard: holder
             for shard in range(self.count)
-            if (holder := self._board.holder(now, self._name(shard)))
+            if (holder := self._leases.holder(now, self._name(shard)))
         }
         with self._changed:
-            own = list(self._tenures.values())
+            own = list(self._claims.values())
         for shard, holder in holders.items():
-            if holder == self.identity and all(tenure.shard != shard for tenure in own):
+            if holder == self.identity and all(claim.shard != shard for claim in own):
                 # Given up since we have looked, or left by an earlier life: soon it is free.
                 holders[shard] = _NOBODY
-        for tenure in own:
-            other = holders.get(tenure.shard, self.identity)
-            if not tenure.is_held and other != self.identity:
+        for claim in own:
+            other = holders.get(claim.shard, self.identity)
+            if not claim.is_held and other != self.identity:
                 # Somebody was faster, and it is theirs. If it was won all the same since, nothing
                 # begins there.
-                self._hand_over(tenure)
+                self._hand_over(claim)
                 continue
             # What is handed over counts as given already: a reconcile that does not end would keep
             # all that is too much here, and not only its own shard.
-            is_given = tenure.is_held and tenure.is_leaving
-            holders[tenure.shard] = _NOBODY if is_given else self.identity
+            is_given = claim.is_held and claim.is_handing_over
+            holders[claim.shard] = _NOBODY if is_given else self.identity
         decision = decide(self.identity, self.count, holders, self._members)
         for shard in decision.acquire:
             self._acquire(shard)
         if decision.release is not None:
             with self._changed:
-                tenure_or_none = self._tenures.get(decision.release)
-            if tenure_or_none is not None:
-                self._hand_over(tenure_or_none)
+                claim_or_none = self._claims.get(decision.release)
+            if claim_or_none is not None:
+                self._hand_over(claim_or_none)
 
     def _forget_dead(self, now: float, members: dict[str, str]) -> None:
         limit = _FORGET_AFTER * self._election.lease_duration
         for name in members:
-            known = self._board.known(name)
-            if known is None or self._board.left_for(now, name) <= limit:
+            known = self._leases.known(name)
+            if known is None or self._leases.expired_for(now, name) <= limit:
                 continue
             with contextlib.suppress(ClientError, DecodeError):
                 self._client.delete(
@@ -378,7 +378,7 @@ class Shards:
                     resource_version=known[0].version,
                 )
 
-    # -- tenures ---------------------------------------------------------------------------------
+    # -- claims ---------------------------------------------------------------------------------
 
     def _name(self, shard: int) -> str:
         return f"{self._election.id}-shard-{shard}"
@@ -394,69 +394,69 @@ class Shards:
 
     def _acquire(self, shard: int) -> None:
         elector = self._elector(self._name(shard))
-        known = self._board.known(self._name(shard))
+        known = self._leases.known(self._name(shard))
         if known is not None:
-            elector.remember(*known)
-        tenure = Tenure(shard, elector, StopSignal(clock=self._clock))
+            elector.start_from(*known)
+        claim = ShardClaim(shard, elector, StopSignal(clock=self._clock))
         with self._changed:
-            if self._is_stopping or shard in self._tenures:
+            if self._is_stopping or shard in self._claims:
                 return
-            self._tenures[shard] = tenure
+            self._claims[shard] = claim
         try:
-            self._threads.start(f"shard-{shard}", functools.partial(self._hold, tenure))
+            self._threads.start(f"shard-{shard}", functools.partial(self._hold, claim))
         except RuntimeError as error:
             _log.warning("%r: no thread for shard %d: %s", self, shard, error)
             with self._changed:
-                del self._tenures[shard]
+                del self._claims[shard]
             elector.retire()
 
-    def _hold(self, tenure: Tenure) -> None:
+    def _hold(self, claim: ShardClaim) -> None:
         try:
-            tenure.elector.run(tenure.stop, functools.partial(self._gained, tenure))
+            claim.elector.run(claim.stop, functools.partial(self._gained, claim))
         except LeadershipLost as error:
-            _log.warning("%r lost shard %d: %s", self, tenure.shard, error)
+            _log.warning("%r lost shard %d: %s", self, claim.shard, error)
         finally:
             with self._changed:
-                tenure.is_held = False
-                self._tenures.pop(tenure.shard, None)
+                claim.is_held = False
+                self._claims.pop(claim.shard, None)
                 self._changed.notify_all()
-            tenure.elector.retire()
-            tenure.elector.join()
+            claim.elector.retire()
+            claim.elector.join()
 
-    def _gained(self, tenure: Tenure) -> None:
+    def _gained(self, claim: ShardClaim) -> None:
         with self._changed:
-            tenure.is_held = True
-        _log.info("%r has won shard %d", self, tenure.shard)
-        self._gains.won(tenure)
+            claim.is_held = True
+        _log.info("%r has won shard %d", self, claim.shard)
+        self._gains.won(claim)
 
-    def _hand_over(self, tenure: Tenure) -> None:
+    def _hand_over(self, claim: ShardClaim) -> None:
         """No new reconciles; the Lease is given up with the end of the last one."""
         with self._changed:
-            tenure.is_leaving = True
-            is_idle = not tenure.running
+            claim.is_handing_over = True
+            is_idle = not claim.running
         if is_idle:
-            tenure.stop.set()
+            claim.stop.set()
 
     def _leave_all(self) -> None:
         with self._changed:
             self._is_stopping = True
-            tenures = list(self._tenures.values())
-        for tenure in tenures:
-            self._hand_over(tenure)
+            claims = list(self._claims.values())
+        for claim in claims:
+            self._hand_over(claim)
         deadline = self._clock.monotonic() + self._stop_timeout
         with self._changed:
-            while self._tenures and (left := deadline - self._clock.monotonic()) > 0:
+            while self._claims and (left := deadline - self._clock.monotonic()) > 0:
                 self._clock.wait(self._changed, left)
-            stuck = list(self._tenures.values())
-        for tenure in stuck:
+            stuck = list(self._claims.values())
+        for claim in stuck:
             _log.error(
                 "%r: reconciles of shard %d did not end in %g s; its Lease is left to run out",
                 self,
-                tenure.shard,
+                claim.shard,
                 self._stop_timeout,
             )
-            tenure.elector.keep_lease()
-            tenure.stop.set()
+            claim.elector.keep_lease()
+            claim.stop.set()
 
     def _be_member(self, stop: StopSignal) -> None:
         while not stop.is_set():
@@ -473,33 +473,33 @@ class Shards:
 
     # -- reconciles ------------------------------------------------------------------------------
 
-    def _held_now(self) -> list[Tenure]:
+    def _held_now(self) -> list[ShardClaim]:
         with self._changed:
-            return [tenure for tenure in self._tenures.values() if tenure.is_ours]
+            return [claim for claim in self._claims.values() if claim.accepts_work]
 
-    def _tenure_of(self, key: ObjectKey) -> Tenure | None:
+    def _claim_of(self, key: ObjectKey) -> ShardClaim | None:
         with self._changed:
-            tenure = self._tenures.get(self.shard_of(key))
-        return tenure if tenure is not None and tenure.is_ours else None
+            claim = self._claims.get(self.shard_of(key))
+        return claim if claim is not None and claim.accepts_work else None
 
-    def enter(self, key: ObjectKey) -> Tenure | None:
+    def enter(self, key: ObjectKey) -> ShardClaim | None:
         """Begin to work on an object, None when it is not ours; for :class:`ShardedReconciler`."""
         with self._changed:
-            tenure = self._tenures.get(self.shard_of(key))
-            if tenure is None or not tenure.is_ours:
+            claim = self._claims.get(self.shard_of(key))
+            if claim is None or not claim.accepts_work:
                 return None
-            tenure.running += 1
-            return tenure
+            claim.running += 1
+            return claim
 
-    def leave(self, tenure: Tenure | None) -> None:
+    def leave(self, claim: ShardClaim | None) -> None:
         """End it."""
-        if tenure is None:
+        if claim is None:
             return
         with self._changed:
-            tenure.running -= 1
-            is_over = tenure.is_leaving and not tenure.running
+            claim.running -= 1
+            is_over = claim.is_handing_over and not claim.running
         if is_over:
-            tenure.stop.set()
+            claim.stop.set()
 
 
 def _nothing() -> None:

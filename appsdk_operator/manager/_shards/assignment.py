@@ -9,10 +9,10 @@ from typing import final
 
 import attrs
 
-from appsdk_operator.manager._election.lease_state import Seen
+from appsdk_operator.manager._election.lease_state import ObservedLease
 from appsdk_operator.resource import ObjectKey
 
-__all__ = ["Board", "Decision", "decide", "shard_of"]
+__all__ = ["Decision", "ObservedLeases", "decide", "shard_of"]
 
 
 def shard_of(key: ObjectKey, count: int) -> int:
@@ -82,7 +82,7 @@ def decide(
 
 
 @final
-class Board:
+class ObservedLeases:
     """What this replica has seen of the Leases of shards and members, and since when.
 
     As in an election, a Lease counts for as long as its record says from the moment in which it was
@@ -91,10 +91,10 @@ class Board:
 
     def __init__(self, default_duration: float) -> None:
         self._default = default_duration
-        self._seen: dict[str, tuple[Seen, float]] = {}
+        self._seen: dict[str, tuple[ObservedLease, float]] = {}
         self._present: frozenset[str] = frozenset()
 
-    def look(self, now: float, leases: Mapping[str, Seen]) -> None:
+    def update(self, now: float, leases: Mapping[str, ObservedLease]) -> None:
         """Take in all Leases that there are, by name."""
         for name, seen in leases.items():
             known = self._seen.get(name)
@@ -112,11 +112,11 @@ class Board:
         duration = self._default if record.duration is None else record.duration
         return record.holder if now < known[1] + duration else ""
 
-    def known(self, name: str) -> tuple[Seen, float] | None:
+    def known(self, name: str) -> tuple[ObservedLease, float] | None:
         """How it was last seen, and since when."""
         return self._seen.get(name)
 
-    def left_for(self, now: float, name: str) -> float:
+    def expired_for(self, now: float, name: str) -> float:
         """For how many seconds nobody has renewed a Lease that is there; 0 for one that counts."""
         known = self._seen.get(name)
         if known is None or name not in self._present or self.holder(now, name):

@@ -14,13 +14,13 @@ from appsdk_operator.manager._election.elector import Elector
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["ShardSource", "ShardedReconciler", "Tenure", "acting"]
+__all__ = ["ShardClaim", "ShardSource", "ShardedReconciler", "current_claim"]
 
 R = TypeVar("R", bound=Any)
 
 
 @attrs.define(eq=False)
-class Tenure:
+class ShardClaim:
     """One time of holding one shard, or of trying to."""
 
     shard: int
@@ -29,34 +29,34 @@ class Tenure:
     running: int = 0
     """How many reconciles of its objects run."""
     is_held: bool = False
-    is_leaving: bool = False
+    is_handing_over: bool = False
     """Whether it is handed over as soon as they have ended."""
 
     @property
-    def is_ours(self) -> bool:
+    def accepts_work(self) -> bool:
         """Whether this replica takes on work for the shard.
 
         It does in the fence margin, too, in which it must not write: the lease may still be
         renewed, and nobody would ask again for what was dropped meanwhile.
         """
-        return self.is_held and not self.is_leaving
+        return self.is_held and not self.is_handing_over
 
     @property
-    def not_yet(self) -> Result | None:
+    def deferral(self) -> Result | None:
         """What a reconcile returns that would begin in the fence margin; None: it may begin."""
         if self.elector.may_write():
             return None
         return Result(requeue_after=self.elector.options.retry_period)
 
 
-acting: ContextVar[Tenure | None] = ContextVar("shard_tenure", default=None)
-"""The tenure in whose name this thread, or task, works."""
+current_claim: ContextVar[ShardClaim | None] = ContextVar("shard_claim", default=None)
+"""The claim in whose name this thread, or task, works."""
 
 
 class _Shards(Protocol):
-    def enter(self, key: ObjectKey) -> Tenure | None: ...
+    def enter(self, key: ObjectKey) -> ShardClaim | None: ...
 
-    def leave(self, tenure: Tenure | None) -> None: ...
+    def leave(self, claim: ShardClaim | None) -> None: ...
 
     def shard_of(self, key: ObjectKey) -> int: ...
 
@@ -80,13 +80,13 @@ class ShardedReconciler(Generic[R]):
         if self._is_async:
             # Entered by the coroutine itself: one that is never begun has nothing to leave.
             return self._awaited(request)
-        tenure = self._shards.enter(self._key_of(request))
-        if tenure is None:
+        claim = self._shards.enter(self._key_of(request))
+        if claim is None:
             return None
-        token = acting.set(tenure)
+        token = current_claim.set(claim)
         try:
-            if (not_yet := tenure.not_yet) is not None:
-                return not_yet
+            if (deferral := claim.deferral) is not None:
+                return deferral
             outcome: Any = self._function(request)
             if inspect.isawaitable(outcome):
                 if inspect.iscoroutine(outcome):
@@ -98,22 +98,22 @@ class ShardedReconciler(Generic[R]):
             result: Outcome = outcome
             return result
         finally:
-            acting.reset(token)
-            self._shards.leave(tenure)
+            current_claim.reset(token)
+            self._shards.leave(claim)
 
     async def _awaited(self, request: R) -> Outcome:
-        tenure = self._shards.enter(self._key_of(request))
-        if tenure is None:
+        claim = self._shards.enter(self._key_of(request))
+        if claim is None:
             return None
-        token = acting.set(tenure)
+        token = current_claim.set(claim)
         try:
-            if (not_yet := tenure.not_yet) is not None:
-                return not_yet
+            if (deferral := claim.deferral) is not None:
+                return deferral
             outcome: Outcome = await self._function(request)
             return outcome
         finally:
-            acting.reset(token)
-            self._shards.leave(tenure)
+            current_claim.reset(token)
+            self._shards.leave(claim)
 
 
 @final

@@ -15,12 +15,12 @@ from typing import Generic, TypeVar, final
 
 import attrs
 
-__all__ = ["Draft", "EventOptions", "EventSeries", "Verdict", "Write"]
+__all__ = ["EventCorrelator", "EventOptions", "EventWrite", "KeyedOccurrence", "ObserveResult"]
 
 _F = TypeVar("_F")
 
 
-class Verdict(enum.Enum):
+class ObserveResult(enum.Enum):
     """What became of an occurrence."""
 
     RECORDED = "recorded"
@@ -67,11 +67,11 @@ class EventOptions:
 
 
 @attrs.frozen
-class Draft(Generic[_F]):
+class KeyedOccurrence(Generic[_F]):
     """An occurrence; those that are equal in ``key`` make a series."""
 
     key: Hashable
-    source: Hashable
+    burst_key: Hashable
     """Whose burst it counts against: the recorder and the object."""
     fields: _F = attrs.field(eq=False, repr=False)
     """What the shell needs to write it."""
@@ -79,19 +79,19 @@ class Draft(Generic[_F]):
 
 @final
 @attrs.define(eq=False)
-class _Entry(Generic[_F]):
-    draft: Draft[_F]
-    latest: Draft[_F]
-    first: float
-    last: float
+class _Series(Generic[_F]):
+    first: KeyedOccurrence[_F]
+    latest: KeyedOccurrence[_F]
+    first_at: float
+    last_at: float
     count: int = 1
     written: int = 0  # the count that the server's object has now; 0: there is none
     saved: int = 0  # the count that any write has carried; not reset when the object is gone
     written_at: float = 0.0
     failures: int = 0
     retry_at: float = 0.0
-    is_hurried: bool = False
-    is_under_way: bool = False
+    is_forced: bool = False
+    is_being_written: bool = False
     ticket: int = -1
 
     @property
@@ -103,23 +103,23 @@ class _Entry(Generic[_F]):
         return self.count - self.saved
 
     def due(self, options: EventOptions) -> float:
-        if self.is_hurried:
+        if self.is_forced:
             return -math.inf
         if self.failures:
             return self.retry_at
         if self.written <= 1:  # a new event, or one that becomes a series
-            return self.first
-        return min(self.written_at + options.refresh, self.last + options.idle)
+            return self.first_at
+        return min(self.written_at + options.refresh, self.last_at + options.idle)
 
 
 @final
 @attrs.frozen
-class Write(Generic[_F]):
+class EventWrite(Generic[_F]):
     """Something to be written now; the machine is told what became of it."""
 
-    draft: Draft[_F]
+    first: KeyedOccurrence[_F]
     """The first occurrence, which gives the event its name."""
-    latest: Draft[_F]
+    latest: KeyedOccurrence[_F]
     """The last one."""
     lasted: float
     """Seconds from the first to the last."""
@@ -130,7 +130,7 @@ class Write(Generic[_F]):
 
 
 @final
-class EventSeries(Generic[_F]):
+class EventCorrelator(Generic[_F]):
     """Takes occurrences in, gives writes out. Not thread-safe; times are monotonic seconds.
 
     Every occurrence is in a count that was written, or in ``pending``, or was counted as
@@ -139,11 +139,11 @@ class EventSeries(Generic[_F]):
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options
-        self._entries: dict[Hashable, _Entry[_F]] = {}
+        self._series: dict[Hashable, _Series[_F]] = {}
         # Those that are written, the one that was written longest ago first.
         self._clean: OrderedDict[Hashable, None] = OrderedDict()
         # Those that are not, by the time at which they were due when they were put there.
-        self._heap: list[tuple[float, int, _Entry[_F]]] = []
+        self._heap: list[tuple[float, int, _Series[_F]]] = []
         self._tickets = itertools.count()
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
         self.recorded = 0
@@ -153,35 +153,39 @@ class EventSeries(Generic[_F]):
     @property
     def pending(self) -> int:
         """Occurrences that no write has carried yet."""
-        return sum(entry.pending for entry in self._entries.values())
+        return sum(series.pending for series in self._series.values())
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing is left to be written, now or later."""
-        return len(self._clean) == len(self._entries)
+        return len(self._clean) == len(self._series)
 
-    def observe(self, draft: Draft[_F], now: float) -> Verdict:
+    def observe(self, occurrence: KeyedOccurrence[_F], now: float) -> ObserveResult:
         """Count an occurrence into its series, begin a new one with it, or drop it."""
-        entry = self._entries.get(draft.key)
-        if entry is not None and not entry.is_dirty and now - entry.last >= self._options.idle:
-            self._forget(entry)
-            entry = None
-        if entry is not None:
-            entry.count += 1
-            entry.last = now
-            entry.latest = draft
-            self._clean.pop(draft.key, None)
-            if entry.ticket < 0 and not entry.is_under_way:
-                self._plan(entry)
+        series = self._series.get(occurrence.key)
+        if (
+            series is not None
+            and not series.is_dirty
+            and now - series.last_at >= self._options.idle
+        ):
+            self._forget(series)
+            series = None
+        if series is not None:
+            series.count += 1
+            series.last_at = now
+            series.latest = occurrence
+            self._clean.pop(occurrence.key, None)
+            if series.ticket < 0 and not series.is_being_written:
+                self._schedule(series)
         else:
-            verdict = self._room_for(draft, now)
-            if verdict is not Verdict.RECORDED:
+            result = self._try_begin(occurrence, now)
+            if result is not ObserveResult.RECORDED:
                 self.dropped += 1
-                return verdict
-            entry = self._entries[draft.key] = _Entry(draft, draft, now, now)
-            self._plan(entry)
+                return result
+            series = self._series[occurrence.key] = _Series(occurrence, occurrence, now, now)
+            self._schedule(series)
         self.recorded += 1
-        return Verdict.RECORDED
+        return ObserveResult.RECORDED
 
     def next_due(self) -> float | None:
         """The time before which there is nothing to write; None: everything is written."""
@@ -189,114 +193,114 @@ class EventSeries(Generic[_F]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def next_write(self, now: float) -> Write[_F] | None:
+    def next_write(self, now: float) -> EventWrite[_F] | None:
         """What is to be written now, if anything is."""
         while (due := self.next_due()) is not None and due <= now:
-            entry = heapq.heappop(self._heap)[2]
-            entry.ticket = -1
+            series = heapq.heappop(self._heap)[2]
+            series.ticket = -1
             # A series that went on ends later than it was thought to.
-            if entry.due(self._options) > now:
-                self._plan(entry)
+            if series.due(self._options) > now:
+                self._schedule(series)
                 continue
-            entry.is_under_way = True
-            entry.is_hurried = False
-            return Write(
-                entry.draft,
-                entry.latest,
-                entry.last - entry.first,
-                entry.count,
-                is_new=entry.written == 0,
+            series.is_being_written = True
+            series.is_forced = False
+            return EventWrite(
+                series.first,
+                series.latest,
+                series.last_at - series.first_at,
+                series.count,
+                is_new=series.written == 0,
             )
         return None
 
-    def hurry(self, *, retries: bool) -> None:
+    def force(self, *, retries: bool) -> None:
         """Make everything due that is not written; what failed only if ``retries``."""
-        for entry in self._entries.values():
-            if entry.is_dirty and not entry.is_hurried and (retries or not entry.failures):
-                entry.is_hurried = True
-                if not entry.is_under_way:
-                    self._plan(entry)
+        for series in self._series.values():
+            if series.is_dirty and not series.is_forced and (retries or not series.failures):
+                series.is_forced = True
+                if not series.is_being_written:
+                    self._schedule(series)
 
-    def succeeded(self, write: Write[_F], now: float) -> None:
+    def succeeded(self, write: EventWrite[_F], now: float) -> None:
         """The server has it."""
         self._has_written(write, write.count, now)
 
-    def exists(self, write: Write[_F], now: float) -> None:
+    def already_exists(self, write: EventWrite[_F], now: float) -> None:
         """What was to be created is there: an earlier attempt had succeeded, unheard."""
         self._has_written(write, 1, now)
 
-    def vanished(self, write: Write[_F]) -> None:
+    def not_found(self, write: EventWrite[_F]) -> None:
         """What was to be patched is gone, as events are after an hour: it is made anew, with the
         count that it had."""
-        entry = self._settled(write)
-        entry.written = 0
-        self._plan(entry)
+        series = self._finish_write(write)
+        series.written = 0
+        self._schedule(series)
 
-    def failed_for_now(self, write: Write[_F], now: float) -> bool:
+    def retry_later(self, write: EventWrite[_F], now: float) -> bool:
         """The server could not be reached; False when that was the last attempt."""
-        entry = self._settled(write)
-        entry.failures += 1
-        if entry.failures >= self._options.attempts:
-            self._give_up(entry)
+        series = self._finish_write(write)
+        series.failures += 1
+        if series.failures >= self._options.attempts:
+            self._give_up(series)
             return False
-        entry.is_hurried = False
-        entry.retry_at = now + self._options.retry_pause
-        self._plan(entry)
+        series.is_forced = False
+        series.retry_at = now + self._options.retry_pause
+        self._schedule(series)
         return True
 
-    def refused(self, write: Write[_F]) -> None:
+    def rejected(self, write: EventWrite[_F]) -> None:
         """The server will not have it."""
-        self._give_up(self._settled(write))
+        self._give_up(self._finish_write(write))
 
     def give_up(self) -> int:
         """Forget everything; returns how many occurrences were not written."""
         pending = self.pending
         self.failed += pending
-        self._entries.clear()
+        self._series.clear()
         self._clean.clear()
         self._heap.clear()
         return pending
 
-    def _plan(self, entry: _Entry[_F]) -> None:
-        entry.ticket = next(self._tickets)
-        heapq.heappush(self._heap, (entry.due(self._options), entry.ticket, entry))
+    def _schedule(self, series: _Series[_F]) -> None:
+        series.ticket = next(self._tickets)
+        heapq.heappush(self._heap, (series.due(self._options), series.ticket, series))
 
-    def _settled(self, write: Write[_F]) -> _Entry[_F]:
-        entry = self._entries[write.draft.key]
-        entry.is_under_way = False
-        return entry
+    def _finish_write(self, write: EventWrite[_F]) -> _Series[_F]:
+        series = self._series[write.first.key]
+        series.is_being_written = False
+        return series
 
-    def _has_written(self, write: Write[_F], count: int, now: float) -> None:
-        entry = self._settled(write)
-        entry.failures = 0
-        entry.written = count
-        entry.written_at = now
-        entry.saved = max(entry.saved, count)
-        if entry.is_dirty:
-            self._plan(entry)
+    def _has_written(self, write: EventWrite[_F], count: int, now: float) -> None:
+        series = self._finish_write(write)
+        series.failures = 0
+        series.written = count
+        series.written_at = now
+        series.saved = max(series.saved, count)
+        if series.is_dirty:
+            self._schedule(series)
         else:
-            entry.is_hurried = False
-            self._clean[write.draft.key] = None
+            series.is_forced = False
+            self._clean[write.first.key] = None
 
-    def _give_up(self, entry: _Entry[_F]) -> None:
-        self.failed += entry.pending
-        self._forget(entry)
+    def _give_up(self, series: _Series[_F]) -> None:
+        self.failed += series.pending
+        self._forget(series)
 
-    def _forget(self, entry: _Entry[_F]) -> None:
-        entry.ticket = -1
-        del self._entries[entry.draft.key]
-        self._clean.pop(entry.draft.key, None)
+    def _forget(self, series: _Series[_F]) -> None:
+        series.ticket = -1
+        del self._series[series.first.key]
+        self._clean.pop(series.first.key, None)
 
-    def _room_for(self, draft: Draft[_F], now: float) -> Verdict:
-        if len(self._entries) >= self._options.capacity:
+    def _try_begin(self, occurrence: KeyedOccurrence[_F], now: float) -> ObserveResult:
+        if len(self._series) >= self._options.capacity:
             if not self._clean:
-                return Verdict.FULL
+                return ObserveResult.FULL
             # Nothing is lost with it: its next repetition begins another event.
-            self._forget(self._entries[next(iter(self._clean))])
-        tokens, since = self._buckets.pop(draft.source, (float(self._options.burst), now))
+            self._forget(self._series[next(iter(self._clean))])
+        tokens, since = self._buckets.pop(occurrence.burst_key, (float(self._options.burst), now))
         tokens = min(float(self._options.burst), tokens + (now - since) / self._options.refill)
         may_begin = tokens >= 1
-        self._buckets[draft.source] = (tokens - may_begin, now)
+        self._buckets[occurrence.burst_key] = (tokens - may_begin, now)
         if len(self._buckets) > self._options.capacity:
             self._buckets.popitem(last=False)
-        return Verdict.RECORDED if may_begin else Verdict.FLOODED
+        return ObserveResult.RECORDED if may_begin else ObserveResult.FLOODED
