@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar, final
 
 from appsdk_operator.apiserver._authority import Authority
@@ -20,10 +21,12 @@ from appsdk_operator.apiserver._http.documents import Documents
 from appsdk_operator.apiserver._http.endpoints import Endpoints
 from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest
 from appsdk_operator.apiserver._http.frontend import Frontend
-from appsdk_operator.apiserver._reachable import Reachable
+from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.storage import Collection
 from appsdk_operator.apiserver._values.run_sync import at_once
+from appsdk_operator.apiserver._values.users import account_of
+from appsdk_operator.client import ClientConfig
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, system_clock
 
@@ -35,14 +38,14 @@ _JOIN_TIMEOUT: Final = 10.0
 _GRACE: Final = 0.5
 
 
-async def _turns() -> None:
-    """Let the loop do what is waiting for its turn."""
+async def _run_ready_callbacks() -> None:
+    """Let the event loop run the callbacks that are ready."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 @final
-class APIServer(Reachable):
+class APIServer:
     """A Kubernetes API server inside the process, on a real socket, with real HTTP.
 
     It serves the built-in kinds and custom resources to any client, kubectl included, collects
@@ -123,7 +126,10 @@ class APIServer(Reachable):
             raise ValueError(
                 f"host={host!r} offers the server to a network: give it a token, users or rbac=True"
             )
-        super().__init__(host, port, access, Authority(clock.time()) if tls else None)
+        self._host = host
+        self._port = port
+        self._access = access
+        self._authority = Authority(clock.time()) if tls else None
         self._ssl = self._authority.context(host) if self._authority is not None else None
         self._core.create_definitions(crds)
         self._faults = Faults(log_size=request_log)
@@ -140,7 +146,7 @@ class APIServer(Reachable):
         self._frontend: Frontend | None = None
         self._stopping: asyncio.Event | None = None
 
-    # -- life --------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Listen, and return once requests are answered. Harmless when it already does.
@@ -248,7 +254,7 @@ class APIServer(Reachable):
             # asyncio loses a connection that it has accepted but not yet attached when the server
             # closes: so accept no more, and let those that were accepted arrive, before that.
             loop.remove_reader(listener)
-            await _turns()
+            await _run_ready_callbacks()
             server.close()
             self._faults.released.set()
             if self._core.hub is not None:
@@ -259,7 +265,7 @@ class APIServer(Reachable):
             await http.shutdown(_GRACE)
             await self._close_all(http)
             await self._core.detach()
-            await _turns()
+            await _run_ready_callbacks()
             self._loop = self._http = self._stopping = None
 
     async def _close_all(self, http: HttpServer) -> None:
@@ -272,7 +278,7 @@ class APIServer(Reachable):
             # Whoever did not read the last bytes by now does not get them.
             transport.abort()
         # What is aborted is closed a turn of the loop later.
-        await _turns()
+        await _run_ready_callbacks()
 
     def _call(self, function: Callable[[], _T]) -> _T:
         """Run ``function`` where the state may be touched, and wait for what it returns."""
@@ -290,7 +296,108 @@ class APIServer(Reachable):
                 return at_once(coroutine)
             return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_JOIN_TIMEOUT)
 
-    # -- what it holds -----------------------------------------------------------------------
+    # -- address and credentials ---------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where it is served, for example ``http://127.0.0.1:40123``."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        scheme = "http" if self._authority is None else "https"
+        return f"{scheme}://{host}:{self._port}"
+
+    @property
+    def ca_data(self) -> bytes:
+        """The PEM certificate of the authority to trust; empty without TLS."""
+        return b"" if self._authority is None else self._authority.certificate
+
+    def client_config(self, **options: Any) -> ClientConfig:
+        """The configuration of a client that acts as ``admin``.
+
+        Args:
+            options: any other of :class:`~appsdk_operator.client.ClientConfig`, or others than
+                the server's own: ``token=server.token_for("alice")``.
+        """
+        own = {"server": self.url, "token": self.token, "ca_data": self.ca_data or None}
+        return ClientConfig(**{**own, **options})
+
+    def kubeconfig(
+        self, username: str | None = None, *, groups: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """A kubeconfig that leads to this server.
+
+        Args:
+            username: who it is for; default: the administrator. With TLS it holds a client
+                certificate of that user, else a token.
+            groups: the groups of that user; without any, a service account
+                (``system:serviceaccount:<namespace>:<name>``) gets a token and is in its own.
+        """
+        members = tuple(groups)
+        # kubectl asks its user for a name and a password when a kubeconfig holds no credentials.
+        if username is None:
+            return kubeconfig(self.url, self.ca_data, token=self.token or "not-asked-for")
+        if self._authority is None or (account_of(username) is not None and not members):
+            token = self.token_for(username, groups=members)
+            return kubeconfig(self.url, self.ca_data, username, token=token)
+        certificate = self._authority.client(username, members)
+        return kubeconfig(self.url, self.ca_data, username, certificate=certificate)
+
+    def write_kubeconfig(
+        self,
+        path: str | os.PathLike[str],
+        username: str | None = None,
+        *,
+        groups: Iterable[str] = (),
+    ) -> None:
+        """Write :meth:`kubeconfig` to a file that only its owner can read."""
+        write_kubeconfig(path, self.kubeconfig(username, groups=groups))
+
+    @property
+    def token(self) -> str | None:
+        """The administrator's bearer token; None while none is asked for.
+
+        Setting it takes the old one out of force.
+        """
+        return self._access.token
+
+    @token.setter
+    def token(self, token: str | None) -> None:
+        self._access.token = token
+
+    def set_users(self, users: Mapping[str, Mapping[str, Any]]) -> None:
+        """From now on know these users by their bearer tokens, in the place of the option's.
+
+        The administrator's token and those of :meth:`token_for` stay.
+
+        Raises:
+            ValueError: one is no user, or the server asks nobody for credentials.
+        """
+        self._access.set_users(users)
+
+    def token_for(
+        self,
+        username: str,
+        *,
+        uid: str = "",
+        groups: Iterable[str] = (),
+        extra: Mapping[str, Iterable[str]] = MappingProxyType({}),
+    ) -> str:
+        """A new bearer token of any user, for as long as the server is there.
+
+        Args:
+            username: the user's name; for a service account, which need not be there,
+                ``system:serviceaccount:<namespace>:<name>``.
+            uid: the user's id; default none.
+            groups: the user's groups, besides ``system:authenticated``; default: none, and those
+                of its own for a service account.
+            extra: further facts about the user.
+
+        Raises:
+            ValueError: the user has no name.
+        """
+        info = {"username": username, "uid": uid, "groups": tuple(groups), "extra": extra}
+        return self._access.token_for(info)
+
+    # -- stored objects and open watches -------------------------------------------------------
 
     @property
     def resource_version(self) -> int:
@@ -351,7 +458,7 @@ class APIServer(Reachable):
         """
         self._call(lambda: self._core.create_definitions(crds))
 
-    # -- what goes wrong ---------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------
 
     def compact(self) -> None:
         """Forget the history: watches and lists at older versions are answered with 410."""

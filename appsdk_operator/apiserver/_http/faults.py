@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import final
+from typing import Final, final
 
 import attrs
 
@@ -14,10 +14,22 @@ from appsdk_operator.apiserver._fault_rules import (
     FaultState,
     RequestFacts,
 )
-from appsdk_operator.apiserver._fault_texts import fault_message
 from appsdk_operator.apiserver._values.status import StatusError
 
 __all__ = ["Faults", "LoggedRequest", "failure"]
+
+# As Kubernetes words them, where it has such an error.
+_MESSAGES: Final = {
+    401: "Unauthorized",
+    403: "forbidden by a fault rule",
+    409: "the object has been modified; please apply your changes to the latest version and try "
+    "again",
+    410: "too old resource version",
+    429: "the server has received too many requests and has asked us to try again later",
+    500: "Internal error occurred: a fault rule said so",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted",
+}
 
 
 @attrs.frozen
@@ -45,7 +57,7 @@ class LoggedRequest:
 def failure(rule: FaultRule) -> StatusError:
     """The error that a rule answers with."""
     status = rule.status or 500
-    message = rule.message or fault_message(status)
+    message = rule.message or _MESSAGES.get(status, f"a fault rule answers {status}")
     return StatusError(status, message, reason=rule.reason, retry_after=rule.retry_after)
 
 
