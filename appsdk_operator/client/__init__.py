@@ -71,9 +71,9 @@ from appsdk_operator.client._api.protocols import Writer as Writer
 from appsdk_operator.client._api.request_builders import check_object as check_object
 from appsdk_operator.client._api.subresource import SubresourceClient as SubresourceClient
 from appsdk_operator.client._auth.config import ClientConfig as ClientConfig
-from appsdk_operator.client._auth.config import Impersonation as Impersonation
+from appsdk_operator.client._auth.config import credentials_of as credentials_of
 from appsdk_operator.client._auth.credentials import Credentials as Credentials
-from appsdk_operator.client._auth.credentials import credentials_of as credentials_of
+from appsdk_operator.client._auth.impersonation import Impersonation as Impersonation
 from appsdk_operator.client._errors import AlreadyExists as AlreadyExists
 from appsdk_operator.client._errors import ApiError as ApiError
 from appsdk_operator.client._errors import BadRequest as BadRequest

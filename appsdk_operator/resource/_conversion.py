@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._mutable import MutableObject
-from appsdk_operator.resource._object import Object
+from appsdk_operator.resource._object import MutableObject, Object
 
 __all__ = ["IntoObject", "ObjectWrapper", "as_object"]
 

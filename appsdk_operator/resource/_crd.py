@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from appsdk_operator.resource._kind import Kind, Scope, check_kind
-from appsdk_operator.resource._mutable import MutableObject
+from appsdk_operator.resource._object import MutableObject
 from appsdk_operator.resource._spec_types import schema_hook
 
 __all__ = ["custom_resource_definition"]

@@ -5,21 +5,47 @@ from __future__ import annotations
 import datetime as dt
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Optional, final
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    TypeAlias,
+    TypeVar,
+    final,
+)
 
 import msgspec
 
-from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
+from appsdk_operator._generics import (
+    OtherSpecT,
+    OtherStatusT,
+    SpecT,
+    SpecT_co,
+    StatusT,
+    StatusT_co,
+    subscript,
+)
 from appsdk_operator.resource import _codec, _deep_json
 from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, refuse
 from appsdk_operator.resource._kind import Kind, check_kind
-from appsdk_operator.resource._spec_types import decode_hook, path_and_problem
+from appsdk_operator.resource._spec_types import decode_hook, has_fields, path_and_problem
+from appsdk_operator.resource._typed_overlay import overlay
 
-if TYPE_CHECKING:
-    from appsdk_operator.resource._mutable import MutableObject
+__all__ = [
+    "AnyObject",
+    "MutableObject",
+    "Object",
+    "ObjectKey",
+    "OwnerReference",
+    "is_older_version",
+    "parse_time",
+]
 
-__all__ = ["Object", "ObjectKey", "OwnerReference", "is_older_version", "parse_time"]
+_T = TypeVar("_T")
 
 
 class ObjectKey(NamedTuple):
@@ -340,8 +366,6 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
     def mutable_copy(self) -> MutableObject[SpecT_co, StatusT_co]:
         """A copy of your own that can be changed and sent to the server."""
-        from appsdk_operator.resource._mutable import MutableObject
-
         return MutableObject(self.kind, self.to_dict())
 
     def viewed_as(self, kind: Kind[SpecT, StatusT]) -> Object[SpecT, StatusT]:
@@ -412,6 +436,275 @@ for _name in (
 
 # A Struct would be written field by field otherwise.
 _codec.raw_by_type[Object] = operator.attrgetter("raw")
+
+
+_METADATA_FIELDS = {
+    "labels": "labels",
+    "annotations": "annotations",
+    "finalizers": "finalizers",
+    "owner_references": "ownerReferences",
+    "ownerReferences": "ownerReferences",
+    "generate_name": "generateName",
+    "generateName": "generateName",
+}
+"""What is meant for the metadata, and how it is called there."""
+
+
+@final
+class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
+    """A copy of an object that belongs to the caller: a dict with shortcuts to the metadata.
+
+    Not thread-safe: it is one thread's own. What the type of spec or status does not know stays in
+    place when a typed value is assigned.
+
+    >>> draft = MutableObject.new(Kind(group="", version="v1", kind="ConfigMap"), "settings",
+    ...                           namespace="default", data={"color": "blue"})
+    >>> draft.labels["app"] = "web"
+    >>> draft["metadata"]
+    {'name': 'settings', 'namespace': 'default', 'labels': {'app': 'web'}}
+    """
+
+    __slots__ = ("data", "kind")
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __init__(self, kind: Kind[SpecT, StatusT], data: dict[str, Any]) -> None:
+        """Wrap ``data`` itself, without a copy.
+
+        Raises:
+            TypeError: ``kind`` is no Kind, or ``data`` no dict.
+        """
+        self.kind: Kind = check_kind(kind)
+        check_data(data, dict)
+        self.data: dict[str, Any] = data
+
+    @classmethod
+    def new(
+        cls,
+        kind: Kind[OtherSpecT, OtherStatusT],
+        name: str = "",
+        /,
+        *,
+        namespace: str = "",
+        **fields: Any,
+    ) -> MutableObject[OtherSpecT, OtherStatusT]:
+        """A new object with ``fields`` (``spec=…``, ``data=…``) beside its metadata.
+
+        Args:
+            kind: what to make.
+            name: its name; empty when ``metadata.generateName`` will be set.
+            namespace: its namespace; leave empty for cluster-scoped kinds.
+            fields: top-level fields; typed values are written as JSON, without those that are
+                None. In ``metadata`` labels and the like can be given, besides name and namespace.
+
+        Raises:
+            TypeError: ``kind`` is no Kind, a field belongs into the metadata, or ``spec`` or
+                ``status`` is neither of the kind's type nor a mapping.
+            EncodeError: a field is no JSON, or an instance of the kind's type does not fit it.
+        """
+        data: dict[str, Any] = type_fields(check_kind(kind))
+        data["metadata"] = {k: v for k, v in (("name", name), ("namespace", namespace)) if v}
+        for field, value in fields.items():
+            if field in _METADATA_FIELDS:
+                raise TypeError(
+                    f"{field}=… would be beside the metadata, not in it: give "
+                    f"metadata={{'{_METADATA_FIELDS[field]}': …}}"
+                )
+            if field in ("spec", "status"):
+                _check_class(kind, field, value)
+            plain = _codec.plain(value, f"$.{field}")
+            if field in ("spec", "status"):
+                check_typed(kind, field, value)
+            if field == "metadata" and isinstance(plain, dict):
+                plain = {**data["metadata"], **plain, **data["metadata"]}
+            data[field] = plain
+        return MutableObject(kind, data)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """``metadata``, made when missing."""
+        return _made(self.data, "metadata", dict)
+
+    @property
+    def name(self) -> str:
+        """``metadata.name``, ``""`` when not set."""
+        return self._text("name")
+
+    @property
+    def namespace(self) -> str:
+        """``metadata.namespace``, ``""`` when not set."""
+        return self._text("namespace")
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return ObjectKey(self.namespace, self.name)
+
+    @property
+    def resource_version(self) -> str:
+        """``metadata.resourceVersion``, ``""`` when not set."""
+        return self._text("resourceVersion")
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """``metadata.labels``, made when missing; change it in place."""
+        return _made(self.metadata, "labels", dict)
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """``metadata.annotations``, made when missing; change it in place."""
+        return _made(self.metadata, "annotations", dict)
+
+    @property
+    def finalizers(self) -> list[str]:
+        """``metadata.finalizers``, made when missing; change it in place."""
+        return _made(self.metadata, "finalizers", list)
+
+    @property
+    def spec(self) -> SpecT:
+        """The spec: plain values to be changed in place, or an instance of the kind's type.
+
+        Assign a typed value back after changing it (``attrs.evolve``, pydantic's ``model_copy``):
+        its validators run, and what its type does not know stays, in lists too, where items are
+        recognised by their ``name`` or by their content. Assigning None removes the field.
+
+        Raises:
+            DecodeError: the spec does not fit the kind's type.
+            EncodeError: when assigned, a typed value does not fit its own type.
+            TypeError: when assigned, it is neither of the kind's type nor a mapping.
+        """
+        spec: SpecT = self._view("spec", self.kind.spec)
+        return spec
+
+    @spec.setter
+    def spec(self, value: SpecT | Mapping[str, Any] | None) -> None:
+        self._assign("spec", self.kind.spec, value)
+
+    @property
+    def status(self) -> StatusT:
+        """The status, as :attr:`spec`."""
+        status: StatusT = self._view("status", self.kind.status)
+        return status
+
+    @status.setter
+    def status(self, value: StatusT | Mapping[str, Any] | None) -> None:
+        self._assign("status", self.kind.status, value)
+
+    def _view(self, field: str, view: Any) -> Any:
+        value = self.data.get(field)
+        if view is None or value is None:
+            return value
+        try:
+            return msgspec.convert(value, view, dec_hook=decode_hook)
+        except _codec.DECODE_ERRORS as error:
+            raise view_error(self.kind, self.key, field, view, error) from error
+
+    def _assign(self, field: str, view: Any, value: Any) -> None:
+        _check_class(self.kind, field, value)
+        current = self.data.get(field)
+        if value is None:
+            self.data.pop(field, None)
+        elif view is None or isinstance(value, Mapping):
+            self.data[field] = _codec.plain(value, f"$.{field}")
+        elif current is None:
+            check_typed(self.kind, field, value)
+            self.data[field] = _codec.plain(value, f"$.{field}")
+        else:
+            try:
+                new = _codec.builtins(value)
+            except (TypeError, ValueError) as error:
+                raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
+            check_typed(self.kind, field, value)
+            try:
+                known = _codec.builtins(msgspec.convert(current, view, dec_hook=decode_hook))
+            except _codec.DECODE_ERRORS:  # then the new value is what repairs it
+                known = {}
+            self.data[field] = overlay(current, known, new)
+
+    def _text(self, field: str) -> str:
+        # Not by way of `metadata`: reading must not add anything.
+        return str((self.data.get("metadata") or {}).get(field) or "")
+
+    def freeze(self) -> Object[SpecT, StatusT]:
+        """An immutable object with the present content.
+
+        Raises:
+            EncodeError: the content is not JSON.
+        """
+        return Object.from_dict(self.kind, self.data)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content as plain values: a copy."""
+        copied: dict[str, Any] = _codec.plain(self.data)
+        return copied
+
+    def to_yaml(self) -> str:
+        """The content as YAML."""
+        from appsdk_operator.resource._yaml import dump_yaml
+
+        return dump_yaml(self.to_dict())
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.data[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self.data[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        return f"<mutable {self.kind.kind} {self.key} rv={self.resource_version or '-'}>"
+
+
+def _check_class(kind: Kind, field: str, value: Any) -> None:
+    """Refuse what is neither of the kind's class, nor a mapping, nor None.
+
+    A type that is no class with fields (``list[Port]``, a union) is left to the server.
+
+    Raises:
+        TypeError: the text says what to give. It does not show the value.
+    """
+    view = kind.spec if field == "spec" else kind.status
+    if value is None or isinstance(value, Mapping) or not has_fields(view):
+        return
+    if not isinstance(value, view):
+        given = value.__qualname__ if isinstance(value, type) else f"{type(value).__qualname__}(…)"
+        raise TypeError(
+            f"{kind.kind}: {field}={given} is no {view.__qualname__}, with which this kind reads "
+            f"its {field}: give {view.__qualname__}(…) or a mapping"
+        )
+
+
+def check_typed(kind: Kind, field: str, value: Any) -> None:
+    """Refuse an instance of the kind's type that could not be read again.
+
+    A mapping passes: it is JSON as it is meant, perhaps of a few fields.
+
+    Raises:
+        EncodeError: a type or a validator says no; the text names the JSON path.
+    """
+    view = kind.spec if field == "spec" else kind.status
+    if view is None or type(value) is not view:
+        return
+    try:
+        msgspec.convert(_codec.builtins(value), view, dec_hook=decode_hook)
+    except (*_codec.DECODE_ERRORS, TypeError) as error:
+        place, problem = path_and_problem(error)
+        raise _codec.EncodeError(
+            f"{kind.kind}: $.{field}{place} does not fit {view.__qualname__}: {problem}"
+        ) from error
+
+
+AnyObject: TypeAlias = Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]
+"""An object as it was read, or one's own draft of it."""
 
 
 def object_of(kind: Kind[SpecT, StatusT], raw: bytes, m: _codec.Metadata) -> Object[SpecT, StatusT]:
@@ -500,3 +793,10 @@ def parse_time(stamp: str) -> dt.datetime:
     '2024-05-01T10:00:00+00:00'
     """
     return dt.datetime.fromisoformat(stamp)
+
+
+def _made(parent: dict[str, Any], key: str, make: type[_T]) -> _T:
+    value: _T | None = parent.get(key)
+    if value is None:
+        value = parent[key] = make()
+    return value

@@ -5,7 +5,8 @@ import os
 import pytest
 
 from appsdk_operator.client import Client, ClientConfig, ConfigError, Credentials
-from appsdk_operator.client._auth.credentials import TokenFile, credentials_of
+from appsdk_operator.client._auth.config import credentials_of
+from appsdk_operator.client._auth.credentials import TokenFile
 from appsdk_operator.runtime import ManualClock, Metrics
 
 OK = "https://10.0.0.1:6443"

@@ -17,7 +17,7 @@ import pytest
 from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, ConfigError, RequestStopped
 from appsdk_operator.client._auth import kubeconfig
-from appsdk_operator.client._auth.credentials import credentials_of
+from appsdk_operator.client._auth.config import credentials_of
 from appsdk_operator.client._auth.exec import ExecCredentials
 from appsdk_operator.resource import dump_yaml
 from appsdk_operator.runtime import ManualClock, StopSignal

@@ -1,84 +1,52 @@
-"""Where the API server is, who we are there, and how patient we are."""
+"""The configuration of a client: server address, TLS, credentials, time-outs and retries."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 
 from appsdk_operator._version import __version__
-from appsdk_operator.client._errors import ConfigError
-from appsdk_operator.runtime.validation import (
-    check_count,
-    check_flag,
-    check_function,
-    check_instance,
-    check_number,
-    check_text,
-    checked_seconds,
-    checked_texts,
+from appsdk_operator.client._auth.credentials import (
+    Credentials,
+    FixedCredentials,
+    ProvidedToken,
+    TokenFile,
+    basic,
+    bearer,
 )
+from appsdk_operator.client._auth.impersonation import Impersonation
+from appsdk_operator.client._auth.option_checks import (
+    as_float,
+    check_flag_option,
+    check_function_option,
+    check_header_text,
+    check_not_negative,
+    check_path,
+    check_pem,
+    check_positive,
+    check_proxy,
+    check_secret,
+    check_server,
+    host_names,
+    path_text,
+    pem_bytes,
+)
+from appsdk_operator.client._errors import ConfigError
+from appsdk_operator.runtime import Clock
+from appsdk_operator.runtime.validation import check_instance, check_text, checked_seconds
 
-if TYPE_CHECKING:
-    from appsdk_operator.client._auth.credentials import Credentials
-
-__all__ = ["ClientConfig", "Impersonation"]
+__all__ = ["ClientConfig", "credentials_of"]
 
 
 def _default_user_agent() -> str:
     return f"appsdk-operator/{__version__} (python {sys.version.split()[0]})"
 
 
-def _path(value: str | os.PathLike[str] | None) -> str | None:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _data(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _number(value: float) -> float:
-    return float(value) if type(value) is int else value
-
-
-def _check_path(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None:
-        # An unset variable, which would mean the system's CA or no credentials.
-        check_text(attribute.name, value, empty=False)
-
-
-def _check_data(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and not (isinstance(value, bytes) and value):
-        given = "empty" if isinstance(value, bytes) else f"of type {type(value).__name__}"
-        raise TypeError(f"{attribute.name} is {given}: give PEM text, or leave it out")
-
-
-def _check_secret(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{attribute.name} is of type {type(value).__name__}: give text")
-
-
-def _check_flag(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    check_flag(attribute.name, value)
-
-
-def _check_function(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    check_function(attribute.name, value)
-
-
-def _hosts(value: Sequence[str]) -> tuple[str, ...]:
-    return checked_texts("no_proxy", value)
-
-
-def _groups(value: Sequence[str]) -> tuple[str, ...]:
-    return checked_texts("groups", value)
-
-
-def _check_choice(path: object, context: object, exec_timeout: float | None) -> None:
+def _check_load_options(path: object, context: object, exec_timeout: float | None) -> None:
     if path is not None:
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"path={path!r}: give the path of a kubeconfig file")
@@ -87,92 +55,6 @@ def _check_choice(path: object, context: object, exec_timeout: float | None) -> 
         check_text("context", context, empty=False)
     if exec_timeout is not None and not checked_seconds("exec_timeout", exec_timeout):
         raise ValueError("exec_timeout=0: use more than 0 seconds")
-
-
-def _check_server(_: object, __: object, value: str) -> None:
-    parts = _url(value, "server")
-    if parts.query or parts.fragment or parts.username:
-        raise ConfigError(
-            "server must be an address without user, query and fragment, for example "
-            "'https://10.0.0.1:6443'"
-        )
-
-
-def _check_proxy(_: object, __: object, value: str | None) -> None:
-    if value is not None:
-        _url(value, "proxy_url")
-
-
-def _url(value: str, option: str) -> Any:
-    check_instance(option, value, str, "'https://10.0.0.1:6443'")
-    # What may carry a password is not shown.
-    is_plain = option == "server" and not any(c in value for c in "@?#")
-    given = f", not {value!r}" if is_plain else ""
-    problem = ConfigError(f"{option} must be 'http://host:port' or 'https://host:port'{given}")
-    if not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
-        raise problem
-    try:
-        parts = urlsplit(value)
-        _ = parts.port
-    except ValueError:
-        raise problem from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise problem
-    return parts
-
-
-def _check_header(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
-    if value is None:
-        return
-    check_text(attribute.name, value)
-    if not value.isprintable():
-        raise ConfigError(f"{attribute.name} must be one line of printable text")
-
-
-def _check_type(attribute: attrs.Attribute[Any], value: float | None) -> None:
-    if "int" in str(attribute.type):
-        check_count(attribute.name, value)
-    else:
-        check_number(attribute.name, value)
-
-
-def _positive(_: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
-    if value is None and "None" in str(attribute.type):
-        return
-    _check_type(attribute, value)
-    if value is None or not 0 < value < float("inf"):
-        raise ConfigError(f"{attribute.name} is {value}: use more than 0")
-
-
-def _not_negative(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
-    _check_type(attribute, value)
-    if not 0 <= value < float("inf"):
-        raise ConfigError(f"{attribute.name} is {value}: use 0 or more")
-
-
-@attrs.frozen(kw_only=True)
-class Impersonation:
-    """Act as somebody else; the own account needs the verb ``impersonate`` for it."""
-
-    user: str = attrs.field(validator=_check_header)
-    """The user name, for example ``system:serviceaccount:default:robot``."""
-    groups: Sequence[str] = attrs.field(default=(), converter=_groups)
-    """The groups, instead of those the server would add."""
-    uid: str = attrs.field(default="", validator=_check_header)
-    """The user's uid; the server knows the header from Kubernetes 1.22 on."""
-    extra: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """Extra fields, each with its values."""
-
-    def __attrs_post_init__(self) -> None:
-        if not self.user:
-            raise ConfigError("impersonation needs a user: the API refuses groups or uid alone")
-        if not isinstance(self.extra, Mapping):
-            raise TypeError(f"extra={self.extra!r}: give a mapping of keys to lists of texts")
-        for key in self.extra:
-            check_text("a key of extra", key, empty=False)
-        extra = [checked_texts(f"extra[{key!r}]", values) for key, values in self.extra.items()]
-        for value in (*self.groups, *(v for values in extra for v in values)):
-            _check_header(None, attrs.fields(Impersonation).groups, value)
 
 
 @attrs.frozen(kw_only=True)
@@ -189,99 +71,103 @@ class ClientConfig:
     appsdk_operator.client._errors.ConfigError: server must be 'http://host:port' or ...
     """
 
-    server: str = attrs.field(validator=[attrs.validators.instance_of(str), _check_server])
+    server: str = attrs.field(validator=[attrs.validators.instance_of(str), check_server])
     """The address of the API server, ``https://host:port`` with an optional path before the API."""
 
-    ca_file: str | None = attrs.field(default=None, converter=_path, validator=_check_path)
+    ca_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)
     """A file of CA certificates in PEM that the server's is checked against; read again when it
     changes. Default: the system's."""
     ca_data: bytes | None = attrs.field(
-        default=None, converter=_data, repr=False, validator=_check_data
+        default=None, converter=pem_bytes, repr=False, validator=check_pem
     )
     """The same as PEM text."""
-    unsafe_skip_tls_verify: bool = attrs.field(default=False, validator=_check_flag)
+    unsafe_skip_tls_verify: bool = attrs.field(default=False, validator=check_flag_option)
     """Trust any server. Whoever is on the way can read the token and act with it; for throw-away
     clusters only."""
-    tls_server_name: str | None = attrs.field(default=None, validator=_check_header)
+    tls_server_name: str | None = attrs.field(default=None, validator=check_header_text)
     """The name to ask for and to find in the server's certificate; default: the server's host."""
 
-    cert_file: str | None = attrs.field(default=None, converter=_path, validator=_check_path)
+    cert_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)
     """A client certificate in PEM; read again when it changes."""
-    key_file: str | None = attrs.field(default=None, converter=_path, validator=_check_path)
+    key_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)
     """Its key; default: in ``cert_file`` as well."""
     cert_data: bytes | None = attrs.field(
-        default=None, converter=_data, repr=False, validator=_check_data
+        default=None, converter=pem_bytes, repr=False, validator=check_pem
     )
     """A client certificate as PEM text."""
     key_data: bytes | None = attrs.field(
-        default=None, converter=_data, repr=False, validator=_check_data
+        default=None, converter=pem_bytes, repr=False, validator=check_pem
     )
     """Its key as PEM text; default: in ``cert_data`` as well."""
 
-    token: str | None = attrs.field(default=None, repr=False, validator=_check_secret)
+    token: str | None = attrs.field(default=None, repr=False, validator=check_secret)
     """A bearer token that never changes."""
-    token_file: str | None = attrs.field(default=None, converter=_path, validator=_check_path)
+    token_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)
     """A file with a bearer token; read again when it changes, looked at once in 60 s at most, and
     at once after a 401."""
     token_provider: Callable[[], str] | None = attrs.field(
-        default=None, repr=False, validator=_check_function
+        default=None, repr=False, validator=check_function_option
     )
     """Called for the bearer token of each request, from any thread; cache inside what is slow."""
-    username: str | None = attrs.field(default=None, validator=_check_secret)
+    username: str | None = attrs.field(default=None, validator=check_secret)
     """The user for HTTP basic authentication."""
-    password: str | None = attrs.field(default=None, repr=False, validator=_check_secret)
+    password: str | None = attrs.field(default=None, repr=False, validator=check_secret)
     """The password that goes with it."""
     credentials: Credentials | None = attrs.field(default=None, repr=False)
     """Any other way to authenticate, as the kubeconfig loader sets it. Instead of the above."""
     impersonate: Impersonation | None = None
     """Act as somebody else; default: as oneself."""
 
-    proxy_url: str | None = attrs.field(default=None, repr=False, validator=_check_proxy)
+    proxy_url: str | None = attrs.field(default=None, repr=False, validator=check_proxy)
     """``http://`` or ``https://`` address of a proxy, with an optional ``user:password@``.
     Default: none; the loaders take it from the kubeconfig or from the environment."""
-    no_proxy: Sequence[str] = attrs.field(default=(), converter=_hosts)
+    no_proxy: Sequence[str] = attrs.field(default=(), converter=host_names)
     """Hosts that are reached without the proxy: names (with their subdomains), addresses, networks
     like ``10.0.0.0/8``, or ``*``. Loopback never goes through a proxy."""
 
     connector: Callable[[], Any] | None = attrs.field(
-        default=None, repr=False, eq=False, validator=_check_function
+        default=None, repr=False, eq=False, validator=check_function_option
     )
     """Makes the connections instead of sockets to ``server``, which then is a name only: for tests,
     as :attr:`~appsdk_operator.testing.MemoryServer.config` has it."""
 
-    user_agent: str = attrs.field(factory=_default_user_agent, validator=_check_header)
+    user_agent: str = attrs.field(factory=_default_user_agent, validator=check_header_text)
     """What the server's audit log shows as the program; default: the kit and its version."""
-    connect_timeout: float = attrs.field(default=10.0, converter=_number, validator=_positive)
+    connect_timeout: float = attrs.field(default=10.0, converter=as_float, validator=check_positive)
     """Seconds for a connection, its proxy and its TLS handshake, each; default 10."""
-    read_timeout: float = attrs.field(default=30.0, converter=_number, validator=_positive)
+    read_timeout: float = attrs.field(default=30.0, converter=as_float, validator=check_positive)
     """Seconds for the head of an answer, and then without a byte of its body, before a request
     counts as dead; default 30. Watches have limits of their own."""
-    request_timeout: float = attrs.field(default=300.0, converter=_number, validator=_positive)
+    request_timeout: float = attrs.field(
+        default=300.0, converter=as_float, validator=check_positive
+    )
     """Seconds for one try of a request, from its first byte to the last one of its answer, however
     it drips; default 300. The API server itself gives up after 60. Not for the body of a watch."""
 
-    qps: float | None = attrs.field(default=None, validator=_positive)
+    qps: float | None = attrs.field(default=None, validator=check_positive)
     """Requests per second in the long run; default: no limit here, the server's priority and
     fairness does that (as in controller-runtime)."""
-    burst: int = attrs.field(default=100, validator=_positive)
+    burst: int = attrs.field(default=100, validator=check_positive)
     """Requests at once before ``qps`` holds; default 100."""
-    max_retries: int = attrs.field(default=4, validator=_not_negative)
+    max_retries: int = attrs.field(default=4, validator=check_not_negative)
     """How often a request is tried again after a failure that passes; default 4, 0 never."""
-    retry_backoff: float = attrs.field(default=0.25, converter=_number, validator=_not_negative)
+    retry_backoff: float = attrs.field(
+        default=0.25, converter=as_float, validator=check_not_negative
+    )
     """Seconds before the first retry; doubles with each, up to twice that at random; default
     0.25."""
-    retry_max_wait: float = attrs.field(default=30.0, converter=_number, validator=_positive)
+    retry_max_wait: float = attrs.field(default=30.0, converter=as_float, validator=check_positive)
     """The longest wait before a retry in seconds; default 30. Waits that would be longer are spread
     at random over its upper half, so that replicas do not retry together. A server that asks for a
     longer one (``Retry-After``) is not asked again: the error carries the time it named; to a
     shorter or equal one up to a second is added at random."""
 
-    max_response_bytes: int = attrs.field(default=1 << 30, validator=_positive)
+    max_response_bytes: int = attrs.field(default=1 << 30, validator=check_positive)
     """The largest answer taken; default 1 GiB, for an unpaged list of a very large cluster."""
-    compression: bool = attrs.field(default=False, validator=_check_flag)
+    compression: bool = attrs.field(default=False, validator=check_flag_option)
     """Ask for gzip. Default off: it costs the server more than a data centre's network gains; turn
     it on for a far-away cluster."""
-    detailed_metrics: bool = attrs.field(default=False, validator=_check_flag)
+    detailed_metrics: bool = attrs.field(default=False, validator=check_flag_option)
     """Also record durations, sizes, retries and waits of requests, not only their number."""
 
     def __attrs_post_init__(self) -> None:
@@ -295,24 +181,20 @@ class ClientConfig:
             raise ConfigError("give the client certificate as files or as data, not both")
         if (self.key_file and not self.cert_file) or (self.key_data and not self.cert_data):
             raise ConfigError("a client key needs its certificate: give cert_file or cert_data")
-        ways = [
+        methods = [
             name
             for name in ("token", "token_file", "token_provider", "username", "credentials")
             if getattr(self, name) is not None
         ]
-        if len(ways) > 1:
-            raise ConfigError(f"{' and '.join(ways)} are given: use one way to authenticate")
+        if len(methods) > 1:
+            raise ConfigError(f"{' and '.join(methods)} are given: use one way to authenticate")
         if (self.username is None) != (self.password is None):
             raise ConfigError("basic authentication needs username and password")
         if ":" in (self.username or ""):
             raise ConfigError("username has a ':', which is where the password begins")
         if self.token is not None:
-            from appsdk_operator.client._auth.credentials import bearer
-
             bearer(self.token, "token")
         if self.credentials is not None:
-            from appsdk_operator.client._auth.credentials import Credentials
-
             example = "a subclass of yours, or those of ClientConfig.load().credentials"
             check_instance("credentials", self.credentials, Credentials, example)
         if self.impersonate is not None:
@@ -343,8 +225,8 @@ class ClientConfig:
         """
         from appsdk_operator.client._auth.kubeconfig import load
 
-        _check_choice(path, context, exec_timeout)
-        return load(_path(path), context, exec_timeout)
+        _check_load_options(path, context, exec_timeout)
+        return load(ClientConfig, path_text(path), context, exec_timeout)
 
     @classmethod
     def from_kubeconfig(
@@ -368,8 +250,8 @@ class ClientConfig:
         """
         from appsdk_operator.client._auth.kubeconfig import from_kubeconfig
 
-        _check_choice(path, context, exec_timeout)
-        return from_kubeconfig(_path(path), context, exec_timeout)
+        _check_load_options(path, context, exec_timeout)
+        return from_kubeconfig(ClientConfig, path_text(path), context, exec_timeout)
 
     @classmethod
     def in_cluster(cls) -> ClientConfig:
@@ -380,4 +262,19 @@ class ClientConfig:
         """
         from appsdk_operator.client._auth.kubeconfig import in_cluster
 
-        return in_cluster()
+        return in_cluster(ClientConfig)
+
+
+def credentials_of(config: ClientConfig, clock: Clock) -> Credentials:
+    """The credentials that a configuration asks for."""
+    if config.credentials is not None:
+        return config.credentials
+    if config.token_file is not None:
+        return TokenFile(config.token_file, clock=clock)
+    if config.token_provider is not None:
+        return ProvidedToken(config.token_provider)
+    if config.token is not None:
+        return FixedCredentials(bearer(config.token, "token"))
+    if config.username is not None:
+        return FixedCredentials(basic(config.username, config.password or ""))
+    return FixedCredentials(None)

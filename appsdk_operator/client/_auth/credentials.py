@@ -5,21 +5,19 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable
-from urllib.parse import quote
 
-from appsdk_operator.client._auth.config import ClientConfig, Impersonation
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.runtime import Clock, StopSignal, fork_safe, system_clock
 
 __all__ = [
     "Credentials",
+    "FixedCredentials",
+    "ProvidedToken",
     "TokenFile",
     "basic",
     "bearer",
     "checked_authorization",
-    "credentials_of",
-    "impersonation_headers",
 ]
 
 _MAX_TOKEN = 1 << 20  # bytes; servers take headers of a hundredth of that
@@ -51,7 +49,7 @@ class Credentials:
         """Forget what is cached: the server has just refused it."""
 
 
-class Fixed(Credentials):
+class FixedCredentials(Credentials):
     """One value for ever."""
 
     def __init__(self, value: str | None) -> None:
@@ -62,7 +60,7 @@ class Fixed(Credentials):
         return self._value
 
 
-class Provided(Credentials):
+class ProvidedToken(Credentials):
     """A bearer token from a function."""
 
     def __init__(self, provider: Callable[[], str]) -> None:
@@ -143,21 +141,6 @@ def bearer(token: object, where: str) -> str:
     return f"Bearer {token}"
 
 
-def credentials_of(config: ClientConfig, clock: Clock) -> Credentials:
-    """The credentials that a configuration asks for."""
-    if config.credentials is not None:
-        return config.credentials
-    if config.token_file is not None:
-        return TokenFile(config.token_file, clock=clock)
-    if config.token_provider is not None:
-        return Provided(config.token_provider)
-    if config.token is not None:
-        return Fixed(bearer(config.token, "token"))
-    if config.username is not None:
-        return Fixed(basic(config.username, config.password or ""))
-    return Fixed(None)
-
-
 def basic(username: str, password: str) -> str:
     """The header's value for a user and a password."""
     return f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
@@ -179,22 +162,3 @@ def checked_authorization(credentials: Credentials) -> str | None:
             f" or None, but not {given}"
         )
     return value
-
-
-def impersonation_headers(impersonate: Impersonation | None) -> list[tuple[str, str]]:
-    """The headers by which one acts as somebody else.
-
-    >>> impersonation_headers(Impersonation(user="jane", extra={"example.com/Team": ["a"]}))
-    [('Impersonate-User', 'jane'), ('Impersonate-Extra-example.com%2Fteam', 'a')]
-    """
-    if impersonate is None:
-        return []
-    headers = [("Impersonate-User", impersonate.user)]
-    headers += [("Impersonate-Group", group) for group in impersonate.groups]
-    if impersonate.uid:
-        headers.append(("Impersonate-Uid", impersonate.uid))
-    for key, values in impersonate.extra.items():
-        # The server lower-cases the key and decodes its percent signs.
-        name = f"Impersonate-Extra-{quote(key.lower(), safe='')}"
-        headers += [(name, value) for value in values]
-    return headers

@@ -12,16 +12,16 @@ import binascii
 import os
 import threading
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
 
-from appsdk_operator.client._auth.config import ClientConfig, Impersonation
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._auth.credentials import Credentials, basic, bearer
+from appsdk_operator.client._auth.impersonation import Impersonation
 from appsdk_operator.client._auth.kubeconfig_section import Section
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.client._kubernetes_package import package
@@ -31,6 +31,9 @@ from appsdk_operator.runtime import get_logger
 __all__ = ["from_kubeconfig", "in_cluster", "load"]
 
 _log = get_logger("appsdk_operator.client")
+
+ConfigT = TypeVar("ConfigT")
+"""The class of the configuration that is made, which imports this module."""
 
 _SECTIONS = ("contexts", "clusters", "users")
 _MOST_VALUES = 200_000
@@ -44,21 +47,23 @@ _WAYS = (
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def load(path: str | None, context: str | None, exec_timeout: float | None) -> ClientConfig:
+def load(
+    make: Callable[..., ConfigT], path: str | None, context: str | None, exec_timeout: float | None
+) -> ConfigT:
     """See :meth:`ClientConfig.load`."""
     if path is not None or os.environ.get("KUBECONFIG"):
-        return from_kubeconfig(path, context, exec_timeout)
+        return from_kubeconfig(make, path, context, exec_timeout)
     if context is None and _in_pod():
-        return in_cluster()
+        return in_cluster(make)
     if _home_file().is_file():
-        return from_kubeconfig(None, context, exec_timeout)
+        return from_kubeconfig(make, None, context, exec_timeout)
     raise ConfigError(
         "there is no configuration of an API server: give a path, set $KUBECONFIG, run in a pod "
         f"with a service account, or put a kubeconfig at {_home_file()}"
     )
 
 
-def in_cluster() -> ClientConfig:
+def in_cluster(make: Callable[..., ConfigT]) -> ConfigT:
     """See :meth:`ClientConfig.in_cluster`."""
     if not _in_pod():
         raise ConfigError(
@@ -75,7 +80,7 @@ def in_cluster() -> ClientConfig:
     host = os.environ["KUBERNETES_SERVICE_HOST"]
     host = f"[{host}]" if ":" in host else host
     server = f"https://{host}:{os.environ['KUBERNETES_SERVICE_PORT']}"
-    return ClientConfig(
+    return make(
         server=server,
         ca_file=folder / "ca.crt",
         token_file=folder / "token",
@@ -84,13 +89,13 @@ def in_cluster() -> ClientConfig:
 
 
 def from_kubeconfig(
-    path: str | None, context: str | None, exec_timeout: float | None
-) -> ClientConfig:
+    make: Callable[..., ConfigT], path: str | None, context: str | None, exec_timeout: float | None
+) -> ConfigT:
     """See :meth:`ClientConfig.from_kubeconfig`."""
     path = path or os.environ.get("KUBECONFIG") or str(_home_file())
     found = _Kubeconfig.read(path, context)
     try:
-        return found.to_config(exec_timeout)
+        return make(**found.options(exec_timeout))
     except ConfigError as error:
         raise ConfigError(f"{found}: {error}") from error
 
@@ -165,8 +170,8 @@ class _Kubeconfig:
             user=entries["users"][names["user"]].section("user") if names["user"] else nobody,
         )
 
-    def to_config(self, exec_timeout: float | None) -> ClientConfig:
-        """The configuration that the context describes."""
+    def options(self, exec_timeout: float | None) -> dict[str, Any]:
+        """The context as options of a client configuration."""
         server = self.cluster.text("server")
         if not server:
             raise ConfigError("its cluster has no server")
@@ -177,14 +182,14 @@ class _Kubeconfig:
         options.update(_file_or_data(self.user, "client-certificate", "cert"))
         options.update(_file_or_data(self.user, "client-key", "key"))
         _same_form(options)
-        return ClientConfig(
-            server=server,
-            unsafe_skip_tls_verify=self.cluster.flag("insecure-skip-tls-verify"),
-            tls_server_name=self.cluster.text("tls-server-name") or None,
-            impersonate=_impersonation(self.user),
+        return {
+            "server": server,
+            "unsafe_skip_tls_verify": self.cluster.flag("insecure-skip-tls-verify"),
+            "tls_server_name": self.cluster.text("tls-server-name") or None,
+            "impersonate": _impersonation(self.user),
             **self.authentication(exec_timeout),
             **options,
-        )
+        }
 
     def authentication(self, exec_timeout: float | None) -> dict[str, Any]:
         """The option that says who the user is; none when certificates say it, or nothing does."""

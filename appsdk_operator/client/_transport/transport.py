@@ -9,12 +9,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from appsdk_operator.client._auth.config import ClientConfig
-from appsdk_operator.client._auth.credentials import (
-    checked_authorization,
-    credentials_of,
-    impersonation_headers,
-)
+from appsdk_operator.client._auth.config import ClientConfig, credentials_of
+from appsdk_operator.client._auth.credentials import checked_authorization
+from appsdk_operator.client._auth.impersonation import impersonation_headers
 from appsdk_operator.client._errors import (
     ApiError,
     BadResponse,

@@ -1,0 +1,96 @@
+"""Writes typed values over plain JSON, and keeps the fields that the type does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from appsdk_operator.resource import _codec, _deep_json
+
+__all__ = ["overlay"]
+
+
+def overlay(current: Any, known: Any, new: Any) -> Any:
+    """``current`` with the changes from ``known`` to ``new``, and all that neither knows of."""
+    if _deep_json.same(new, known):
+        return current
+    if isinstance(new, dict) and isinstance(current, dict):
+        return _overlay_dict(current, known if isinstance(known, dict) else {}, new)
+    if isinstance(new, list) and isinstance(current, list) and isinstance(known, list):
+        return [
+            _codec.without_none(item)
+            # A set has an order of its own, and its plain items need no overlay.
+            if index is None or not isinstance(item, (dict, list))
+            else overlay(current[index], known[index], item)
+            for item, index in zip(new, _matches(known, new), strict=True)
+        ]
+    return _codec.without_none(new)
+
+
+def _overlay_dict(
+    current: dict[str, Any], known: dict[str, Any], new: dict[str, Any]
+) -> dict[str, Any]:
+    merged = {}
+    for key, value in current.items():
+        if key in new:
+            if key in known and _deep_json.same(new[key], known[key]):
+                merged[key] = value
+            elif new[key] is not None:
+                merged[key] = overlay(value, known.get(key), new[key])
+        elif key not in known:
+            merged[key] = value
+    for key, value in new.items():
+        if key not in current and value is not None and not _deep_json.same(value, known.get(key)):
+            merged[key] = _codec.without_none(value)
+    return merged
+
+
+def _matches(known: list[Any], new: list[Any]) -> list[int | None]:
+    """For each item of ``new`` the index of the one in ``known`` that it was, None if it is new.
+
+    An unchanged item is recognised wherever it moved, a changed one by its ``name``; one without
+    a name by the number of its fields that did not change, at last by its place.
+    """
+    unused = dict.fromkeys(range(len(known)))
+    matches: list[int | None] = [None] * len(new)
+
+    def match(position: int, index: int | None) -> None:
+        if index is not None:
+            matches[position] = index
+            del unused[index]
+
+    for position, item in enumerate(new):
+        if position in unused and _is_equal(known[position], item):
+            match(position, position)
+    for same in (_is_equal, _has_same_name):
+        for position, item in enumerate(new):
+            if matches[position] is None:
+                match(position, next((i for i in unused if same(known[i], item)), None))
+    for position, item in enumerate(new):
+        if matches[position] is None and not _name(item):
+            nameless = [i for i in unused if not _name(known[i])]
+            best = max(nameless, key=lambda i: _common(known[i], item, i == position), default=None)
+            in_place = len(new) == len(known) and position in nameless
+            if best is not None and _common(known[best], item, False) > 0:
+                match(position, best)
+            elif in_place:
+                match(position, position)
+    return matches
+
+
+def _is_equal(known: Any, item: Any) -> bool:
+    return _deep_json.same(known, item)
+
+
+def _has_same_name(known: Any, item: Any) -> bool:
+    return bool(_name(item)) and _name(known) == _name(item)
+
+
+def _name(item: Any) -> Any:
+    return item.get("name") if isinstance(item, dict) else None
+
+
+def _common(known: Any, item: Any, is_in_place: bool) -> float:
+    if not isinstance(known, dict) or not isinstance(item, dict):
+        return 0.0
+    common = sum(1 for key, value in item.items() if value is not None and known.get(key) == value)
+    return common + (0.5 if is_in_place else 0.0)
