@@ -59,7 +59,7 @@ from appsdk_operator.client._api.options import SubresourceApplyOptions as Subre
 from appsdk_operator.client._api.options import SubresourceCreateOptions as SubresourceCreateOptions
 from appsdk_operator.client._api.options import SubresourceUpdateOptions as SubresourceUpdateOptions
 from appsdk_operator.client._api.options import WriteOptions as WriteOptions
-from appsdk_operator.client._api.pagination import PageProgress as PageProgress
+from appsdk_operator.client._api.pagination import PaginationGuard as PaginationGuard
 from appsdk_operator.client._api.patches import JsonPatch as JsonPatch
 from appsdk_operator.client._api.patches import MergePatch as MergePatch
 from appsdk_operator.client._api.patches import Patch as Patch

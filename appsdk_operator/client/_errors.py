@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.client._redaction import scrubbed_json, shown
+from appsdk_operator.client._redaction import display_text, redacted_json
 from appsdk_operator.client._request import Request
 
 __all__ = [
@@ -116,10 +116,10 @@ class ApiError(ClientError):
 
     def _text(self) -> str:
         asked = f"{self.request}: " if self.request is not None else ""
-        reason = shown(self.reason, limit=MAX_EXCERPT) or type(self).__name__
+        reason = display_text(self.reason, limit=MAX_EXCERPT) or type(self).__name__
         text = f"{asked}{self.status} {reason}"
         if self.message:
-            text += f": {shown(self.message, limit=_MAX_SHOWN)}"
+            text += f": {display_text(self.message, limit=_MAX_SHOWN)}"
         return f"{text} ({self.remedy})" if self.remedy else text
 
     def __reduce__(self) -> Any:
@@ -383,7 +383,7 @@ def error_from_status(
     >>> type(error).__name__, isinstance(error, Gone)
     ('Expired', True)
     """
-    status = scrubbed_json(dict(status))
+    status = redacted_json(dict(status))
     code = code or _int(status.get("code"))
     code = code if 0 < code < 1000 else 0
     reason = _str(status.get("reason"))

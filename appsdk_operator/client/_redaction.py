@@ -18,24 +18,24 @@ from urllib.parse import quote
 
 from appsdk_operator.runtime import fork_safe
 
-__all__ = ["Secrets", "scrubbed", "scrubbed_json", "shown"]
+__all__ = ["SentCredentials", "display_text", "redacted", "redacted_json"]
 
 MASK = "<credentials removed>"
-_SHORTEST = 6  # what is shorter is a word of many texts
+_MIN_LENGTH = 6  # what is shorter is a word of many texts
 # A run of a credential as long as this is taken out also where the rest of it was cut off. Each
 # such run holds a whole block.
 _RUN = 16
 _BLOCK = 8
 _MAX_SECRETS = 4  # the present token, and those before it that may still be under way
 _MAX_DEPTH = 6
-_LONGEST = 16384
+_MAX_LENGTH = 16384
 
 _lock = fork_safe(threading.Lock())
-_all: weakref.WeakSet[Secrets] = weakref.WeakSet()
+_registered: weakref.WeakSet[SentCredentials] = weakref.WeakSet()
 
 
 @final
-class Secrets:
+class SentCredentials:
     """The credentials that one client sends, newest last. Thread-safe."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Secrets:
         self._last: str | None = None
         self._known: dict[str, tuple[str, ...]] = {}
         with _lock:
-            _all.add(self)
+            _registered.add(self)
 
     def add(self, authorization: str) -> None:
         """Remember the value of an ``Authorization`` or ``Proxy-Authorization`` header."""
@@ -51,61 +51,66 @@ class Secrets:
             return
         with _lock:
             self._known.pop(authorization, None)
-            self._known[authorization] = _forms(authorization)
+            self._known[authorization] = _spellings(authorization)
             while len(self._known) > _MAX_SECRETS:
                 del self._known[next(iter(self._known))]
             self._last = authorization
 
-    def forms(self) -> list[tuple[str, ...]]:
+    def spellings(self) -> list[tuple[str, ...]]:
         """How each of them may be written."""
         return list(self._known.values())
 
 
-def scrubbed(text: str) -> str:
+def redacted(text: str) -> str:
     """``text`` without the credentials of any client of this process."""
-    if len(text) < _SHORTEST:
+    if len(text) < _MIN_LENGTH:
         return text
     with _lock:
-        forms = {form for secrets in _all for known in secrets.forms() for form in known}
-    for form in sorted(forms, key=len, reverse=True):
-        if len(text) >= min(len(form), _RUN):
-            text = _without(text, form)
+        spellings = {
+            spelling
+            for secrets in _registered
+            for known in secrets.spellings()
+            for spelling in known
+        }
+    for spelling in sorted(spellings, key=len, reverse=True):
+        if len(text) >= min(len(spelling), _RUN):
+            text = _masked(text, spelling)
     return text
 
 
-def scrubbed_json(value: Any, *, depth: int = _MAX_DEPTH) -> Any:
+def redacted_json(value: Any, *, depth: int = _MAX_DEPTH) -> Any:
     """The same for each text in a JSON value; what is nested deeper than the API does is cut."""
     match value:
         case str():
-            return scrubbed(value)
+            return redacted(value)
         case dict() | list() if not depth:
             return "…"
         case dict():
-            return {scrubbed(k): scrubbed_json(v, depth=depth - 1) for k, v in value.items()}
+            return {redacted(k): redacted_json(v, depth=depth - 1) for k, v in value.items()}
         case list():
-            return [scrubbed_json(item, depth=depth - 1) for item in value]
+            return [redacted_json(item, depth=depth - 1) for item in value]
         case _:
             return value
 
 
-def shown(text: str, *, limit: int) -> str:
-    r"""What an error or a log line shows of ``text``: scrubbed, escaped and cut.
+def display_text(text: str, *, limit: int) -> str:
+    r"""What an error or a log line shows of ``text``: redacted, escaped and cut.
 
-    >>> shown("a\nb\x1b[31m" + "c" * 20, limit=10)
+    >>> display_text("a\nb\x1b[31m" + "c" * 20, limit=10)
     'a\\nb\\x1b[31mcc… (18 characters more)'
     """
     # A little more than is shown, so that no credential is cut before it is found.
-    kept = scrubbed(text[: limit + _LONGEST])
-    more = len(kept) - limit + max(0, len(text) - limit - _LONGEST)
+    kept = redacted(text[: limit + _MAX_LENGTH])
+    more = len(kept) - limit + max(0, len(text) - limit - _MAX_LENGTH)
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in kept[:limit])
     return f"{text}… ({more} characters more)" if more > 0 else text
 
 
-def _forms(authorization: str) -> tuple[str, ...]:
+def _spellings(authorization: str) -> tuple[str, ...]:
     """What of a header's value is secret, also as pages and addresses write it."""
     scheme, _, value = authorization.partition(" ")
     secrets = [authorization]
-    if len(value) >= _SHORTEST:
+    if len(value) >= _MIN_LENGTH:
         secrets.append(value)
     if scheme.lower() == "basic":
         try:
@@ -114,15 +119,15 @@ def _forms(authorization: str) -> tuple[str, ...]:
             pair = ""
         secrets.append(pair)
         secrets.append(pair.partition(":")[2])
-    found = [s for s in secrets if len(s) >= _SHORTEST]
-    found += [write(s) for s in found for write in _WRITTEN]
+    found = [s for s in secrets if len(s) >= _MIN_LENGTH]
+    found += [write(s) for s in found for write in _ESCAPES]
     return tuple(dict.fromkeys(found))
 
 
-_WRITTEN: tuple[Callable[[str], str], ...] = (html.escape, lambda s: quote(s, safe=""))
+_ESCAPES: tuple[Callable[[str], str], ...] = (html.escape, lambda s: quote(s, safe=""))
 
 
-def _without(text: str, secret: str) -> str:
+def _masked(text: str, secret: str) -> str:
     if len(secret) < _RUN:
         return text.replace(secret, MASK)
     for start in range(0, len(secret) - _BLOCK + 1, _BLOCK):

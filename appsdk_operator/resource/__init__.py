@@ -21,6 +21,7 @@ Errors:
 from typing import TYPE_CHECKING
 
 from appsdk_operator._lazy import loader
+from appsdk_operator.resource._codec import PARTIAL_METADATA_KIND as PARTIAL_METADATA_KIND
 from appsdk_operator.resource._codec import DecodeError as DecodeError
 from appsdk_operator.resource._codec import EncodeError as EncodeError
 from appsdk_operator.resource._codec import MetadataOnlyError as MetadataOnlyError

@@ -13,22 +13,22 @@ from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._spec_types import encode_hook
 
 __all__ = [
-    "PARTIAL",
-    "PARTIAL_VERSION",
+    "PARTIAL_METADATA_KIND",
+    "PARTIAL_METADATA_VERSION",
     "DecodeError",
     "EncodeError",
     "MetadataOnlyError",
     "WrongKindError",
+    "checked_metadata",
     "decode",
     "encode",
-    "header_of",
 ]
 
 _T = TypeVar("_T")
 
-PARTIAL = "PartialObjectMetadata"
+PARTIAL_METADATA_KIND = "PartialObjectMetadata"
 """What the server calls an object of any kind of which it sends nothing but the metadata."""
-PARTIAL_VERSION = "meta.k8s.io/v1"
+PARTIAL_METADATA_VERSION = "meta.k8s.io/v1"
 
 
 class DecodeError(ValueError):
@@ -128,7 +128,7 @@ def excerpt(raw: bytes | memoryview) -> str:
     return f"it has {len(raw)} bytes"
 
 
-def header_of(kind: Kind, raw: bytes) -> Metadata:
+def checked_metadata(kind: Kind, raw: bytes) -> Metadata:
     """The metadata that identifies an object, checked to be of ``kind``.
 
     Raises:
@@ -153,7 +153,7 @@ def check_header(kind: Kind, header: Header) -> None:
     if (
         header.kind
         and (header.kind != kind.kind or header.api_version != kind.api_version)
-        and (header.kind != PARTIAL or header.api_version != PARTIAL_VERSION)
+        and (header.kind != PARTIAL_METADATA_KIND or header.api_version != PARTIAL_METADATA_VERSION)
     ):
         raise WrongKindError(
             f"expected {kind.api_version} {kind.kind}, got {header.api_version or 'no version of'} "
@@ -162,7 +162,7 @@ def check_header(kind: Kind, header: Header) -> None:
         )
 
 
-raw_by_type: dict[type, Callable[[Any], bytes]] = {}
+raw_json_getters: dict[type, Callable[[Any], bytes]] = {}
 """Types that know their own JSON text."""
 
 
@@ -173,7 +173,7 @@ def encode(value: Any) -> bytes:
         EncodeError: a value that JSON cannot carry (NaN, infinities, unknown types); the text
             names the path.
     """
-    raw_of = raw_by_type.get(type(value))
+    raw_of = raw_json_getters.get(type(value))
     if raw_of is not None:
         return raw_of(value)
     if isinstance(value, Mapping) and not isinstance(value, dict):
@@ -186,14 +186,16 @@ def encode(value: Any) -> bytes:
     except RecursionError as error:
         raise EncodeError("$ contains itself: JSON cannot carry that") from error
     except _ENCODE_ERRORS as error:
-        raise EncodeError(f"{_culprit(value) or '$'} cannot be written as JSON: {error}") from error
+        raise EncodeError(
+            f"{_unencodable_path(value) or '$'} cannot be written as JSON: {error}"
+        ) from error
     # msgspec writes NaN and infinities as null, which would lose them without a word.
-    if b"null" in raw and (path := _non_finite(value)):
+    if b"null" in raw and (path := _non_finite_path(value)):
         raise EncodeError(f"{path} is not a finite number, and JSON has no other")
     return bytes(raw)
 
 
-def plain(value: Any, path: str = "$") -> Any:
+def plain_copy(value: Any, path: str = "$") -> Any:
     """A copy in plain, changeable JSON values.
 
     Typed values are written without their fields that are None: an optional field that is not set
@@ -205,19 +207,19 @@ def plain(value: Any, path: str = "$") -> Any:
 
     def leaf(item: Any) -> Any:
         try:
-            return without_none(builtins(item))
+            return without_none(to_builtins(item))
         except _ENCODE_ERRORS as error:
             where = next((way for found, way in _deep_json.walk(value) if found is item), ())
             text = _deep_json.path_text(where, path)
             raise EncodeError(f"{text} cannot be written as JSON: {error}") from error
 
     try:
-        return _deep_json.copied(value, leaf)
+        return _deep_json.deep_copy(value, leaf)
     except RecursionError as error:
         raise EncodeError(f"{path} contains itself: JSON cannot carry that") from error
 
 
-def builtins(value: Any) -> Any:
+def to_builtins(value: Any) -> Any:
     """A typed value as plain JSON values.
 
     Raises:
@@ -226,7 +228,7 @@ def builtins(value: Any) -> Any:
     try:
         return lists(msgspec.to_builtins(value, enc_hook=encode_hook))
     except RecursionError:
-        return _deep_json.copied(value, lambda item: _of_one_level(_deep_json.expanded(item)))
+        return _deep_json.deep_copy(value, lambda item: _of_one_level(_deep_json.fields_of(item)))
 
 
 def _of_one_level(value: Any) -> Any:
@@ -235,19 +237,19 @@ def _of_one_level(value: Any) -> Any:
 
 def lists(value: Any) -> Any:
     """The same with lists for tuples, as JSON has them."""
-    return _deep_json.copied(value, _itself)
+    return _deep_json.deep_copy(value, _unchanged)
 
 
 def without_none(value: Any) -> Any:
     """The same without the fields that are None."""
-    return _deep_json.copied(value, _itself, keep_none=False)
+    return _deep_json.deep_copy(value, _unchanged, keep_none=False)
 
 
-def _itself(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _culprit(value: Any) -> str | None:
+def _unencodable_path(value: Any) -> str | None:
     """The path of the first value that cannot be encoded, whatever it contains."""
     for item, path in _deep_json.walk(value):
         own: Any = item
@@ -262,13 +264,13 @@ def _culprit(value: Any) -> str | None:
     return None
 
 
-def _non_finite(value: Any) -> str | None:
+def _non_finite_path(value: Any) -> str | None:
     for item, path in _deep_json.walk(value):
         if isinstance(item, float):
             if not math.isfinite(item):
                 return _deep_json.path_text(path)
         elif not isinstance(item, (str, int, bytes, type(None), Mapping, list, tuple)):
-            for part, rest in _deep_json.walk(builtins(item)):
+            for part, rest in _deep_json.walk(to_builtins(item)):
                 if isinstance(part, float) and not math.isfinite(part):
                     return _deep_json.path_text(path) + _deep_json.path_text(rest, "")
     return None

@@ -19,15 +19,15 @@ from appsdk_operator.resource._spec_types import decode_hook, encode_hook
 __all__ = [
     "Path",
     "convert",
-    "copied",
     "decode",
+    "deep_copy",
     "elements",
     "encode",
     "equal",
-    "expanded",
+    "equal_by",
+    "fields_of",
     "members",
     "path_text",
-    "same",
     "walk",
 ]
 
@@ -197,7 +197,7 @@ def encode(value: Any) -> bytes:
     current: Any = value
     while True:
         if not isinstance(current, _SCALARS):
-            current = expanded(current)
+            current = fields_of(current)
         if isinstance(current, (Mapping, list, tuple)):
             if id(current) in open_ids:
                 raise RecursionError("a value contains itself")
@@ -230,7 +230,7 @@ def encode(value: Any) -> bytes:
             return b"".join(parts)
 
 
-def expanded(value: Any) -> Any:
+def fields_of(value: Any) -> Any:
     """A typed value as a mapping of its fields, if it is one; anything else as it is."""
     if isinstance(value, (Mapping, list, tuple)):
         return value
@@ -250,7 +250,7 @@ def expanded(value: Any) -> Any:
 # -- Plain values ----------------------------------------------------------------------------
 
 
-def copied(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True) -> Any:
+def deep_copy(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True) -> Any:
     """A copy in plain dicts and lists; ``leaf`` makes something of what is no JSON value.
 
     What ``leaf`` returns is copied as well.
@@ -319,19 +319,20 @@ def path_text(path: Path, root: str = "$") -> str:
     return root + "".join(reversed(steps))
 
 
-def equal(one: Any, other: Any, same: Callable[[Any, Any], bool] | None = None) -> bool:
+def equal_by(one: Any, other: Any, equal_leaves: Callable[[Any, Any], bool] | None = None) -> bool:
     """Whether two JSON values are equal; what they consist of is compared by ``same``.
 
     Args:
         one: a JSON value.
         other: another.
-        same: compares two values that are not both mappings nor both lists; default: ``==``.
+        equal_leaves: compares two values that are neither both mappings nor both lists; default:
+            ``==``.
     """
-    leaves = operator.eq if same is None else same
+    leaves = operator.eq if equal_leaves is None else equal_leaves
     pending = [(one, other)]
     while pending:
         a, b = pending.pop()
-        if a is b and same is None:
+        if a is b and equal_leaves is None:
             continue
         if isinstance(a, dict) and isinstance(b, dict):
             if a.keys() != b.keys():
@@ -346,9 +347,9 @@ def equal(one: Any, other: Any, same: Callable[[Any, Any], bool] | None = None) 
     return True
 
 
-def same(one: Any, other: Any) -> bool:
+def equal(one: Any, other: Any) -> bool:
     """``one == other``, at any depth."""
     try:
         return bool(one == other)
     except RecursionError:
-        return equal(one, other)
+        return equal_by(one, other)

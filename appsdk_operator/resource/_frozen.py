@@ -22,7 +22,7 @@ class ReadOnlyError(TypeError):
     """Somebody tried to change an object that is shared between threads and caches."""
 
 
-def refuse(*_: object, **__: object) -> NoReturn:
+def raise_read_only(*_: object, **__: object) -> NoReturn:
     """Raise the error that says how to get a copy that can be changed."""
     raise ReadOnlyError(
         "this object is a read-only view, shared between threads and caches: take "
@@ -30,7 +30,7 @@ def refuse(*_: object, **__: object) -> NoReturn:
     )
 
 
-def _no_attribute(value: dict[str, Any], name: str) -> str:
+def _missing_attribute_text(value: dict[str, Any], name: str) -> str:
     text = f"{type(value).__name__!r} object has no attribute {name!r}"
     if name.startswith("__"):  # Python asks for these itself
         return text
@@ -67,8 +67,8 @@ class FrozenDict(dict[str, Any]):
         def update(self, other: Never, /) -> None: ...  # type: ignore[override]
         # fmt: on
     else:
-        __setitem__ = __delitem__ = __ior__ = refuse
-        clear = pop = popitem = setdefault = update = refuse
+        __setitem__ = __delitem__ = __ior__ = raise_read_only
+        clear = pop = popitem = setdefault = update = raise_read_only
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
@@ -81,7 +81,7 @@ class FrozenDict(dict[str, Any]):
     if not TYPE_CHECKING:  # which says so before
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(_no_attribute(self, name), name=name, obj=self)
+            raise AttributeError(_missing_attribute_text(self, name), name=name, obj=self)
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, ``default`` when absent."""
@@ -146,9 +146,9 @@ class FrozenList(list[Any]):
         def sort(self, key: Never, /) -> None: ...  # type: ignore[override]
         # fmt: on
     else:
-        __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse
-        append = clear = extend = insert = pop = remove = refuse
-        reverse = sort = refuse
+        __setitem__ = __delitem__ = __iadd__ = __imul__ = raise_read_only
+        append = clear = extend = insert = pop = remove = raise_read_only
+        reverse = sort = raise_read_only
 
     def __getitem__(self, index: Any) -> Any:
         _freeze_children(self)
@@ -210,7 +210,7 @@ def _freeze_children(value: FrozenDict | FrozenList) -> None:
 
 def thaw(value: Any) -> Any:
     """The same JSON value in plain dicts and lists."""
-    return _deep_json.copied(value, lambda item: item)
+    return _deep_json.deep_copy(value, lambda item: item)
 
 
 _FROZEN_ERRORS = ("FrozenInstanceError", "FrozenAttributeError", "FrozenError")

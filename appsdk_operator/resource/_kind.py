@@ -10,7 +10,7 @@ from urllib.parse import quote
 import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource._spec_types import check_view
+from appsdk_operator.resource._spec_types import check_spec_type
 
 __all__ = ["Kind", "Scope"]
 
@@ -71,7 +71,7 @@ def _check_plural(_: object, __: object, value: str) -> None:
 
 def _check_view(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None:
-        check_view(attribute.name, value)
+        check_spec_type(attribute.name, value)
 
 
 def _check_scope(_: object, __: object, value: object) -> None:

@@ -351,7 +351,10 @@ def _split_event(line: bytes) -> _Event | None:
 
 
 def _check_kind(kind: Kind, page: _List) -> None:
-    if (page.kind, page.api_version) == (f"{_codec.PARTIAL}List", _codec.PARTIAL_VERSION):
+    if (page.kind, page.api_version) == (
+        f"{_codec.PARTIAL_METADATA_KIND}List",
+        _codec.PARTIAL_METADATA_VERSION,
+    ):
         is_other = False
     elif page.api_version and page.api_version != kind.api_version:
         is_other = True

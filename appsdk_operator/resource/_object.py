@@ -30,7 +30,7 @@ from appsdk_operator._generics import (
     subscript,
 )
 from appsdk_operator.resource import _codec, _deep_json
-from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, refuse
+from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, raise_read_only
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._spec_types import decode_hook, has_fields, path_and_problem
 from appsdk_operator.resource._typed_overlay import overlay
@@ -75,16 +75,16 @@ class OwnerReference(msgspec.Struct, rename="camel", omit_defaults=True):
     block_owner_deletion: bool = False
 
     def __setattr__(self, name: str, value: object) -> None:
-        refuse()
+        raise_read_only()
 
     def __delattr__(self, name: str) -> None:
-        refuse()
+        raise_read_only()
 
     def __hash__(self) -> int:
         return hash((self.api_version, self.kind, self.name, self.uid))
 
 
-class _Rest(msgspec.Struct, gc=False, rename="camel"):
+class _LazyMetadata(msgspec.Struct, gc=False, rename="camel"):
     """The metadata that is decoded only when somebody asks."""
 
     labels: dict[str, str] | None = None
@@ -98,12 +98,12 @@ class _TypeMeta(msgspec.Struct, gc=False):
     kind: str | None = None
 
 
-class _WithRest(msgspec.Struct, gc=False):
-    metadata: _Rest
+class _WithLazyMetadata(msgspec.Struct, gc=False):
+    metadata: _LazyMetadata
 
 
 _decode_type = msgspec.json.Decoder(_TypeMeta).decode
-_decode_rest = msgspec.json.Decoder(_WithRest).decode
+_decode_lazy_metadata = msgspec.json.Decoder(_WithLazyMetadata).decode
 
 # Decoders of an object's part are made once for each type; types live as long as the program.
 _part_decoders: dict[tuple[str, Any], Callable[[bytes], Any]] = {}
@@ -122,7 +122,7 @@ def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
     return decode
 
 
-class _KeyOnly:
+class _KeyOnlyField:
     """A top-level field that is looked for as an attribute: the error names its key.
 
     One for each such field, since a ``__getattr__`` would make every other attribute slower.
@@ -190,7 +190,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         """
         if not isinstance(raw, bytes):
             _refuse_raw(raw)
-        return object_of(kind, raw, _codec.header_of(check_kind(kind), raw))
+        return object_of(kind, raw, _codec.checked_metadata(check_kind(kind), raw))
 
     @classmethod
     def from_dict(
@@ -219,22 +219,22 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     @property
     def labels(self) -> Mapping[str, str]:
         """``metadata.labels``, empty when there are none."""
-        return FrozenDict(self._rest().labels or {})
+        return FrozenDict(self._lazy_metadata().labels or {})
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """``metadata.annotations``, empty when there are none."""
-        return FrozenDict(self._rest().annotations or {})
+        return FrozenDict(self._lazy_metadata().annotations or {})
 
     @property
     def finalizers(self) -> tuple[str, ...]:
         """``metadata.finalizers`` in the server's order."""
-        return tuple(self._rest().finalizers or ())
+        return tuple(self._lazy_metadata().finalizers or ())
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
         """``metadata.ownerReferences`` in the server's order."""
-        return tuple(self._rest().owner_references or ())
+        return tuple(self._lazy_metadata().owner_references or ())
 
     @property
     def creation_timestamp(self) -> dt.datetime | None:
@@ -243,7 +243,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         Raises:
             DecodeError: the text is not a time.
         """
-        stamp = self._rest().creation_timestamp
+        stamp = self._lazy_metadata().creation_timestamp
         try:
             return parse_time(stamp) if stamp else None
         except ValueError as error:
@@ -260,7 +260,9 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     @property
     def is_metadata_only(self) -> bool:
         """Whether this is the metadata of an object without the rest of it."""
-        return _codec.decode_as(_decode_type, _TypeMeta, self.raw).kind == _codec.PARTIAL
+        return (
+            _codec.decode_as(_decode_type, _TypeMeta, self.raw).kind == _codec.PARTIAL_METADATA_KIND
+        )
 
     @property
     def spec(self) -> SpecT_co:
@@ -286,9 +288,9 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         except _codec.DECODE_ERRORS as error:
             raise _codec.DecodeError(f"{self.kind.kind} {self.key}: {error}") from error
 
-    def _rest(self) -> _Rest:
+    def _lazy_metadata(self) -> _LazyMetadata:
         try:
-            return _codec.decode_as(_decode_rest, _WithRest, self.raw).metadata
+            return _codec.decode_as(_decode_lazy_metadata, _WithLazyMetadata, self.raw).metadata
         except _codec.DECODE_ERRORS as error:
             raise _codec.DecodeError(f"{self.kind.kind} {self.key}: {error}") from error
 
@@ -298,7 +300,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         except _codec.DECODE_ERRORS:
             value = self._view_with_reason(field, view)
         if value is None:
-            self._check_whole(field)
+            self._refuse_if_metadata_only(field)
         return freeze(value)
 
     def _view_with_reason(self, field: str, view: Any) -> Any:
@@ -322,18 +324,18 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         """
         raw = self._members()
         if key not in raw:
-            self._check_whole(key)
+            self._refuse_if_metadata_only(key)
         return freeze(_codec.decode(bytes(raw[key])))
 
     def get(self, key: str, default: Any = None) -> Any:
         """A top-level field as read-only JSON, ``default`` when absent."""
         raw = self._members().get(key)
         if raw is None:
-            self._check_whole(key)
+            self._refuse_if_metadata_only(key)
             return default
         return freeze(_codec.decode(bytes(raw)))
 
-    def _check_whole(self, field: str) -> None:
+    def _refuse_if_metadata_only(self, field: str) -> None:
         """Refuse to call a field absent that is only not here."""
         if self.is_metadata_only:
             raise _codec.MetadataOnlyError(
@@ -345,7 +347,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     def __contains__(self, key: object) -> bool:
         if key in self._members():
             return True
-        self._check_whole(str(key))
+        self._refuse_if_metadata_only(str(key))
         return False
 
     def __iter__(self) -> Iterator[str]:
@@ -390,22 +392,22 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         )
 
     def __setattr__(self, name: str, value: object) -> None:
-        refuse()
+        raise_read_only()
 
     def __delattr__(self, name: str) -> None:
-        refuse()
+        raise_read_only()
 
     def __setitem__(self, key: str, value: object) -> None:
-        refuse()
+        raise_read_only()
 
     def __delitem__(self, key: str) -> None:
-        refuse()
+        raise_read_only()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Object):
             return NotImplemented
         return self.kind == other.kind and (
-            self.raw == other.raw or _deep_json.same(self.to_dict(), other.to_dict())
+            self.raw == other.raw or _deep_json.equal(self.to_dict(), other.to_dict())
         )
 
     def __ne__(self, other: object) -> bool:
@@ -431,11 +433,11 @@ for _name in (
     *("data", "binary_data", "binaryData", "string_data", "stringData", "immutable", "type"),
     *("rules", "role_ref", "roleRef", "subjects", "webhooks", "provisioner", "parameters"),
 ):
-    setattr(Object, _name, _KeyOnly(_name))
+    setattr(Object, _name, _KeyOnlyField(_name))
 
 
 # A Struct would be written field by field otherwise.
-_codec.raw_by_type[Object] = operator.attrgetter("raw")
+_codec.raw_json_getters[Object] = operator.attrgetter("raw")
 
 
 _METADATA_FIELDS = {
@@ -513,7 +515,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
                 )
             if field in ("spec", "status"):
                 _check_class(kind, field, value)
-            plain = _codec.plain(value, f"$.{field}")
+            plain = _codec.plain_copy(value, f"$.{field}")
             if field in ("spec", "status"):
                 check_typed(kind, field, value)
             if field == "metadata" and isinstance(plain, dict):
@@ -524,7 +526,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
     @property
     def metadata(self) -> dict[str, Any]:
         """``metadata``, made when missing."""
-        return _made(self.data, "metadata", dict)
+        return _get_or_set(self.data, "metadata", dict)
 
     @property
     def name(self) -> str:
@@ -549,17 +551,17 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
     @property
     def labels(self) -> dict[str, str]:
         """``metadata.labels``, made when missing; change it in place."""
-        return _made(self.metadata, "labels", dict)
+        return _get_or_set(self.metadata, "labels", dict)
 
     @property
     def annotations(self) -> dict[str, str]:
         """``metadata.annotations``, made when missing; change it in place."""
-        return _made(self.metadata, "annotations", dict)
+        return _get_or_set(self.metadata, "annotations", dict)
 
     @property
     def finalizers(self) -> list[str]:
         """``metadata.finalizers``, made when missing; change it in place."""
-        return _made(self.metadata, "finalizers", list)
+        return _get_or_set(self.metadata, "finalizers", list)
 
     @property
     def spec(self) -> SpecT:
@@ -606,18 +608,18 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         if value is None:
             self.data.pop(field, None)
         elif view is None or isinstance(value, Mapping):
-            self.data[field] = _codec.plain(value, f"$.{field}")
+            self.data[field] = _codec.plain_copy(value, f"$.{field}")
         elif current is None:
             check_typed(self.kind, field, value)
-            self.data[field] = _codec.plain(value, f"$.{field}")
+            self.data[field] = _codec.plain_copy(value, f"$.{field}")
         else:
             try:
-                new = _codec.builtins(value)
+                new = _codec.to_builtins(value)
             except (TypeError, ValueError) as error:
                 raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
             check_typed(self.kind, field, value)
             try:
-                known = _codec.builtins(msgspec.convert(current, view, dec_hook=decode_hook))
+                known = _codec.to_builtins(msgspec.convert(current, view, dec_hook=decode_hook))
             except _codec.DECODE_ERRORS:  # then the new value is what repairs it
                 known = {}
             self.data[field] = overlay(current, known, new)
@@ -636,7 +638,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
     def to_dict(self) -> dict[str, Any]:
         """The content as plain values: a copy."""
-        copied: dict[str, Any] = _codec.plain(self.data)
+        copied: dict[str, Any] = _codec.plain_copy(self.data)
         return copied
 
     def to_yaml(self) -> str:
@@ -695,7 +697,7 @@ def check_typed(kind: Kind, field: str, value: Any) -> None:
     if view is None or type(value) is not view:
         return
     try:
-        msgspec.convert(_codec.builtins(value), view, dec_hook=decode_hook)
+        msgspec.convert(_codec.to_builtins(value), view, dec_hook=decode_hook)
     except (*_codec.DECODE_ERRORS, TypeError) as error:
         place, problem = path_and_problem(error)
         raise _codec.EncodeError(
@@ -795,7 +797,7 @@ def parse_time(stamp: str) -> dt.datetime:
     return dt.datetime.fromisoformat(stamp)
 
 
-def _made(parent: dict[str, Any], key: str, make: type[_T]) -> _T:
+def _get_or_set(parent: dict[str, Any], key: str, make: type[_T]) -> _T:
     value: _T | None = parent.get(key)
     if value is None:
         value = parent[key] = make()

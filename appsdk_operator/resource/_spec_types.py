@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 __all__ = [
-    "check_view",
+    "check_spec_type",
     "decode_hook",
     "encode_hook",
     "has_fields",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def is_model(view: Any) -> bool:
+def is_pydantic_model(view: Any) -> bool:
     """Whether it is a class of pydantic 2's models."""
     return hasattr(view, "__pydantic_validator__") and hasattr(view, "model_validate_json")
 
@@ -36,11 +36,11 @@ def has_fields(view: Any) -> TypeGuard[type]:
         attrs.has(view)
         or dataclasses.is_dataclass(view)
         or issubclass(view, msgspec.Struct)
-        or is_model(view)
+        or is_pydantic_model(view)
     )
 
 
-def check_view(what: str, view: Any) -> None:
+def check_spec_type(what: str, view: Any) -> None:
     """Refuse a class that objects cannot be read with, or whose instances can be changed.
 
     Raises:
@@ -51,12 +51,12 @@ def check_view(what: str, view: Any) -> None:
         own = type(view).__qualname__
         raise TypeError(f"{what}={own}(…) is an instance: give its class, {what}={own}")
     name = getattr(view, "__qualname__", view)
-    if hasattr(view, "__pydantic_validator__") and not is_model(view):
+    if hasattr(view, "__pydantic_validator__") and not is_pydantic_model(view):
         raise ValueError(
             f"{what} type {name} is one of pydantic's dataclasses, whose validation would be "
             f"passed over: make it a model, class {name}(pydantic.BaseModel, frozen=True)"
         )
-    if not is_model(view) and hasattr(view, "parse_obj") and hasattr(view, "__fields__"):
+    if not is_pydantic_model(view) and hasattr(view, "parse_obj") and hasattr(view, "__fields__"):
         raise ValueError(
             f"{what} type {name} is a model of pydantic 1: make it one of pydantic 2, "
             f"class {name}(pydantic.BaseModel, frozen=True), with pydantic>=2"
@@ -67,7 +67,7 @@ def check_view(what: str, view: Any) -> None:
             "threads: declare it with @attrs.frozen, @dataclass(frozen=True), "
             "msgspec.Struct(frozen=True) or pydantic.BaseModel(frozen=True)"
         )
-    if not is_model(view) and _is_unknown(view):
+    if not is_pydantic_model(view) and _has_no_fields(view):
         raise ValueError(
             f"{what} type {name} has no fields that JSON could be read into: declare it with "
             "@attrs.frozen, @dataclass(frozen=True), as a msgspec.Struct with frozen=True or a "
@@ -84,7 +84,7 @@ def _is_read_only(view: Any) -> bool:
     config = getattr(view, "__struct_config__", None)
     if config is not None:
         return bool(config.frozen)
-    if is_model(view):
+    if is_pydantic_model(view):
         return bool(view.model_config.get("frozen"))
     return True
 
@@ -100,7 +100,7 @@ def _refuses_assignment(view: Any) -> bool:
     return False
 
 
-def _is_unknown(view: Any) -> bool:
+def _has_no_fields(view: Any) -> bool:
     if not isinstance(view, type) or view.__module__ == "builtins":
         return False
     import msgspec.inspect
@@ -115,25 +115,25 @@ def decode_hook(view: Any, value: Any) -> Any:
     """For msgspec: plain JSON values as an instance of a class that it does not know."""
     if isinstance(value, view):
         return value
-    if not is_model(view):
+    if not is_pydantic_model(view):
         raise TypeError(f"Expected `{view.__qualname__}`, got `{type(value).__name__}`")
     try:
         # As JSON, where a strict model takes text for a time and a list for a tuple.
         return view.model_validate_json(msgspec.json.encode(value))
     except ValueError as error:
-        raise ValueError(_first_of(error)) from error
+        raise ValueError(_first_problem(error)) from error
 
 
 def encode_hook(value: Any) -> Any:
     """For msgspec: an instance of a class that it does not know as plain JSON values."""
-    if is_model(type(value)):
+    if is_pydantic_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
 
 
 def schema_hook(view: Any) -> dict[str, Any]:
     """For msgspec: the JSON schema of a class that it does not know."""
-    if not is_model(view):
+    if not is_pydantic_model(view):
         raise NotImplementedError
     schema: dict[str, Any] = view.model_json_schema(by_alias=True)
     inlined: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}), ())
@@ -152,7 +152,7 @@ def _inlined(schema: Any, types: Mapping[str, Any], above: tuple[str, ...]) -> A
     return {**_inlined(types[name], types, (*above, name)), **made} if name else made
 
 
-def _first_of(error: ValueError) -> str:
+def _first_problem(error: ValueError) -> str:
     """The first of pydantic's errors, as msgspec says it: "… - at `$.size`"."""
     found = error.errors(include_url=False, include_input=False)  # type: ignore[attr-defined]
     place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in found[0]["loc"])
@@ -160,7 +160,7 @@ def _first_of(error: ValueError) -> str:
     return f"{found[0]['msg']}{more} - at `${place}`"
 
 
-_PLACE = re.compile(r" - at `\$([^`]*)`")
+_LOCATION = re.compile(r" - at `\$([^`]*)`")
 
 
 def path_and_problem(error: Exception) -> tuple[str, str]:
@@ -169,8 +169,8 @@ def path_and_problem(error: Exception) -> tuple[str, str]:
     msgspec says "Expected `int`, got `str` - at `$.replicas`".
     """
     # The innermost first: a model's own place, then that of the model.
-    path = "".join(reversed(_PLACE.findall(str(error))))
-    return path + _field_of_validator(error), _PLACE.sub("", str(error))
+    path = "".join(reversed(_LOCATION.findall(str(error))))
+    return path + _field_of_validator(error), _LOCATION.sub("", str(error))
 
 
 def _field_of_validator(error: Exception) -> str:

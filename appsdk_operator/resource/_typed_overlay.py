@@ -11,7 +11,7 @@ __all__ = ["overlay"]
 
 def overlay(current: Any, known: Any, new: Any) -> Any:
     """``current`` with the changes from ``known`` to ``new``, and all that neither knows of."""
-    if _deep_json.same(new, known):
+    if _deep_json.equal(new, known):
         return current
     if isinstance(new, dict) and isinstance(current, dict):
         return _overlay_dict(current, known if isinstance(known, dict) else {}, new)
@@ -32,14 +32,14 @@ def _overlay_dict(
     merged = {}
     for key, value in current.items():
         if key in new:
-            if key in known and _deep_json.same(new[key], known[key]):
+            if key in known and _deep_json.equal(new[key], known[key]):
                 merged[key] = value
             elif new[key] is not None:
                 merged[key] = overlay(value, known.get(key), new[key])
         elif key not in known:
             merged[key] = value
     for key, value in new.items():
-        if key not in current and value is not None and not _deep_json.same(value, known.get(key)):
+        if key not in current and value is not None and not _deep_json.equal(value, known.get(key)):
             merged[key] = _codec.without_none(value)
     return merged
 
@@ -78,7 +78,7 @@ def _matches(known: list[Any], new: list[Any]) -> list[int | None]:
 
 
 def _is_equal(known: Any, item: Any) -> bool:
-    return _deep_json.same(known, item)
+    return _deep_json.equal(known, item)
 
 
 def _has_same_name(known: Any, item: Any) -> bool:

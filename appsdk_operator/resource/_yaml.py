@@ -208,7 +208,7 @@ def dump_yaml(data: dict[str, Any]) -> str:
     Raises:
         EncodeError: a value that JSON cannot carry; the text names the path.
     """
-    plain = _codec.plain(data)
+    plain = _codec.plain_copy(data)
     try:
         text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     except RecursionError:

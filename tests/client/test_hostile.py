@@ -413,7 +413,7 @@ def test_a_tls_record_that_drips_obeys_the_deadline(authority):
     thread.start()
     connection = Connection(ours, 0, read_timeout=0.1)
     with ours, theirs:
-        connection.speak_tls(context, "api.test")
+        connection.start_tls(context, "api.test")
         with pytest.raises(c.ReadTimeout, match="no answer in time"):
             connection.exchange(b"GET / HTTP/1.1\r\n\r\n", None, method="GET")
         stop.set()

@@ -15,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator import client as c
-from appsdk_operator.client._redaction import MASK, Secrets, scrubbed, scrubbed_json, shown
+from appsdk_operator.client._redaction import (
+    MASK,
+    SentCredentials,
+    display_text,
+    redacted,
+    redacted_json,
+)
 from appsdk_operator.resource import DecodeError
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, failure, widget
 
@@ -165,10 +171,10 @@ def test_no_status_is_more_than_an_error(status):
     st.integers(0, 60),
 )
 def test_no_run_of_a_credential_comes_through(token, before, after, start, end):
-    secrets = Secrets()
+    secrets = SentCredentials()
     secrets.add(f"Bearer {token}")
     part = token[start : len(token) - end]
-    text = scrubbed(before + part + after)
+    text = redacted(before + part + after)
     assert f"Bearer {token}" not in text
     if len(token) >= 16:
         runs = {token[i : i + 16] for i in range(len(token) - 15)}
@@ -178,25 +184,25 @@ def test_no_run_of_a_credential_comes_through(token, before, after, start, end):
 
 
 def test_other_texts_are_left_as_they_are():
-    secrets = Secrets()
+    secrets = SentCredentials()
     secrets.add("Bearer abc")
     secrets.add("Basic " + base64.b64encode(b"a:b").decode())
-    assert scrubbed('pods "abc" not found') == 'pods "abc" not found'
-    assert scrubbed_json({"a": [1, None, True, {"b": "c"}]}) == {"a": [1, None, True, {"b": "c"}]}
-    assert shown("plain äöü", limit=100) == "plain äöü"
+    assert redacted('pods "abc" not found') == 'pods "abc" not found'
+    assert redacted_json({"a": [1, None, True, {"b": "c"}]}) == {"a": [1, None, True, {"b": "c"}]}
+    assert display_text("plain äöü", limit=100) == "plain äöü"
 
 
 def test_a_token_that_was_replaced_is_still_a_secret():
-    secrets = Secrets()
+    secrets = SentCredentials()
     for letter in "ABCDEF":
         secrets.add(f"Bearer {token_of(letter)}")
-    assert scrubbed(f"old {token_of('E')}") == f"old {MASK}"
-    assert len(secrets.forms()) == 4
+    assert redacted(f"old {token_of('E')}") == f"old {MASK}"
+    assert len(secrets.spellings()) == 4
 
 
 def test_the_secrets_of_a_client_that_is_gone_are_forgotten():
-    secrets = Secrets()
+    secrets = SentCredentials()
     secrets.add(f"Bearer {token_of('G')}")
-    assert scrubbed(token_of("G")) == MASK
+    assert redacted(token_of("G")) == MASK
     del secrets
-    assert scrubbed(token_of("G")) == token_of("G")
+    assert redacted(token_of("G")) == token_of("G")

@@ -140,7 +140,7 @@ def test_a_certificate_as_data_needs_no_folder_where_files_can_be_in_memory(
     (tmp_path / "file").touch()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     if memory == "hidden":
-        monkeypatch.setattr(tls, "_SHOWN_FILES", tmp_path / "nowhere")
+        monkeypatch.setattr(tls, "_OPEN_FILES", tmp_path / "nowhere")
     elif memory == "forbidden":
         monkeypatch.setattr(
             os, "memfd_create", lambda _name: os.open(tmp_path / "nowhere", os.O_RDONLY)

@@ -11,7 +11,7 @@ from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, Impersonation
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._transport.connection import Connection
-from appsdk_operator.client._transport.transport import _Guard
+from appsdk_operator.client._transport.transport import _AbortHandle
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, failure, page, widget
@@ -547,26 +547,26 @@ def test_a_request_cuts_only_the_connection_that_it_holds():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         first, second = Connection(ours, 0), Connection(theirs, 0)
-        guard = _Guard()
-        guard.hold(first)
-        guard.release()
-        guard.abort()
+        handle = _AbortHandle()
+        handle.attach(first)
+        handle.release()
+        handle.abort()
         assert not first.aborted
-        guard.hold(second)
+        handle.attach(second)
         assert second.aborted
 
 
 def test_a_stream_that_was_handed_over_is_cut_by_its_own_close_alone(serve, connect, monkeypatch):
     server = serve(CHUNKED + chunk(b"x"))
     transport = connect(server)._transport
-    release, stops = _Guard.release, []
+    release, stops = _AbortHandle.release, []
 
-    def release_and_stop(guard):
-        release(guard)
-        guard.abort()
-        stops.append(guard)
+    def release_and_stop(handle):
+        release(handle)
+        handle.abort()
+        stops.append(handle)
 
-    monkeypatch.setattr(_Guard, "release", release_and_stop)
+    monkeypatch.setattr(_AbortHandle, "release", release_and_stop)
     opened = transport.open(Request(method="GET", path="/"))
     assert len(stops) == 1
     assert not opened.connection.aborted

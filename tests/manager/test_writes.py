@@ -20,7 +20,7 @@ from appsdk_operator.client import (
     Timeout,
     TooManyRequests,
 )
-from appsdk_operator.client._transport.write_guard import look_before_write
+from appsdk_operator.client._transport.write_guard import run_write_checks
 from appsdk_operator.manager._election.fence import FencedClient
 from appsdk_operator.manager._election.lease_state import (
     CandidatePhase,
@@ -84,7 +84,7 @@ class Sender:
             if callable(step):
                 step()
             else:
-                look_before_write()
+                run_write_checks()
             self.seen.append(self.fence.writes.latest)
         return obj
 

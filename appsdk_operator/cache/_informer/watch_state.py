@@ -37,7 +37,7 @@ from appsdk_operator.client import (
     ApiError,
     BadResponse,
     Gone,
-    PageProgress,
+    PaginationGuard,
     TransportError,
     WatchSilent,
     error_from_status,
@@ -245,7 +245,7 @@ class WatchState:
         self._limit = page_size
         self._restarts = 0
         self._list_version = ""
-        self._pages = PageProgress("the list")
+        self._pages = PaginationGuard("the list")
         self.opened_at = 0.0
         """When the last watch was opened."""
         self.has_delivered = False
@@ -555,7 +555,7 @@ class WatchState:
         self._limit = self._page_size
         self._restarts = 0
         self._list_version = ""
-        self._pages = PageProgress("the list")
+        self._pages = PaginationGuard("the list")
 
     def _wait(self, seconds: float, error: Exception | None) -> None:
         asked = getattr(error, "retry_after", None) if error is not None else None

@@ -20,7 +20,7 @@ from appsdk_operator.client._api.options import (
     delete_body,
     write_query,
 )
-from appsdk_operator.client._api.pagination import PageProgress
+from appsdk_operator.client._api.pagination import PaginationGuard
 from appsdk_operator.client._api.patches import MergePatch, Patch
 from appsdk_operator.client._api.protocols import ClientLike
 from appsdk_operator.client._api.subresource import SubresourceClient
@@ -29,6 +29,7 @@ from appsdk_operator.client._errors import Expired
 from appsdk_operator.client._request import JSON, Request, query_of, selectors_of
 from appsdk_operator.client._transport.watch import WatchStream, silence_limit_of
 from appsdk_operator.resource import (
+    PARTIAL_METADATA_KIND,
     AnyObject,
     DecodeError,
     FieldSelection,
@@ -132,13 +133,13 @@ class Client:
         from appsdk_operator.client._api.discovery import Discovery
 
         if self._discovery is None:
-            self._discovery = Discovery(self._asked, get_once=self._asked_once)
+            self._discovery = Discovery(self._get_path, get_once=self._get_path_once)
         return self._discovery
 
-    def _asked(self, path: str) -> bytes:
+    def _get_path(self, path: str) -> bytes:
         return self.request("GET", path)
 
-    def _asked_once(self, path: str) -> bytes:
+    def _get_path_once(self, path: str) -> bytes:
         request = Request(method="GET", path=path, accept=JSON, repeatable=True, retry=False)
         return self._transport.send(request)
 
@@ -155,11 +156,11 @@ class Client:
         Raises:
             NotFound: there is none.
         """
-        request = request_builders.request(
+        request = request_builders.build_request(
             kind, "GET", "get", namespace=namespace, name=name, repeatable=True
         )
         return self._transport.send(
-            request, decode=lambda body: request_builders.answered(request, kind, body)
+            request, decode=lambda body: request_builders.decode_answer(request, kind, body)
         )
 
     def list(
@@ -213,14 +214,14 @@ class Client:
         check_environment(stop=stop)
         # Makes no request: what is wrong is refused now, and not with the first page.
         query = selectors_of(label_selector, field_selector)
-        request_builders.request(kind, "GET", "list", namespace=namespace, query=query)
+        request_builders.build_request(kind, "GET", "list", namespace=namespace, query=query)
         return self._pages(kind, options, allow_inconsistent=allow_inconsistent)
 
     def _pages(
         self, kind: Kind, options: ListPageOptions, *, allow_inconsistent: bool
     ) -> Iterator[Object]:
         token = ""
-        progress = PageProgress(f"the list of {kind}")
+        progress = PaginationGuard(f"the list of {kind}")
         undecodable: Sequence[Undecodable] = ()
         while True:
             try:
@@ -292,7 +293,7 @@ class Client:
         _check_version(resource_version, resource_version_match)
         check_flag("retry", retry)
         check_environment(stop=stop)
-        request = request_builders.request(
+        request = request_builders.build_request(
             kind,
             "GET",
             "list",
@@ -306,14 +307,16 @@ class Client:
                     resourceVersionMatch=resource_version_match,
                 ),
             ],
-            accept=request_builders.accepted(
-                f"{request_builders.PARTIAL}List", metadata_only=metadata_only
+            accept=request_builders.accept_header(
+                f"{PARTIAL_METADATA_KIND}List", metadata_only=metadata_only
             ),
             repeatable=True,
             retry=retry,
         )
         return self._transport.send(
-            request, stop=stop, decode=lambda body: request_builders.page_of(request, kind, body)
+            request,
+            stop=stop,
+            decode=lambda body: request_builders.decode_page(request, kind, body),
         )
 
     def watch(
@@ -360,7 +363,7 @@ class Client:
         if timeout is None:
             timeout = random.uniform(300.0, 600.0)
         limit = silence_limit_of(timeout, silence_limit, bookmarks=bookmarks)
-        request = request_builders.request(
+        request = request_builders.build_request(
             kind,
             "GET",
             "watch",
@@ -376,7 +379,9 @@ class Client:
                     timeoutSeconds=math.ceil(timeout),
                 ),
             ],
-            accept=request_builders.accepted(request_builders.PARTIAL, metadata_only=metadata_only),
+            accept=request_builders.accept_header(
+                PARTIAL_METADATA_KIND, metadata_only=metadata_only
+            ),
             repeatable=True,
             retry=False,
         )
@@ -453,7 +458,7 @@ class Client:
             "PUT",
             "update",
             namespace=obj.namespace,
-            name=request_builders.name_of(obj),
+            name=request_builders.required_name(obj),
             query=write_query(dry_run, field_manager, field_validation),
             body=request_builders.encode_object(obj, "update"),
             answer_uid=request_builders.uid_of(obj),
@@ -533,13 +538,13 @@ class Client:
             "PATCH",
             "patch",
             namespace=obj.namespace,
-            name=request_builders.name_of(obj),
+            name=request_builders.required_name(obj),
             query=request_builders.apply_query(
                 field_manager, field_validation, dry_run=dry_run, force=force
             ),
             body=request_builders.encode_object(obj, "apply"),
             answer_uid=request_builders.uid_of(obj),
-            content_type=request_builders.APPLY,
+            content_type=request_builders.APPLY_CONTENT_TYPE,
             repeatable=True,
         )
 
@@ -576,7 +581,7 @@ class Client:
             NotFound: there is none of this name.
             Conflict: ``uid`` or ``resource_version`` are not those of the object.
         """
-        request = request_builders.request(
+        request = request_builders.build_request(
             kind,
             "DELETE",
             "delete",
@@ -593,7 +598,7 @@ class Client:
             repeatable=bool(uid or resource_version),
         )
         return self._transport.send(
-            request, decode=lambda body: request_builders.deleted(request, kind, body)
+            request, decode=lambda body: request_builders.decode_delete_answer(request, kind, body)
         )
 
     def delete_collection(
@@ -618,7 +623,7 @@ class Client:
         """
         check_kind(kind)
         request_builders.check_namespace(kind, namespace)
-        request = request_builders.request(
+        request = request_builders.build_request(
             kind,
             "DELETE",
             "deletecollection",
@@ -631,9 +636,9 @@ class Client:
     def _object(
         self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
     ) -> Object[SpecT, StatusT]:
-        request = request_builders.request(kind, method, verb, **parts)
+        request = request_builders.build_request(kind, method, verb, **parts)
         return self._transport.send(
-            request, decode=lambda body: request_builders.answered(request, kind, body)
+            request, decode=lambda body: request_builders.decode_answer(request, kind, body)
         )
 
     def request(

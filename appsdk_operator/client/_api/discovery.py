@@ -23,7 +23,7 @@ from appsdk_operator.runtime.validation import check_takes, check_text
 __all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
 
 # The next group would fare no better.
-_OF_THE_WHOLE_SERVER = (ConnectFailed, RequestStopped, Unauthorized)
+_SERVER_WIDE_ERRORS = (ConnectFailed, RequestStopped, Unauthorized)
 
 
 @attrs.frozen(order=True)
@@ -176,7 +176,7 @@ class Discovery:
                     answered = True
                     continue
                 except (ApiError, TransportError, DecodeError) as error:
-                    if isinstance(error, _OF_THE_WHOLE_SERVER):
+                    if isinstance(error, _SERVER_WIDE_ERRORS):
                         raise
                     failures[version] = error
                     with self._lock:
@@ -210,18 +210,20 @@ class Discovery:
         groups = self._versions()
         resource, _, rest = name.partition(".")
         if not rest:
-            wanted = [_join(group, versions[0]) for group, versions in groups.items()]
+            wanted = [_api_version(group, versions[0]) for group, versions in groups.items()]
             # Some are served only in a version that is not preferred, as CronJobs were for long.
-            wanted += [_join(group, v) for group, versions in groups.items() for v in versions[1:]]
+            wanted += [
+                _api_version(group, v) for group, versions in groups.items() for v in versions[1:]
+            ]
             with self._lock:
                 wanted.sort(key=self._failed.__contains__)
             yield from ((resource, version) for version in wanted)
             return
         version, _, group = rest.partition(".")
         if version in groups.get(group, ()):
-            yield resource, _join(group, version)
+            yield resource, _api_version(group, version)
         if rest in groups:
-            yield from ((resource, _join(rest, version)) for version in groups[rest])
+            yield from ((resource, _api_version(rest, version)) for version in groups[rest])
 
     def _versions(self) -> dict[str, list[str]]:
         with self._lock:
@@ -258,7 +260,7 @@ def _find(name: str, resources: Iterable[APIResource]) -> Kind | None:
     return None
 
 
-def _join(group: str, version: str) -> str:
+def _api_version(group: str, version: str) -> str:
     return f"{group}/{version}" if group else version
 
 

@@ -7,14 +7,14 @@ from typing import final
 from appsdk_operator.client._errors import BadResponse
 from appsdk_operator.resource import ListPage
 
-__all__ = ["MAX_EMPTY_PAGES", "PageProgress"]
+__all__ = ["MAX_EMPTY_PAGES", "PaginationGuard"]
 
 MAX_EMPTY_PAGES = 10
 """Servers fill each page but the last; one that filters afterwards may send some without items."""
 
 
 @final
-class PageProgress:
+class PaginationGuard:
     """Sees that each page of one list, ``what``, brings something new."""
 
     def __init__(self, what: str) -> None:

@@ -12,6 +12,7 @@ from appsdk_operator.client._api.options import FieldValidation, write_query
 from appsdk_operator.client._request import JSON, Request, query_of
 from appsdk_operator.client._transport.response_errors import check_status, wrong_answer
 from appsdk_operator.resource import (
+    PARTIAL_METADATA_KIND,
     AnyObject,
     Kind,
     ListPage,
@@ -28,39 +29,36 @@ from appsdk_operator.resource import (
 from appsdk_operator.runtime.validation import check_flag, check_text
 
 __all__ = [
-    "APPLY",
-    "PARTIAL",
-    "accepted",
-    "answer_of_any_kind",
-    "answered",
+    "APPLY_CONTENT_TYPE",
+    "accept_header",
     "apply_query",
+    "build_request",
     "check_namespace",
     "check_object",
     "check_patch",
-    "deleted",
+    "decode_answer",
+    "decode_answer_of_any_kind",
+    "decode_delete_answer",
+    "decode_page",
     "encode_object",
-    "name_of",
-    "page_of",
-    "request",
+    "required_name",
     "uid_of",
 ]
 
-PARTIAL = "PartialObjectMetadata"
-
-ALL: Any = object()
+COLLECTION: Any = object()
 """Instead of a name: the whole collection. Not None, which a caller may have got for a name."""
 
-APPLY = "application/apply-patch+yaml"
+APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
 """JSON is YAML, and the only media type that every server knows for server-side apply."""
 
 
-def request(
+def build_request(
     kind: Kind,
     method: str,
     verb: str,
     *,
     namespace: str,
-    name: str = ALL,
+    name: str = COLLECTION,
     subresource: str = "",
     query: Sequence[tuple[str, str]] = (),
     body: bytes | None = None,
@@ -71,7 +69,7 @@ def request(
     repeatable: bool = False,
     retry: bool = True,
 ) -> Request:
-    """The request for a verb on one object (``name``), or on a collection (ALL).
+    """The request for a verb on one object (``name``), or on a collection (COLLECTION).
 
     Raises:
         TypeError: ``kind`` is no Kind.
@@ -79,13 +77,13 @@ def request(
     """
     check_kind(kind)
     check_namespace_name(namespace)
-    if name is not ALL:
+    if name is not COLLECTION:
         check_path_segment("name", name)
-    if name is not ALL or method == "POST" or namespace:
+    if name is not COLLECTION or method == "POST" or namespace:
         check_namespace(kind, namespace)
     return Request(
         method=method,
-        path=kind.path(namespace, "" if name is ALL else name, subresource),
+        path=kind.path(namespace, "" if name is COLLECTION else name, subresource),
         query=query,
         body=body,
         content_type=content_type,
@@ -93,8 +91,8 @@ def request(
         verb=verb,
         resource=f"{kind.qualified_name}/{subresource}" if subresource else kind.qualified_name,
         namespace=namespace,
-        name="" if name is ALL else name,
-        answer_name=answer_name if name is ALL else name,
+        name="" if name is COLLECTION else name,
+        answer_name=answer_name if name is COLLECTION else name,
         answer_uid=answer_uid,
         repeatable=repeatable,
         retry=retry,
@@ -154,7 +152,7 @@ def encode_object(obj: AnyObject, verb: str) -> bytes:
     Raises:
         ValueError: only its metadata is here, so that the rest would be lost.
     """
-    if obj.get("kind") == PARTIAL:
+    if obj.get("kind") == PARTIAL_METADATA_KIND:
         hint = ": read it whole first" if verb == "create" else ", did you mean to patch?"
         raise ValueError(f"{obj.kind.kind} {obj.key}: cannot {verb} using only metadata{hint}")
     if isinstance(obj, MutableObject):
@@ -163,7 +161,7 @@ def encode_object(obj: AnyObject, verb: str) -> bytes:
     return obj.raw if "kind" in obj and "apiVersion" in obj else encode_json(obj.to_dict())
 
 
-def accepted(kind: str, *, metadata_only: bool) -> str:
+def accept_header(kind: str, *, metadata_only: bool) -> str:
     """The ``Accept`` header of a read: ``kind`` of metadata if the server can, else all."""
     check_flag("metadata_only", metadata_only)
     return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}" if metadata_only else JSON
@@ -187,7 +185,7 @@ def apply_query(
     return [*write_query(dry_run, field_manager, field_validation), *query_of(force=force)]
 
 
-def name_of(obj: AnyObject) -> str:
+def required_name(obj: AnyObject) -> str:
     """The name of an object that has to have one.
 
     Raises:
@@ -207,17 +205,19 @@ def uid_of(obj: AnyObject) -> str:
     return uid if isinstance(uid, str) else ""
 
 
-def answered(request: Request, kind: Kind[SpecT, StatusT], body: bytes) -> Object[SpecT, StatusT]:
+def decode_answer(
+    request: Request, kind: Kind[SpecT, StatusT], body: bytes
+) -> Object[SpecT, StatusT]:
     """The object in the answer to a request for one.
 
     Raises:
         DecodeError: there is none of this kind.
         WrongAnswer: it is another one.
     """
-    return _the_one(request, Object.from_json(kind, body))
+    return _checked_identity(request, Object.from_json(kind, body))
 
 
-def deleted(
+def decode_delete_answer(
     request: Request, kind: Kind[SpecT, StatusT], body: bytes
 ) -> Object[SpecT, StatusT] | None:
     """The object in the answer to a delete, None for a Status."""
@@ -226,10 +226,12 @@ def deleted(
         if isinstance(answer, dict):
             check_status(request, answer)
         return None
-    return answered(request, kind, body)
+    return decode_answer(request, kind, body)
 
 
-def page_of(request: Request, kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, StatusT]:
+def decode_page(
+    request: Request, kind: Kind[SpecT, StatusT], body: bytes
+) -> ListPage[SpecT, StatusT]:
     """The page in the answer to a list.
 
     Raises:
@@ -239,11 +241,11 @@ def page_of(request: Request, kind: Kind[SpecT, StatusT], body: bytes) -> ListPa
     page = decode_list(kind, body)
     if request.namespace and page.items:
         # The page of another namespace begins with an object of that one.
-        _the_one(request, page.items[0])
+        _checked_identity(request, page.items[0])
     return page
 
 
-def answer_of_any_kind(
+def decode_answer_of_any_kind(
     request: Request, kind: Kind[SpecT, StatusT], body: bytes
 ) -> Object[SpecT, StatusT]:
     """The object in the answer of a subresource, whose kind may be another than its parent's."""
@@ -257,19 +259,19 @@ def answer_of_any_kind(
             kind = Kind(group=group, version=version, kind=name, scope=Scope.CLUSTER)
         # The uid that was given is that of the parent, or of what was posted.
         request = attrs.evolve(request, answer_uid="")
-    return answered(request, kind, body)
+    return decode_answer(request, kind, body)
 
 
-def _the_one(request: Request, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
+def _checked_identity(request: Request, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
     """The object, if it can be the one that was asked for: what it does not say is not compared."""
     for asked, found in ((request.answer_name, obj.name), (request.answer_uid, obj.uid)):
         if asked and found and asked != found:
-            raise wrong_answer(request, _described(obj))
+            raise wrong_answer(request, _identity_text(obj))
     if obj.namespace and obj.namespace != request.namespace:
-        raise wrong_answer(request, _described(obj))
+        raise wrong_answer(request, _identity_text(obj))
     return obj
 
 
-def _described(obj: Object[Any, Any]) -> str:
+def _identity_text(obj: Object[Any, Any]) -> str:
     where = f" in namespace {obj.namespace!r}" if obj.namespace else ""
     return f"{obj.name!r}{where} (uid {obj.uid or 'not given'})"

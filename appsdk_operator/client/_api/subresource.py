@@ -73,7 +73,7 @@ class SubresourceClient:
             "POST",
             "create",
             namespace=namespace or obj.namespace,
-            name=name or request_builders.name_of(obj),
+            name=name or request_builders.required_name(obj),
             query=write_query(dry_run, field_manager, field_validation),
             body=request_builders.encode_object(obj, "create"),
         )
@@ -103,7 +103,7 @@ class SubresourceClient:
             "PUT",
             "update",
             namespace=obj.namespace,
-            name=request_builders.name_of(obj),
+            name=request_builders.required_name(obj),
             query=write_query(dry_run, field_manager, field_validation),
             body=request_builders.encode_object(obj, "update"),
             answer_uid=request_builders.uid_of(obj),
@@ -163,22 +163,25 @@ class SubresourceClient:
             "PATCH",
             "patch",
             namespace=obj.namespace,
-            name=request_builders.name_of(obj),
+            name=request_builders.required_name(obj),
             query=request_builders.apply_query(
                 field_manager, field_validation, dry_run=dry_run, force=force
             ),
             body=request_builders.encode_object(obj, "apply"),
             answer_uid=request_builders.uid_of(obj),
-            content_type=request_builders.APPLY,
+            content_type=request_builders.APPLY_CONTENT_TYPE,
             repeatable=True,
         )
 
     def _send(
         self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
     ) -> Object[SpecT, StatusT]:
-        request = request_builders.request(kind, method, verb, subresource=self._name, **parts)
+        request = request_builders.build_request(
+            kind, method, verb, subresource=self._name, **parts
+        )
         return self._transport.send(
-            request, decode=lambda body: request_builders.answer_of_any_kind(request, kind, body)
+            request,
+            decode=lambda body: request_builders.decode_answer_of_any_kind(request, kind, body),
         )
 
 

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _MAX_TOKEN = 1 << 20  # bytes; servers take headers of a hundredth of that
-_LOOK_EVERY = 60.0  # seconds; kubelet rotates tokens long before they expire
+_CHECK_SECONDS = 60.0  # seconds; kubelet rotates tokens long before they expire
 
 
 class Credentials:
@@ -84,7 +84,7 @@ class TokenFile(Credentials):
         self._lock = fork_safe(threading.Lock())
         self._value: str | None = None
         self._stamp: tuple[int, int, int] | None = None
-        self._look_at = float("-inf")
+        self._check_at = float("-inf")
 
     def authorization(self) -> str | None:
         """The token in the file.
@@ -94,18 +94,18 @@ class TokenFile(Credentials):
         """
         with self._lock:
             now = self._clock.monotonic()
-            if self._value is None or now >= self._look_at:
-                self._look()
-                self._look_at = now + _LOOK_EVERY
+            if self._value is None or now >= self._check_at:
+                self._read_if_changed()
+                self._check_at = now + _CHECK_SECONDS
             return self._value
 
     def reload(self) -> None:
         """Look at the file for the next request."""
         with self._lock:
-            self._look_at = float("-inf")
+            self._check_at = float("-inf")
             self._stamp = None
 
-    def _look(self) -> None:
+    def _read_if_changed(self) -> None:
         try:
             status = check_regular(self._path)
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)

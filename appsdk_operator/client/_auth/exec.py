@@ -16,19 +16,19 @@ from typing import IO, Any
 
 from appsdk_operator.client._auth.config_files import memory_file
 from appsdk_operator.client._auth.credentials import Credentials, bearer
-from appsdk_operator.client._auth.kubeconfig_section import Section
+from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.resource import parse_time
 from appsdk_operator.runtime import Clock, StopSignal, Waiters, after_fork, fork_safe, system_clock
 
 __all__ = ["ExecCredentials"]
 
-_EARLY = 60.0  # seconds before the end of its life that a credential is replaced
-_KEEP_FAILURE = 1.0  # seconds; a burst is over by then, and who logs in again hardly notices
+_RENEW_BEFORE = 60.0  # seconds before the end of its life that a credential is replaced
+_FAILURE_SECONDS = 1.0  # seconds; a burst is over by then, and who logs in again hardly notices
 _TIME_OUT, _TIME_OUT_WITH_TERMINAL = 60.0, 600.0  # a person may have to log in with a browser
-_LOOK_EVERY = 0.05  # seconds between two looks whether to end the plugin
+_POLL_SECONDS = 0.05  # seconds between two looks whether to end the plugin
 _MAX_OUTPUT = 1 << 20
-_MAX_COMPLAINT = 2_000
+_MAX_STDERR = 2_000
 _GRACE = 1.0  # seconds between asking it to end and making it
 _EXTENSION = "client.authentication.k8s.io/exec"
 _STATUS = ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp")
@@ -45,7 +45,7 @@ class ExecCredentials(Credentials):
 
     def __init__(
         self,
-        section: Mapping[str, Any] | Section,
+        section: Mapping[str, Any] | KubeconfigSection,
         *,
         folder: str,
         cluster: Mapping[str, Any],
@@ -65,8 +65,8 @@ class ExecCredentials(Credentials):
             ConfigError: the section has a value of another type than it must have, or not what is
                 needed.
         """
-        if not isinstance(section, Section):
-            section = Section(values=section, path="exec")
+        if not isinstance(section, KubeconfigSection):
+            section = KubeconfigSection(values=section, path="exec")
         self._plugin = _Plugin(section, folder, cluster, timeout, clock)
         self._clock = clock
         self._lock = fork_safe(threading.Lock())
@@ -80,7 +80,7 @@ class ExecCredentials(Credentials):
 
     def prepare(self, stop: StopSignal) -> None:
         """Run the plugin if it has to be; ``stop`` ends it, and the wait for another's run."""
-        self._current(stop)
+        self._status_until(stop)
 
     def _on_fork(self) -> None:
         self._is_running = False  # whoever ran it is in the parent
@@ -91,12 +91,12 @@ class ExecCredentials(Credentials):
         Raises:
             ConfigError: the plugin failed; the text has what it printed as its error.
         """
-        token = self._known().get("token")
+        token = self._current_status().get("token")
         return bearer(token, f"what {self._plugin} printed") if token else None
 
     def client_certificate(self) -> tuple[bytes, bytes] | None:
         """The plugin's certificate and key; None where it gives a token."""
-        status = self._known()
+        status = self._current_status()
         certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
         if not certificate:
             return None
@@ -109,12 +109,12 @@ class ExecCredentials(Credentials):
         with self._lock:
             self._renew_at = float("-inf")
 
-    def _known(self) -> Mapping[str, str]:
-        status = self._current(StopSignal(clock=self._clock))
+    def _current_status(self) -> Mapping[str, str]:
+        status = self._status_until(StopSignal(clock=self._clock))
         assert status is not None  # nobody sets that signal
         return status
 
-    def _current(self, stop: StopSignal) -> Mapping[str, str] | None:
+    def _status_until(self, stop: StopSignal) -> Mapping[str, str] | None:
         """What the plugin gave, None when stopped."""
         while not stop.is_set():
             with self._lock:
@@ -140,17 +140,17 @@ class ExecCredentials(Credentials):
             status = self._plugin.run(stop)
             if status is None:
                 return
-            life = self._life(status)
+            life = self._lifetime(status)
         except ConfigError as error:
             with self._lock:
                 self._failure = str(error)
-                self._failed_until = self._clock.monotonic() + _KEEP_FAILURE
+                self._failed_until = self._clock.monotonic() + _FAILURE_SECONDS
             raise
         with self._lock:
             self._status = status
             self._renew_at = self._clock.monotonic() + life
 
-    def _life(self, status: Mapping[str, str]) -> float:
+    def _lifetime(self, status: Mapping[str, str]) -> float:
         stamp = status.get("expirationTimestamp")
         if not stamp:
             return float("inf")
@@ -163,7 +163,7 @@ class ExecCredentials(Credentials):
         if expires.tzinfo is None:
             expires = expires.replace(tzinfo=dt.UTC)
         life = max(0.0, expires.timestamp() - self._clock.time())
-        return life - min(_EARLY, life / 10.0)
+        return life - min(_RENEW_BEFORE, life / 10.0)
 
 
 class _Plugin:
@@ -171,7 +171,7 @@ class _Plugin:
 
     def __init__(
         self,
-        section: Section,
+        section: KubeconfigSection,
         folder: str,
         cluster: Mapping[str, Any],
         timeout: float | None,
@@ -181,7 +181,7 @@ class _Plugin:
         self._api_version = section.text("apiVersion")
         for key in ("command", "apiVersion"):
             if not section.text(key):
-                raise ConfigError(f"{section.place(key)} is missing: every exec section has one")
+                raise ConfigError(f"{section.location(key)} is missing: every exec section has one")
         self._arguments = section.texts("args")
         self._environment = {
             item.text("name"): item.text("value") for item in section.sections("env")
@@ -225,13 +225,13 @@ class _Plugin:
                 env={
                     **os.environ,
                     **self._environment,
-                    "KUBERNETES_EXEC_INFO": self._told(is_interactive=is_interactive),
+                    "KUBERNETES_EXEC_INFO": self._exec_info(is_interactive=is_interactive),
                 },
                 # So that it is ended with what it started. Of a terminal it would lose control.
                 start_new_session=not is_interactive,
             )
-            with _ended(process, with_children=not is_interactive):
-                while not _has_ended(process):
+            with _terminating(process, with_children=not is_interactive):
+                while not _has_exited(process):
                     if stop.is_set():
                         return None
                     if self._clock.monotonic() >= deadline:
@@ -242,11 +242,11 @@ class _Plugin:
             if len(printed) > _MAX_OUTPUT:
                 raise ValueError(f"it printed more than {_MAX_OUTPUT} bytes")
             if process.returncode != 0:
-                text = _content(complaint).decode("utf-8", "replace").strip()[-_MAX_COMPLAINT:]
+                text = _content(complaint).decode("utf-8", "replace").strip()[-_MAX_STDERR:]
                 raise ValueError(f"it returned {process.returncode}" + (text and f". {text}"))
         return printed
 
-    def _told(self, *, is_interactive: bool) -> str:
+    def _exec_info(self, *, is_interactive: bool) -> str:
         spec: dict[str, Any] = {"interactive": is_interactive}
         if self._cluster is not None:
             spec["cluster"] = self._cluster
@@ -261,7 +261,7 @@ class _Plugin:
             raise ConfigError(
                 f"{self} failed: what it printed is no JSON; {self._remedy}"
             ) from None
-        section = Section.of(answer, "the answer", f"what {self} printed", Path())
+        section = KubeconfigSection.of(answer, "the answer", f"what {self} printed", Path())
         version = section.text("apiVersion")
         if version != self._api_version:
             raise ConfigError(
@@ -294,16 +294,16 @@ def _has_terminal() -> bool:
         return False
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+def _has_exited(process: subprocess.Popen[bytes]) -> bool:
     try:
-        process.wait(_LOOK_EVERY)
+        process.wait(_POLL_SECONDS)
     except subprocess.TimeoutExpired:
         return False
     return True
 
 
 @contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes], *, with_children: bool) -> Iterator[None]:
+def _terminating(process: subprocess.Popen[bytes], *, with_children: bool) -> Iterator[None]:
     """At the end the process has ended too: asked to, and after a second made to."""
     try:
         yield

@@ -22,7 +22,7 @@ import attrs
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._auth.credentials import Credentials, basic, bearer
 from appsdk_operator.client._auth.impersonation import Impersonation
-from appsdk_operator.client._auth.kubeconfig_section import Section
+from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import load_first
@@ -36,10 +36,10 @@ ConfigT = TypeVar("ConfigT")
 """The class of the configuration that is made, which imports this module."""
 
 _SECTIONS = ("contexts", "clusters", "users")
-_MOST_VALUES = 200_000
+_MAX_VALUES = 200_000
 """A kubeconfig of 10 MB has some hundred; aliases of aliases have more than any memory."""
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
-_WAYS = (
+_USER_KEYS = (
     *_IMPERSONATION,
     *("token", "tokenFile", "username", "password", "exec", "auth-provider"),
     *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
@@ -126,9 +126,9 @@ class _Kubeconfig:
 
     path: str
     context: str
-    cluster: Section
+    cluster: KubeconfigSection
     user_name: str
-    user: Section
+    user: KubeconfigSection
 
     def __str__(self) -> str:
         return f"kubeconfig {self.path}, context {self.context!r}"
@@ -140,7 +140,7 @@ class _Kubeconfig:
         found = [file for file in files if file.exists()]
         if not found:
             raise ConfigError(f"there is no kubeconfig at {path}: check the path or $KUBECONFIG")
-        entries: dict[str, dict[str, Section]] = {name: {} for name in _SECTIONS}
+        entries: dict[str, dict[str, KubeconfigSection]] = {name: {} for name in _SECTIONS}
         current = context or ""
         for file in found:
             whole = _read_file(file)
@@ -181,7 +181,7 @@ class _Kubeconfig:
         options.update(_file_or_data(self.cluster, "certificate-authority", "ca"))
         options.update(_file_or_data(self.user, "client-certificate", "cert"))
         options.update(_file_or_data(self.user, "client-key", "key"))
-        _same_form(options)
+        _use_data_for_both(options)
         return {
             "server": server,
             "unsafe_skip_tls_verify": self.cluster.flag("insecure-skip-tls-verify"),
@@ -214,7 +214,7 @@ class _Kubeconfig:
             return {"credentials": _PackageCredentials(self)}
         if any(user.text(key) for key in ("token", "username", "password")):
             return {"credentials": _FileCredentials(self)}
-        if user.values and not any(key in user.values for key in _WAYS):
+        if user.values and not any(key in user.values for key in _USER_KEYS):
             _log.warning(
                 "%s: nothing in %s in %s says who the user is: requests are anonymous",
                 self,
@@ -230,14 +230,14 @@ class _FileCredentials(Credentials):
     def __init__(self, kubeconfig: _Kubeconfig) -> None:
         self._kubeconfig = kubeconfig
         self._lock = threading.Lock()
-        self._header: str | None = self._header_in(kubeconfig)
+        self._header: str | None = self._header_from(kubeconfig)
         self._stale = False
 
     def authorization(self) -> str | None:
         """The header for what is in the file."""
         with self._lock:
             if self._stale:
-                self._read_anew()
+                self._reload_files()
                 self._stale = False
             return self._current()
 
@@ -248,24 +248,24 @@ class _FileCredentials(Credentials):
     def _current(self) -> str | None:
         return self._header
 
-    def _read_anew(self) -> None:
+    def _reload_files(self) -> None:
         try:
             kubeconfig = _Kubeconfig.read(self._kubeconfig.path, self._kubeconfig.context)
-            self._header = self._header_in(kubeconfig)
+            self._header = self._header_from(kubeconfig)
             self._kubeconfig = kubeconfig
         except ConfigError as error:
             _log.warning("keeping the former credentials: %s", error)
 
-    def _header_in(self, kubeconfig: _Kubeconfig) -> str | None:
+    def _header_from(self, kubeconfig: _Kubeconfig) -> str | None:
         user = kubeconfig.user
         if token := user.text("token"):
-            return bearer(token, user.place("token"))
+            return bearer(token, user.location("token"))
         name, password = user.text("username"), user.text("password")
         if not name or not password:
             missing, given = ("password", "username") if name else ("username", "password")
-            raise ConfigError(f"{user.place(given)} is given without a {missing}")
+            raise ConfigError(f"{user.location(given)} is given without a {missing}")
         if ":" in name:
-            raise ConfigError(f"{user.place('username')} has a ':', which ends a user's name")
+            raise ConfigError(f"{user.location('username')} has a ':', which ends a user's name")
         return basic(name, password)
 
 
@@ -282,9 +282,9 @@ class _PackageCredentials(_FileCredentials):
                 f"{self._kubeconfig}: the credentials cannot be refreshed: {error}; log in "
                 "again with the provider's own tool"
             ) from error
-        return _authorization_in(configuration)
+        return _authorization_from(configuration)
 
-    def _header_in(self, kubeconfig: _Kubeconfig) -> str | None:
+    def _header_from(self, kubeconfig: _Kubeconfig) -> str | None:
         self._configuration = _load_with_package(kubeconfig)
         return None
 
@@ -320,7 +320,7 @@ def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
             f"{kubeconfig}: the kubernetes package cannot load the credentials: {error!r}; log in "
             "again with the provider's own tool, or use an exec plugin"
         ) from error
-    if _authorization_in(configuration) is None:
+    if _authorization_from(configuration) is None:
         raise ConfigError(
             f"{kubeconfig}: the auth-provider {provider!r} gives no credentials: log in again, or "
             "use an exec plugin"
@@ -328,7 +328,7 @@ def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
     return configuration
 
 
-def _authorization_in(configuration: Any) -> str | None:
+def _authorization_from(configuration: Any) -> str | None:
     # The key's name changed between releases of the package.
     keys = configuration.api_key
     value = keys.get("BearerToken") or keys.get("authorization")
@@ -337,18 +337,18 @@ def _authorization_in(configuration: Any) -> str | None:
     return bearer(str(value).removeprefix("Bearer "), "the token of the auth-provider")
 
 
-def _file_or_data(section: Section, key: str, option: str) -> dict[str, Any]:
+def _file_or_data(section: KubeconfigSection, key: str, option: str) -> dict[str, Any]:
     if data := section.text(f"{key}-data"):
         try:
             return {f"{option}_data": base64.b64decode("".join(data.split()), validate=True)}
         except (binascii.Error, ValueError) as error:
-            raise ConfigError(f"{section.place(f'{key}-data')} is not base64: {error}") from None
+            raise ConfigError(f"{section.location(f'{key}-data')} is not base64: {error}") from None
     if file := section.text(key):
         return {f"{option}_file": section.folder / file}
     return {}
 
 
-def _same_form(options: dict[str, Any]) -> None:
+def _use_data_for_both(options: dict[str, Any]) -> None:
     """Certificate and key may come one as file and one as data: then read the file."""
     for one, other in (("cert", "key"), ("key", "cert")):
         if f"{one}_file" in options and f"{other}_data" in options:
@@ -359,7 +359,7 @@ def _same_form(options: dict[str, Any]) -> None:
                 raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
-def _impersonation(user: Section) -> Impersonation | None:
+def _impersonation(user: KubeconfigSection) -> Impersonation | None:
     if not any(user.values.get(key) for key in _IMPERSONATION):
         return None
     extra = user.section("as-user-extra")
@@ -371,7 +371,7 @@ def _impersonation(user: Section) -> Impersonation | None:
     )
 
 
-def _read_file(file: Path) -> Section:
+def _read_file(file: Path) -> KubeconfigSection:
     """The map in a file.
 
     Raises:
@@ -383,7 +383,7 @@ def _read_file(file: Path) -> Section:
                 f"{file} is a directory: give the kubeconfig in it, for example {file / 'config'}"
             )
         check_regular(file)
-        data, _ = load_first(read_file(file).decode(), most_values=_MOST_VALUES)
+        data, _ = load_first(read_file(file).decode(), most_values=_MAX_VALUES)
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"the kubeconfig {file} cannot be read: it is no text: {error.reason} at byte "
@@ -399,10 +399,10 @@ def _read_file(file: Path) -> Section:
             "kubectl config view --raw writes it?"
         )
     folder = file.absolute().parent
-    return Section(values=data, path="", file=str(file), folder=folder)
+    return KubeconfigSection(values=data, path="", file=str(file), folder=folder)
 
 
-def _entries(whole: Section, name: str) -> Iterator[tuple[str, Section]]:
+def _entries(whole: KubeconfigSection, name: str) -> Iterator[tuple[str, KubeconfigSection]]:
     """The named entries of one of the lists."""
     given: Any = whole.values.get(name) or []
     if not isinstance(given, list) or not all(

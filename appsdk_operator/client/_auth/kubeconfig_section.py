@@ -14,13 +14,13 @@ import attrs
 
 from appsdk_operator.client._errors import ConfigError
 
-__all__ = ["Section"]
+__all__ = ["KubeconfigSection"]
 
 _WORDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class Section:
+class KubeconfigSection:
     """A map, with where it stands. No error shows a value, which may be a secret."""
 
     values: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Section:
     """The folder that relative paths are meant from."""
 
     @classmethod
-    def of(cls, value: object, path: str, file: str, folder: Path) -> Section:
+    def of(cls, value: object, path: str, file: str, folder: Path) -> KubeconfigSection:
         """A section of this value; none at all is an empty one.
 
         Raises:
@@ -44,7 +44,7 @@ class Section:
             raise _wrong(f"{path} in {file}", "a map", value)
         return cls(values=value, path=path, file=file, folder=folder)
 
-    def place(self, key: str) -> str:
+    def location(self, key: str) -> str:
         """Where ``key`` is, for error texts."""
         return ".".join(filter(None, (self.path, key))) + (f" in {self.file}" if self.file else "")
 
@@ -56,7 +56,7 @@ class Section:
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, str):
-            raise _wrong(self.place(key), "text", value)
+            raise _wrong(self.location(key), "text", value)
         return value or ""
 
     def flag(self, key: str) -> bool:
@@ -67,7 +67,7 @@ class Section:
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, bool):
-            raise _wrong(self.place(key), "true or false", value)
+            raise _wrong(self.location(key), "true or false", value)
         return bool(value)
 
     def texts(self, key: str) -> list[str]:
@@ -79,11 +79,11 @@ class Section:
         found = []
         for index, value in enumerate(self._list(key)):
             if not isinstance(value, str):
-                raise _wrong(self.place(f"{key}[{index}]"), "text", value)
+                raise _wrong(self.location(f"{key}[{index}]"), "text", value)
             found.append(value)
         return found
 
-    def section(self, key: str) -> Section:
+    def section(self, key: str) -> KubeconfigSection:
         """A map in this map.
 
         Raises:
@@ -91,10 +91,10 @@ class Section:
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, Mapping):
-            raise _wrong(self.place(key), "a map", value)
+            raise _wrong(self.location(key), "a map", value)
         return attrs.evolve(self, values=value or {}, path=f"{self.path}.{key}")
 
-    def sections(self, key: str) -> list[Section]:
+    def sections(self, key: str) -> list[KubeconfigSection]:
         """A list of maps.
 
         Raises:
@@ -103,14 +103,14 @@ class Section:
         found = []
         for index, value in enumerate(self._list(key)):
             if not isinstance(value, Mapping):
-                raise _wrong(self.place(f"{key}[{index}]"), "a map", value)
+                raise _wrong(self.location(f"{key}[{index}]"), "a map", value)
             found.append(attrs.evolve(self, values=value, path=f"{self.path}.{key}[{index}]"))
         return found
 
     def _list(self, key: str) -> list[Any]:
         value = self.values.get(key)
         if value is not None and not isinstance(value, list):
-            raise _wrong(self.place(key), "a list", value)
+            raise _wrong(self.location(key), "a list", value)
         return value or []
 
 

@@ -28,7 +28,7 @@ from appsdk_operator.client._errors import (
     ResponseTooLarge,
     TLSFailed,
 )
-from appsdk_operator.client._redaction import scrubbed
+from appsdk_operator.client._redaction import redacted
 from appsdk_operator.client._transport.dechunk import ChunkedBody, StreamFormatError
 from appsdk_operator.client._transport.proxy import Proxy, proxy_for
 from appsdk_operator.client._transport.response_head import (
@@ -39,7 +39,7 @@ from appsdk_operator.client._transport.response_head import (
     framing_of,
     parse_head,
 )
-from appsdk_operator.client._transport.tls import TLSContexts, tls_failure, trusting
+from appsdk_operator.client._transport.tls import TLSContexts, tls_failure, verifying_context
 from appsdk_operator.client._transport.tls_stream import TLSStream
 from appsdk_operator.runtime import after_fork, system_clock
 
@@ -47,16 +47,16 @@ __all__ = ["Connection", "Endpoint", "Response"]
 
 _HEAD_READ = 32768
 _READ = 1 << 18
-_AT_ONCE = 65536
+_MAX_SINGLE_SEND = 65536
 # Less than what a socket has room for when it says that it has room.
-_PORTION = 16384
+_SEND_SIZE = 16384
 # Of 100, 102 and 103 nobody sends more than a few.
 _MAX_INTERIM = 16
 # Sockets know no other clock.
 _now = system_clock.monotonic
 
 
-class _Wire:
+class _TimedSocket:
     """A socket whose reads and writes together obey a deadline, and each of them a limit."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -75,7 +75,7 @@ class _Wire:
             self.socket.settimeout(each)
 
     def sendall(self, data: bytes, /) -> None:
-        self._hurry()
+        self._apply_deadline()
         self.socket.sendall(data)
 
     def wait(self, events: int) -> int:
@@ -86,16 +86,16 @@ class _Wire:
         """
         poll = select.poll()
         poll.register(self.socket, events)
-        found = poll.poll(1000.0 * self._hurry())
+        found = poll.poll(1000.0 * self._apply_deadline())
         if not found:
             raise TimeoutError("the server takes nothing")
         return found[0][1]
 
     def _recv_in_time(self, limit: int) -> bytes:
-        self._hurry()
+        self._apply_deadline()
         return self.socket.recv(limit)
 
-    def _hurry(self) -> float:
+    def _apply_deadline(self) -> float:
         """The seconds that the next step may take."""
         left = self._deadline - _now()
         if left <= 0:
@@ -121,8 +121,8 @@ class Connection:
         read_timeout: float = 30.0,
         request_timeout: float = 300.0,
     ) -> None:
-        self._wire = _Wire(sock)
-        self._stream: _Wire | TLSStream = self._wire
+        self._socket = _TimedSocket(sock)
+        self._stream: _TimedSocket | TLSStream = self._socket
         # Re-entrant, because a signal handler may cut or close the connection in the very thread
         # that is doing it. Whoever comes second finds the socket shut down, closed, or marked as
         # closed; none of these does harm.
@@ -145,10 +145,10 @@ class Connection:
 
     def connect(self, address: Any) -> None:
         """Connect to a resolved address."""
-        self._wire.socket.connect(address)
-        _keep_alive(self._wire.socket)
+        self._socket.socket.connect(address)
+        _keep_alive(self._socket.socket)
 
-    def speak_tls(self, context: ssl.SSLContext, server_name: str) -> None:
+    def start_tls(self, context: ssl.SSLContext, server_name: str) -> None:
         """Put TLS on top of what is there."""
         self._stream = TLSStream(self._stream, context, server_name)
 
@@ -162,7 +162,7 @@ class Connection:
         """
         self.requests += 1
         deadline = _now() + self._request_timeout
-        self._wire.set_limits(self._read_timeout, deadline)
+        self._socket.set_limits(self._read_timeout, deadline)
         broken: OSError | None = None
         try:
             self._send_request(head, body)
@@ -173,8 +173,8 @@ class Connection:
         if late and not self._is_readable():
             raise ReadTimeout("the request could not be sent in time") from broken
         # Each read has its limit; this is that of a head which comes in crumbs.
-        head_by = min(deadline, _now() + self._read_timeout)
-        self._wire.set_limits(self._read_timeout, head_by)
+        head_deadline = min(deadline, _now() + self._read_timeout)
+        self._socket.set_limits(self._read_timeout, head_deadline)
         try:
             answer = self._read_head()
             framing = framing_of(answer, method)
@@ -187,8 +187,8 @@ class Connection:
             raise ConnectionLost(_reason(broken or error)) from (broken or error)
         except StreamFormatError as error:
             # Neither the text nor a traceback shows credentials that came back.
-            raise BadResponse(f"not an HTTP answer: {scrubbed(str(error))}") from None
-        self._wire.set_limits(self._read_timeout, deadline)
+            raise BadResponse(f"not an HTTP answer: {redacted(str(error))}") from None
+        self._socket.set_limits(self._read_timeout, deadline)
         if broken is not None:
             framing = attrs.evolve(framing, closes=True)
         return Response(self, answer, framing)
@@ -213,7 +213,7 @@ class Connection:
             return data
         return self._stream.recv(limit)
 
-    def give_back(self, data: bytes) -> None:
+    def push_back(self, data: bytes) -> None:
         """Take bytes back that are not part of the answer."""
         self._unread = data + self._unread
 
@@ -230,11 +230,11 @@ class Connection:
 
     def set_timeout(self, seconds: float | None) -> None:
         """How long each send and each read may take, from now on without a deadline."""
-        self._wire.set_limits(seconds)
+        self._socket.set_limits(seconds)
 
     def set_deadline(self, seconds: float) -> None:
         """All that is sent and read from now on has to be done in so many seconds."""
-        self._wire.set_limits(seconds, _now() + seconds)
+        self._socket.set_limits(seconds, _now() + seconds)
 
     def is_stale(self) -> bool:
         """Whether the server has closed the idle connection, or sent what nobody asked for."""
@@ -252,13 +252,13 @@ class Connection:
         with self._lock:
             if not self._closed:
                 with contextlib.suppress(OSError):
-                    self._wire.socket.shutdown(socket.SHUT_RDWR)
+                    self._socket.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the socket; harmless when it is closed."""
         with self._lock:
             self._closed = True
-            self._wire.socket.close()
+            self._socket.socket.close()
 
     def _on_fork(self) -> None:
         # Only this process' number for it: neither TLS nor TCP is told that anything ended.
@@ -267,29 +267,29 @@ class Connection:
         if not self._closed:
             self._closed = True
             with contextlib.suppress(OSError):
-                os.close(self._wire.socket.detach())
+                os.close(self._socket.socket.detach())
 
     def _is_readable(self) -> bool:
         poll = select.poll()
-        poll.register(self._wire.socket, select.POLLIN | select.POLLHUP | select.POLLERR)
+        poll.register(self._socket.socket, select.POLLIN | select.POLLHUP | select.POLLERR)
         return bool(poll.poll(0))
 
     def _send_request(self, head: bytes, body: bytes | None) -> None:
         """Small bodies travel in the packet of their head; large ones until there is an answer."""
-        if body is None or len(body) <= _AT_ONCE:
+        if body is None or len(body) <= _MAX_SINGLE_SEND:
             self._stream.sendall(head + (body or b""))
             return
         self._stream.sendall(head)
         view = memoryview(body)
         while view:
-            events = self._wire.wait(select.POLLOUT | select.POLLIN)
-            if events & ~select.POLLOUT and self._came_early():
+            events = self._socket.wait(select.POLLOUT | select.POLLIN)
+            if events & ~select.POLLOUT and self._has_early_answer():
                 raise ConnectionResetError("the server answered before it had read the request")
             if events & select.POLLOUT:
-                self._stream.sendall(bytes(view[:_PORTION]))
-                view = view[_PORTION:]
+                self._stream.sendall(bytes(view[:_SEND_SIZE]))
+                view = view[_SEND_SIZE:]
 
-    def _came_early(self) -> bool:
+    def _has_early_answer(self) -> bool:
         """Whether the answer begins while the request is being sent; interim ones do not count."""
         data = (
             self._stream.recv_now(_HEAD_READ)
@@ -363,15 +363,15 @@ class Response:
             BadResponse: it breaks the rules of its transfer coding.
         """
         try:
-            return b"".join(self._chunks(limit) if self.chunked else self._plain(limit))
+            return b"".join(self._chunked_body(limit) if self.chunked else self._plain_body(limit))
         except TimeoutError as error:
             raise ReadTimeout("the rest of the answer did not come in time") from error
         except StreamFormatError as error:
-            raise BadResponse(f"the answer breaks HTTP's rules: {scrubbed(str(error))}") from None
+            raise BadResponse(f"the answer breaks HTTP's rules: {redacted(str(error))}") from None
         except OSError as error:
             raise ConnectionLost(f"the answer broke off: {error}") from error
 
-    def _plain(self, limit: int) -> Iterator[bytes]:
+    def _plain_body(self, limit: int) -> Iterator[bytes]:
         left = self.length
         if left is not None and left > limit:
             raise ResponseTooLarge(f"the answer has {left} bytes, more than the {limit} allowed")
@@ -388,7 +388,7 @@ class Response:
                 return
             yield data
 
-    def _chunks(self, limit: int) -> Iterator[bytes]:
+    def _chunked_body(self, limit: int) -> Iterator[bytes]:
         body = ChunkedBody(limit=limit)
         while not body.ended:
             data = self._connection.receive(_READ)
@@ -397,7 +397,7 @@ class Response:
             yield from body.feed(data)
             if body.too_large:
                 raise ResponseTooLarge(f"the answer has more than the {limit} bytes allowed")
-        self._connection.give_back(body.rest)
+        self._connection.push_back(body.rest)
 
 
 def _reason(error: Exception) -> str:
@@ -495,7 +495,7 @@ class Endpoint:
         connection = self._open(started)
         try:
             if self.proxy is not None:
-                self._through_proxy(connection, self.proxy)
+                self._connect_through_proxy(connection, self.proxy)
             if context is not None:
                 connection.set_deadline(self.connect_timeout)
                 _handshake(connection, context, self.server_name, str(self))
@@ -545,10 +545,10 @@ class Endpoint:
             "running"
         ) from last
 
-    def _through_proxy(self, connection: Connection, proxy: Proxy) -> None:
+    def _connect_through_proxy(self, connection: Connection, proxy: Proxy) -> None:
         connection.set_deadline(self.connect_timeout)
         if proxy.scheme == "https":
-            _handshake(connection, trusting(), proxy.host, f"the proxy {proxy}")
+            _handshake(connection, verifying_context(), proxy.host, f"the proxy {proxy}")
         if self.scheme == "http":
             return
         headers = [("Host", self.authority)]
@@ -561,7 +561,7 @@ class Endpoint:
             ).status
         except StreamFormatError as error:
             raise ProxyFailed(
-                f"the proxy {proxy} gave no proper answer to CONNECT: {scrubbed(str(error))}"
+                f"the proxy {proxy} gave no proper answer to CONNECT: {redacted(str(error))}"
             ) from None
         except TimeoutError as error:
             raise ProxyFailed(
@@ -584,7 +584,7 @@ def _handshake(
     connection: Connection, context: ssl.SSLContext, server_name: str, peer: str
 ) -> None:
     try:
-        connection.speak_tls(context, server_name)
+        connection.start_tls(context, server_name)
     except ssl.SSLError as error:
         raise tls_failure(peer, error) from error
     except TimeoutError as error:

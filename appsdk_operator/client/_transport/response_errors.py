@@ -12,7 +12,7 @@ from appsdk_operator.client._errors import (
     error_class_of,
     error_from_status,
 )
-from appsdk_operator.client._redaction import scrubbed, shown
+from appsdk_operator.client._redaction import display_text, redacted
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._transport.response_head import Headers
 from appsdk_operator.resource import DecodeError, decode_json
@@ -29,9 +29,9 @@ def error_from_response(request: Request, code: int, headers: Headers, body: byt
     if isinstance(status, dict) and status.get("kind") == "Status":
         return error_from_status(status, code=code, request=request, retry_after=retry_after)
     text = " ".join(body[:_MAX_PAGE].decode("utf-8", "replace").split())
-    printable = "".join(c if c.isprintable() else "?" for c in scrubbed(text)[:MAX_EXCERPT])
+    printable = "".join(c if c.isprintable() else "?" for c in redacted(text)[:MAX_EXCERPT])
     if 300 <= code < 400:
-        location = shown(headers.get("Location", ""), limit=MAX_EXCERPT)
+        location = display_text(headers.get("Location", ""), limit=MAX_EXCERPT)
         printable = f"redirect to '{location}', which is not followed: check the server's address"
     return error_class_of("", code)(
         printable, status=code, request=request, retry_after=retry_after
@@ -60,8 +60,8 @@ def wrong_answer(request: Request, found: str) -> WrongAnswer:
     asked += f" with uid {request.answer_uid}" if request.answer_uid else ""
     write = "; it may have been carried out: read the object" if request.method != "GET" else ""
     return WrongAnswer(
-        f"{request}{asked}: the answer is about {shown(found, limit=300)}, so the server or a "
-        f"proxy mixes up answers: the connection was dropped, check what is on the way{write}"
+        f"{request}{asked}: the answer is about {display_text(found, limit=300)}, so the server "
+        f"or a proxy mixes up answers: the connection was dropped, check what is on the way{write}"
     )
 
 

@@ -69,7 +69,7 @@ class RetryRules:
             error: how it failed.
             attempt: how many retries there were before.
         """
-        if attempt >= self.max_retries or not request.retry or not _passes(request, error):
+        if attempt >= self.max_retries or not request.retry or not _is_retryable(request, error):
             return None
         # Half the longest, so that there is room for all of the jitter below it.
         delay = min(self.max_wait / 2.0, self.backoff * 2.0 ** min(attempt, 100))
@@ -82,9 +82,9 @@ class RetryRules:
         return delay
 
 
-def _passes(request: Request, error: ClientError) -> bool:
+def _is_retryable(request: Request, error: ClientError) -> bool:
     if isinstance(error, ApiError):
-        return _answer_passes(request, error)
+        return _is_retryable_answer(request, error)
     if isinstance(error, TLSFailed):
         return False
     if isinstance(error, ConnectFailed):
@@ -94,7 +94,7 @@ def _passes(request: Request, error: ClientError) -> bool:
     return isinstance(error, TransportError) and not error.sent
 
 
-def _answer_passes(request: Request, error: ApiError) -> bool:
+def _is_retryable_answer(request: Request, error: ApiError) -> bool:
     reads = request.method == "GET"
     asked = error.retry_after is not None
     match error.status:

@@ -14,11 +14,11 @@ from appsdk_operator.client._auth.credentials import Credentials
 from appsdk_operator.client._errors import ConfigError, TLSFailed
 from appsdk_operator.runtime import fork_safe, get_logger
 
-__all__ = ["TLSContexts", "tls_failure", "trusting"]
+__all__ = ["TLSContexts", "tls_failure", "verifying_context"]
 
 _log = get_logger("appsdk_operator.client")
 
-_SHOWN_FILES = Path("/proc/self/fd")
+_OPEN_FILES = Path("/proc/self/fd")
 """Where Linux shows the open files of a process, those in memory too."""
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
@@ -54,7 +54,7 @@ class TLSContexts:
         """
         with self._lock:
             pair = self._credentials.client_certificate()
-            stamp = (self._stamp_of_files(), pair)
+            stamp = (self._file_stamps(), pair)
             if self._context is not None and stamp == self._stamp:
                 return self._context
             try:
@@ -68,7 +68,7 @@ class TLSContexts:
             self.generation += 1
             return context
 
-    def _stamp_of_files(self) -> _Stamp:
+    def _file_stamps(self) -> _Stamp:
         stamps = []
         for path in self._files:
             try:
@@ -80,7 +80,7 @@ class TLSContexts:
         return tuple(stamps)
 
 
-def trusting(*, cafile: str | None = None, cadata: str | None = None) -> ssl.SSLContext:
+def verifying_context(*, cafile: str | None = None, cadata: str | None = None) -> ssl.SSLContext:
     """A context that verifies servers by these authorities, default: the machine's own."""
     context = ssl.create_default_context(cafile=cafile, cadata=cadata)
     # Python 3.13 turned strict checks of RFC 5280 on, which the CAs of many clusters and proxies
@@ -96,7 +96,7 @@ def _make(config: ClientConfig, pair: tuple[bytes, bytes] | None) -> ssl.SSLCont
         if path and Path(path).exists():
             check_regular(path)
     try:
-        context = trusting(cafile=config.ca_file, cadata=ca)
+        context = verifying_context(cafile=config.ca_file, cadata=ca)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the CA {config.ca_file or 'in ca_data'} cannot be used: {error}; give certificates "
@@ -128,11 +128,11 @@ def _load_pair(context: ssl.SSLContext, cert: str, key: str) -> None:
 
 def _load_pair_data(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     # ssl reads certificates from files only. One in memory leaves no copy of a key behind.
-    if _SHOWN_FILES.is_dir():
+    if _OPEN_FILES.is_dir():
         with memory_file() as file:
             file.write(cert + b"\n" + key)
             file.flush()
-            _load_pair_file(context, str(_SHOWN_FILES / str(file.fileno())))
+            _load_pair_file(context, str(_OPEN_FILES / str(file.fileno())))
         return
     try:
         # mkstemp makes it private to this user.

@@ -22,14 +22,14 @@ from appsdk_operator.client._errors import (
     ResponseTooLarge,
     TransportError,
 )
-from appsdk_operator.client._redaction import Secrets, scrubbed, shown
+from appsdk_operator.client._redaction import SentCredentials, display_text, redacted
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._transport.connection import Connection, Endpoint, Response
 from appsdk_operator.client._transport.metrics import RequestMetrics
 from appsdk_operator.client._transport.pool import Pool
 from appsdk_operator.client._transport.response_errors import check_status, error_from_response
 from appsdk_operator.client._transport.retry import RetryRules
-from appsdk_operator.client._transport.write_guard import look_before_write
+from appsdk_operator.client._transport.write_guard import run_write_checks
 from appsdk_operator.resource import DecodeError
 from appsdk_operator.runtime import (
     Clock,
@@ -42,7 +42,7 @@ from appsdk_operator.runtime import (
     random_of,
 )
 
-__all__ = ["Opened", "Transport"]
+__all__ = ["OpenResponse", "Transport"]
 
 _log = get_logger("appsdk_operator.client")
 
@@ -53,18 +53,18 @@ _MAX_WARNINGS = 1000
 _MAX_WARNINGS_AT_ONCE = 16
 _MAX_WARNING_HEADER = 8192
 _MAX_WARNING = 1024
-_EARLIER_TRY = "an earlier try of this request got no answer and may have been carried out"
+_EARLIER_ATTEMPT = "an earlier try of this request got no answer and may have been carried out"
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
-class Opened(NamedTuple):
+class OpenResponse(NamedTuple):
     """An answer whose body is still to come, with the connection it comes on."""
 
     connection: Connection
     response: Response
 
 
-class _Guard:
+class _AbortHandle:
     """Cuts whatever connection a request uses at the moment, and none that it used before."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _Guard:
         self._connection: Connection | None = None
         self._aborted = False
 
-    def hold(self, connection: Connection) -> None:
+    def attach(self, connection: Connection) -> None:
         """The request uses this connection from now on."""
         with self._lock:
             self._connection = connection
@@ -119,7 +119,7 @@ class Transport:
         ]
         self._warnings: set[str] = set()
         self._warnings_lock = fork_safe(threading.Lock())
-        self._secrets, self._proxy_secrets = Secrets(), Secrets()
+        self._secrets, self._proxy_secrets = SentCredentials(), SentCredentials()
         if self._endpoint.proxy and self._endpoint.proxy.authorization:
             self._proxy_secrets.add(self._endpoint.proxy.authorization)
         after_fork(self._on_fork)
@@ -157,64 +157,64 @@ class Transport:
             DecodeError: what ``decode`` raises.
         """
 
-        def finish(request: Request, opened: Opened, guard: _Guard) -> _T:
-            return self._finish(request, opened, guard, decode)
+        def finish(request: Request, opened: OpenResponse, handle: _AbortHandle) -> _T:
+            return self._finish(request, opened, handle, decode)
 
-        return self._until_done(request, stop, finish)
+        return self._with_stop(request, stop, finish)
 
-    def open(self, request: Request, *, stop: StopSignal | None = None) -> Opened:
+    def open(self, request: Request, *, stop: StopSignal | None = None) -> OpenResponse:
         """An answer whose body is read by the caller, who closes response and connection.
 
         Raises:
             ApiError, TransportError, ConfigError: as :meth:`send`.
         """
-        return self._until_done(request, stop, self._hand_over)
+        return self._with_stop(request, stop, self._open_stream)
 
-    def _until_done(
+    def _with_stop(
         self,
         request: Request,
         stop: StopSignal | None,
-        use: Callable[[Request, Opened, _Guard], _T],
+        use: Callable[[Request, OpenResponse, _AbortHandle], _T],
     ) -> _T:
-        guard = _Guard()
-        with self._stopped_by(request, stop) as signal:
-            forget = signal.on_set(guard.abort)
+        handle = _AbortHandle()
+        with self._combined_stop(request, stop) as signal:
+            forget = signal.on_set(handle.abort)
             try:
-                return self._tries(request, signal, guard, use)
+                return self._send_with_retries(request, signal, handle, use)
             finally:
                 forget()
 
-    def _tries(
+    def _send_with_retries(
         self,
         request: Request,
         signal: StopSignal,
-        guard: _Guard,
-        use: Callable[[Request, Opened, _Guard], _T],
+        handle: _AbortHandle,
+        use: Callable[[Request, OpenResponse, _AbortHandle], _T],
     ) -> _T:
         attempt = 0
         reloaded = False
         while True:
-            self._take_turn(request, signal)
+            self._wait_for_rate_limit(request, signal)
             self._credentials.prepare(signal)
             if signal.is_set():
-                raise RequestStopped(f"{request}: stopped before it was sent", sent=guard.lost)
+                raise RequestStopped(f"{request}: stopped before it was sent", sent=handle.lost)
             try:
-                return self._once(request, guard, use)
+                return self._send_once(request, handle, use)
             except ApiError as error:
                 if error.status == 401 and not reloaded:
                     reloaded = True
                     self._credentials.reload()
                     self._pool.clear()
                     continue
-                if guard.lost:
-                    error.add_note(_EARLIER_TRY)
+                if handle.lost:
+                    error.add_note(_EARLIER_ATTEMPT)
                 failure: ClientError = error
             except TransportError as error:
                 if signal.is_set():
                     raise RequestStopped(
                         f"{request}: stopped while it was under way", sent=error.sent
                     ) from error
-                guard.lost = guard.lost or error.sent
+                handle.lost = handle.lost or error.sent
                 failure = error
             wait = self._rules.wait_after(request, failure, attempt)
             if wait is None:
@@ -226,28 +226,31 @@ class Transport:
             self._metrics.retried(request, failure)
             if signal.wait(wait):
                 raise RequestStopped(
-                    f"{request}: stopped while waiting to try again", sent=guard.lost
+                    f"{request}: stopped while waiting to try again", sent=handle.lost
                 ) from failure
 
-    def _once(
-        self, request: Request, guard: _Guard, use: Callable[[Request, Opened, _Guard], _T]
+    def _send_once(
+        self,
+        request: Request,
+        handle: _AbortHandle,
+        use: Callable[[Request, OpenResponse, _AbortHandle], _T],
     ) -> _T:
         with self._metrics.timed(request, self._clock) as observation:
-            opened = self._exchange(request, guard)
+            opened = self._exchange(request, handle)
             observation.code = str(opened.response.status)
-            return use(request, opened, guard)
+            return use(request, opened, handle)
 
-    def _exchange(self, request: Request, guard: _Guard) -> Opened:
-        head = self._head(request)
+    def _exchange(self, request: Request, handle: _AbortHandle) -> OpenResponse:
+        head = self._request_head(request)
         fresh = False
         while True:
             try:
-                connection = self._pool.take(guard.hold, fresh=fresh)
+                connection = self._pool.take(handle.attach, fresh=fresh)
             except TransportError as error:
                 raise type(error)(f"{request}: {error}", sent=False) from error.__cause__
             try:
                 if request.method != "GET":
-                    look_before_write()
+                    run_write_checks()
                 response = connection.exchange(head, request.body, method=request.method)
             except TransportError as error:
                 connection.close()
@@ -255,17 +258,17 @@ class Transport:
                 # says nothing of its health, so it costs neither a retry nor a wait.
                 idle_closed = connection.requests > 1 and isinstance(error, ConnectionLost)
                 if idle_closed and request.repeatable and not connection.aborted:
-                    fresh = guard.lost = True
+                    fresh = handle.lost = True
                     continue
-                raise self._explained(request, error) from error.__cause__
+                raise self._with_context(request, error) from error.__cause__
             except BaseException as error:
                 connection.close()
-                if guard.lost:
-                    error.add_note(_EARLIER_TRY)
+                if handle.lost:
+                    error.add_note(_EARLIER_ATTEMPT)
                 raise
-            return Opened(connection, response)
+            return OpenResponse(connection, response)
 
-    def _explained(self, request: Request, error: TransportError) -> TransportError:
+    def _with_context(self, request: Request, error: TransportError) -> TransportError:
         text = f"{request}: {error} ({self._endpoint}"
         if isinstance(error, ReadTimeout):
             text += (
@@ -276,7 +279,7 @@ class Transport:
             text += "; it may have been carried out: read the object before doing it again"
         return type(error)(f"{text})", sent=error.sent)
 
-    def _head(self, request: Request) -> bytes:
+    def _request_head(self, request: Request) -> bytes:
         headers = [("Accept", request.accept), *self._headers]
         headers.append(("Accept-Encoding", "gzip" if self._config.compression else "identity"))
         authorization = checked_authorization(self._credentials)
@@ -291,27 +294,33 @@ class Transport:
         return self._endpoint.head(request.method, request.target, headers)
 
     def _finish(
-        self, request: Request, opened: Opened, guard: _Guard, decode: Callable[[bytes], _T]
+        self,
+        request: Request,
+        opened: OpenResponse,
+        handle: _AbortHandle,
+        decode: Callable[[bytes], _T],
     ) -> _T:
-        with self._reading(opened, guard):
+        with self._reusing(opened, handle):
             body = self._read(request, opened)
             self._metrics.received(request, len(body))
             if not 200 <= opened.response.status < 300:
-                raise _refused(request, opened.response, body)
+                raise _refusal(request, opened.response, body)
             made = _decoded(decode, body)
         self._log_warnings(opened.response)
         return made
 
-    def _hand_over(self, request: Request, opened: Opened, guard: _Guard) -> Opened:
+    def _open_stream(
+        self, request: Request, opened: OpenResponse, handle: _AbortHandle
+    ) -> OpenResponse:
         if opened.response.status != 200:
-            with self._reading(opened, guard):
-                raise _refused(request, opened.response, self._read(request, opened))
+            with self._reusing(opened, handle):
+                raise _refusal(request, opened.response, self._read(request, opened))
         self._log_warnings(opened.response)
-        guard.release()
+        handle.release()
         return opened
 
     @contextlib.contextmanager
-    def _reading(self, opened: Opened, guard: _Guard) -> Iterator[None]:
+    def _reusing(self, opened: OpenResponse, handle: _AbortHandle) -> Iterator[None]:
         """Keep the connection for the next request, but only after an answer that is in order."""
         connection, response = opened
         in_order = False
@@ -324,29 +333,29 @@ class Transport:
         finally:
             # Once it is in the pool it may be in use for another request, which our stop must not
             # cut.
-            guard.release()
+            handle.release()
             if in_order and not response.will_close:
                 self._pool.put(connection)
             else:
                 connection.close()
 
-    def _read(self, request: Request, opened: Opened) -> bytes:
+    def _read(self, request: Request, opened: OpenResponse) -> bytes:
         limit = self._config.max_response_bytes
         if opened.response.status >= 300:
             limit = min(limit, _MAX_ERROR_BODY)
         try:
             return _read_body(opened.response, limit)
         except TransportError as error:
-            raise self._explained(request, error) from error.__cause__
+            raise self._with_context(request, error) from error.__cause__
 
-    def _take_turn(self, request: Request, signal: StopSignal) -> None:
+    def _wait_for_rate_limit(self, request: Request, signal: StopSignal) -> None:
         wait = self._bucket.reserve() if self._bucket else 0.0
         self._metrics.limited(request, wait)
         if (wait and signal.wait(wait)) or signal.is_set():
             raise RequestStopped(f"{request}: stopped before it was sent", sent=False)
 
     @contextlib.contextmanager
-    def _stopped_by(self, request: Request, stop: StopSignal | None) -> Iterator[StopSignal]:
+    def _combined_stop(self, request: Request, stop: StopSignal | None) -> Iterator[StopSignal]:
         if self._stop.is_set():
             raise RequestStopped(f"{request}: the client is closed", sent=False)
         if stop is None:
@@ -366,7 +375,7 @@ class Transport:
             return
         for value in values[:_MAX_WARNINGS_AT_ONCE]:
             for text in _WARNING.findall(value[:_MAX_WARNING_HEADER]):
-                text = shown(text.replace('\\"', '"'), limit=_MAX_WARNING)
+                text = display_text(text.replace('\\"', '"'), limit=_MAX_WARNING)
                 with self._warnings_lock:
                     if text in self._warnings or len(self._warnings) >= _MAX_WARNINGS:
                         continue
@@ -374,7 +383,7 @@ class Transport:
                 _log.warning("the API server warns: %s", text)
 
 
-def _refused(request: Request, response: Response, body: bytes) -> ApiError:
+def _refusal(request: Request, response: Response, body: bytes) -> ApiError:
     error = error_from_response(request, response.status, response.headers, body)
     check_status(request, {"details": error.details})
     return error
@@ -385,7 +394,7 @@ def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
         return decode(body)
     except DecodeError as error:
         # Its text may show the beginning of the answer.
-        text = scrubbed(str(error))
+        text = redacted(str(error))
         if text == str(error):
             raise
         raise type(error)(text) from None

@@ -17,7 +17,7 @@ from appsdk_operator.client._errors import (
     WatchSilent,
     error_from_status,
 )
-from appsdk_operator.client._redaction import scrubbed
+from appsdk_operator.client._redaction import redacted
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._transport.dechunk import (
     ChunkedLines,
@@ -36,7 +36,7 @@ from appsdk_operator.runtime import StopSignal, system_clock
 from appsdk_operator.runtime.validation import check_number
 
 if TYPE_CHECKING:
-    from appsdk_operator.client._transport.transport import Opened
+    from appsdk_operator.client._transport.transport import OpenResponse
 
 __all__ = ["WatchStream", "silence_limit_of"]
 
@@ -48,7 +48,7 @@ __all__ = ["WatchStream", "silence_limit_of"]
 _READ = 32768
 _LARGEST_READ = 1 << 20
 _MARGIN = 5.0
-_NONE = Lines([])
+_NO_LINES = Lines([])
 
 
 @final
@@ -73,7 +73,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         self,
         kind: Kind[SpecT_co, StatusT_co],
         request: Request,
-        opened: Opened,
+        opened: OpenResponse,
         *,
         silence_limit: float,
     ) -> None:
@@ -89,10 +89,10 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         self._on_release: list[Callable[[], None]] = []
         # Not an Event, whose lock a signal handler could find held by the thread it interrupted.
         self._closing = False
-        self._done = False
+        self._released = False
         # Held while reading. Whoever gets it last closes the socket, so that its number is never
         # given to another socket while somebody still reads from it.
-        self._using = threading.Lock()
+        self._read_lock = threading.Lock()
         response = self._response
         self._decoder: LineDecoder = (
             ChunkedLines() if response.chunked else PlainLines(response.length)
@@ -100,7 +100,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         self._read1 = response.read1
         self._read_size = _READ
         # When the first bytes came after the last line that was whole.
-        self._nothing_since: float | None = None
+        self._partial_since: float | None = None
         # What events() has still to decode; kept here for who goes on after an error.
         self._undecoded: Iterator[bytes] = iter(())
 
@@ -121,7 +121,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
     def close_when(self, stop: StopSignal) -> None:
         """Close it as soon as ``stop`` is set."""
         self._on_release.append(stop.on_set(self.close))
-        if self._done:
+        if self._released:
             self._run_on_release()
 
     def __enter__(self) -> Self:
@@ -140,8 +140,8 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
 
     def __next__(self) -> Lines:
         try:
-            with self._using:
-                lines = self._lines()
+            with self._read_lock:
+                lines = self._next_lines()
         except BaseException:
             self._closing = True
             self._release()
@@ -174,7 +174,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 return
             self._undecoded = iter(lines)
 
-    def _lines(self) -> Lines:
+    def _next_lines(self) -> Lines:
         """The next lines, none at the end."""
         decoder = self._decoder
         while not (decoder.ended or self._closing):
@@ -186,26 +186,26 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 self.truncated = decoder.pending
                 # By the property: the type checker takes the attribute for what it was above.
                 if self.closed:
-                    return _NONE
+                    return _NO_LINES
                 cause = None if isinstance(error, StreamFormatError) else error
                 raise self._failure(error) from cause
             self._read_size = _next_size(self._read_size, len(data))
             if lines:
-                self._nothing_since = None
+                self._partial_since = None
                 return lines
             if not data:
                 self._check_end()
                 break
             self._check_progress()
         self.truncated = decoder.pending
-        return _NONE
+        return _NO_LINES
 
     def _check_progress(self) -> None:
         """Bytes came that completed no line: a server that drips is silent as well."""
         now = system_clock.monotonic()
-        if self._nothing_since is None:
-            self._nothing_since = now
-        elif now - self._nothing_since > self.silence_limit:
+        if self._partial_since is None:
+            self._partial_since = now
+        elif now - self._partial_since > self.silence_limit:
             raise self._failure(TimeoutError())
 
     def _check_end(self) -> None:
@@ -225,7 +225,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 "for dead; resume from the last resource version"
             )
         if isinstance(error, StreamFormatError):
-            return BadResponse(f"{self._request}: {scrubbed(str(error))}")
+            return BadResponse(f"{self._request}: {redacted(str(error))}")
         if self._connection.inherited:
             return ConnectionLost(
                 f"{self._request}: the watch belongs to the parent of this process, which was "
@@ -236,15 +236,15 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
     def _release(self) -> None:
         # Not waiting: the thread that reads wakes by the cut and comes here itself, and a signal
         # handler may have interrupted it just there.
-        if not self._using.acquire(blocking=False):
+        if not self._read_lock.acquire(blocking=False):
             return
         try:
-            if self._done:
+            if self._released:
                 return
-            self._done = True
+            self._released = True
             self._connection.close()
         finally:
-            self._using.release()
+            self._read_lock.release()
         self._run_on_release()
 
     def _run_on_release(self) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
-__all__ = ["checked_before_write", "look_before_write"]
+__all__ = ["checked_before_write", "run_write_checks"]
 
 _checks: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("checks_before_write", default=())
 
@@ -25,7 +25,7 @@ def checked_before_write(check: Callable[[], None]) -> Iterator[None]:
         _checks.reset(token)
 
 
-def look_before_write() -> None:
+def run_write_checks() -> None:
     """Call all checks that are in force."""
     for check in _checks.get():
         check()
