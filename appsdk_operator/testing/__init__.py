@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from appsdk_operator.apiserver import FaultRule as FaultRule
     from appsdk_operator.apiserver import FaultSchedule as FaultSchedule
     from appsdk_operator.apiserver import LoggedRequest as LoggedRequest
+    from appsdk_operator.testing._broken_promise import BrokenPromise as BrokenPromise
     from appsdk_operator.testing._control_plane.control_plane import ControlPlane as ControlPlane
     from appsdk_operator.testing._control_plane.control_plane import (
         ControlPlaneError as ControlPlaneError,
     )
-    from appsdk_operator.testing._crds import install_crds as install_crds
+    from appsdk_operator.testing._install.crds import install_crds as install_crds
+    from appsdk_operator.testing._install.webhooks import install_webhooks as install_webhooks
     from appsdk_operator.testing._memory.server import MemoryServer as MemoryServer
     from appsdk_operator.testing._memory.server import MemoryView as MemoryView
     from appsdk_operator.testing._proxy.proxy import FaultProxy as FaultProxy
@@ -45,19 +47,17 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._simulation.checks import (
         check_watcher_order as check_watcher_order,
     )
-    from appsdk_operator.testing._simulation.histories import Step as Step
     from appsdk_operator.testing._simulation.model_server import Fault as Fault
     from appsdk_operator.testing._simulation.model_server import ModelServer as ModelServer
     from appsdk_operator.testing._simulation.simulation import Call as Call
     from appsdk_operator.testing._simulation.simulation import Process as Process
     from appsdk_operator.testing._simulation.simulation import Simulation as Simulation
-    from appsdk_operator.testing._simulation.story import BrokenPromise as BrokenPromise
-    from appsdk_operator.testing._simulation.story import Entry as Entry
-    from appsdk_operator.testing._simulation.story import Journal as Journal
-    from appsdk_operator.testing._webhooks import install_webhooks as install_webhooks
-    from appsdk_operator.testing._world.machine import check_operator as check_operator
+    from appsdk_operator.testing._world.check_operator import check_operator as check_operator
+    from appsdk_operator.testing._world.histories import Step as Step
+    from appsdk_operator.testing._world.journal import Entry as Entry
+    from appsdk_operator.testing._world.journal import Journal as Journal
     from appsdk_operator.testing._world.promises import Promise as Promise
-    from appsdk_operator.testing._world.replica import Replica as Replica
+    from appsdk_operator.testing._world.world import Replica as Replica
     from appsdk_operator.testing._world.world import World as World
 
 _MODULES = {
@@ -68,20 +68,20 @@ _MODULES = {
         "check_watcher_order",
     ),
     "testing._control_plane.control_plane": ("ControlPlane", "ControlPlaneError"),
-    "testing._crds": ("install_crds",),
-    "testing._simulation.histories": ("Step",),
-    "testing._world.machine": ("check_operator",),
+    "testing._install.crds": ("install_crds",),
+    "testing._world.histories": ("Step",),
+    "testing._world.check_operator": ("check_operator",),
     "testing._memory.server": ("MemoryServer", "MemoryView"),
     "testing._simulation.model_server": ("Fault", "ModelServer"),
     "testing._world.promises": ("Promise",),
     "testing._proxy.proxy": ("FaultProxy",),
-    "testing._world.replica": ("Replica",),
     "testing._running": ("running",),
     "apiserver": ("APIServer", "FaultRule", "FaultSchedule", "LoggedRequest"),
     "testing._simulation.simulation": ("Call", "Process", "Simulation"),
-    "testing._simulation.story": ("BrokenPromise", "Entry", "Journal"),
-    "testing._webhooks": ("install_webhooks",),
-    "testing._world.world": ("World",),
+    "testing._broken_promise": ("BrokenPromise",),
+    "testing._world.journal": ("Entry", "Journal"),
+    "testing._install.webhooks": ("install_webhooks",),
+    "testing._world.world": ("Replica", "World"),
 }
 _HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
 _EXTRA = ("aiohttp", "cryptography")

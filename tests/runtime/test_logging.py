@@ -206,7 +206,7 @@ def test_every_room_logs_so_that_nothing_propagates() -> None:
     allowed = {
         "runtime/_logging.py: logging.getLogger(name)",
         # They listen.
-        "testing/_pytest/state.py: logging.getLogger('appsdk_operator')",
-        "testing/_world/machine.py: logging.getLogger('appsdk_operator')",
+        "testing/_pytest/kube_test.py: logging.getLogger('appsdk_operator')",
+        "testing/_world/check_operator.py: logging.getLogger('appsdk_operator')",
     }
     assert set(direct) <= allowed, "use runtime.get_logger"

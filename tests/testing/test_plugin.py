@@ -191,8 +191,8 @@ def test_a_test_fails_if_what_ran_beside_it_failed(run: Run) -> None:
             kube_run(broken)
 
         def test_leaves_a_thread(kube_run, monkeypatch):
-            from appsdk_operator.testing._pytest import state
-            monkeypatch.setattr(state, "_THREAD_PATIENCE", 0.1)
+            from appsdk_operator.testing._pytest import kube_test
+            monkeypatch.setattr(kube_test, "_THREAD_PATIENCE", 0.1)
             global release
             release = threading.Event()
             kube_run(lambda stop: threading.Thread(target=release.wait, name="mine").start())

@@ -24,7 +24,12 @@ from appsdk_operator.runtime import system_clock
 from appsdk_operator.testing._control_plane import options as _options
 from appsdk_operator.testing._control_plane.keys import write_keys
 from appsdk_operator.testing._control_plane.options import Flags
-from appsdk_operator.testing._control_plane.processes import Guard, Ports, end, program_path
+from appsdk_operator.testing._control_plane.processes import (
+    ProcessGuard,
+    ReservedPorts,
+    end,
+    program_path,
+)
 
 if TYPE_CHECKING:
     from appsdk_operator.apiserver import LoggedRequest
@@ -123,10 +128,10 @@ class ControlPlane:
         # Held while starting and stopping, so that both may be called from any thread.
         self._lifecycle = threading.RLock()
         self._folder: Path | None = None
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
         self._etcd: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
-        self._ports: Ports | None = None
+        self._ports: ReservedPorts | None = None
         self._programs = {"etcd": "", "kube-apiserver": ""}
         self._authority: Authority | None = None
         self._ca = b""
@@ -214,8 +219,8 @@ class ControlPlane:
     def _start(self) -> None:
         deadline = system_clock.monotonic() + self._start_timeout
         folder = self._folder = Path(tempfile.mkdtemp(prefix="appsdk-operator-"))
-        self._ports = Ports(2)
-        self._guard = Guard(folder)
+        self._ports = ReservedPorts(2)
+        self._guard = ProcessGuard(folder)
         self._authority = Authority(system_clock.time())
         self._ca = self._authority.certificate
         write_keys(folder, _HOST, self._authority)
@@ -449,7 +454,7 @@ class ControlPlane:
         assert self._authority is not None
         return self._authority.client(user, groups)
 
-    def _running(self) -> Ports:
+    def _running(self) -> ReservedPorts:
         if self._ports is None:
             raise RuntimeError("the control plane was not started: call start(), or use 'with'")
         return self._ports

@@ -14,7 +14,7 @@ from typing import Final, final
 
 from appsdk_operator.runtime import system_clock
 
-__all__ = ["Guard", "Ports", "end", "program_path"]
+__all__ = ["ProcessGuard", "ReservedPorts", "end", "program_path"]
 
 _HOST: Final = "127.0.0.1"
 _DEFAULT_ASSETS: Final = "/usr/local/kubebuilder/bin"  # where envtest looks when nothing is set
@@ -35,7 +35,7 @@ if not sys.stdin.buffer.read(1) and os.fork() == 0:
 
 
 @final
-class Guard:
+class ProcessGuard:
     """A process group whose members die, and whose folder goes, when this process ends.
 
     The kernel's own means (``PR_SET_PDEATHSIG``) would kill them already when the thread ends that
@@ -86,7 +86,7 @@ class Guard:
 
 
 @final
-class Ports:
+class ReservedPorts:
     """Free ports on loopback that stay free.
 
     A socket that is bound and does not listen keeps everybody from being given the port by

@@ -23,7 +23,7 @@ from appsdk_operator.apiserver import Exchange
 from appsdk_operator.client import ConnectionLost, ReadTimeout, ResponseTooLarge
 from appsdk_operator.runtime import Clock
 
-__all__ = ["Host", "MemoryConnection", "Passage"]
+__all__ = ["Host", "MemoryConnection", "MemoryExchange"]
 
 _Headers = Sequence[tuple[str, str]]
 
@@ -45,7 +45,7 @@ class Host(Protocol):
 
     @property
     def changed(self) -> threading.Condition:
-        """Held by whoever touches a passage; notified when there is more to read."""
+        """Held by whoever touches a exchange; notified when there is more to read."""
         ...
 
     @property
@@ -58,11 +58,11 @@ class Host(Protocol):
         """Whether a watch ends where it would have to wait."""
         ...
 
-    def begin(self, passage: Passage) -> None:
+    def begin(self, exchange: MemoryExchange) -> None:
         """Have a request handled; ``changed`` is held."""
         ...
 
-    def leave(self, passage: Passage) -> None:
+    def leave(self, exchange: MemoryExchange) -> None:
         """The client has gone; ``changed`` is held."""
         ...
 
@@ -72,7 +72,7 @@ class Host(Protocol):
 
 
 @final
-class Passage:
+class MemoryExchange:
     """One request and its answer."""
 
     def __init__(self, host: Host, method: str, target: str, headers: _Headers, body: bytes):
@@ -180,23 +180,23 @@ class _Protocol:
 class _Transport:
     """What the frontend asks of a connection."""
 
-    def __init__(self, passage: Passage) -> None:
-        self._passage = passage
+    def __init__(self, exchange: MemoryExchange) -> None:
+        self._exchange = exchange
 
     def get_extra_info(self, _name: str, default: Any = None) -> Any:
         return default
 
     def is_closing(self) -> bool:
-        return self._passage.is_done or self._passage.is_broken
+        return self._exchange.is_done or self._exchange.is_broken
 
     def get_write_buffer_size(self) -> int:
-        return len(self._passage.buffer)
+        return len(self._exchange.buffer)
 
     def write(self, data: bytes) -> None:
-        self._passage.push(data)
+        self._exchange.push(data)
 
     def abort(self) -> None:
-        self._passage.abort()
+        self._exchange.abort()
 
     close = abort
 
@@ -205,19 +205,19 @@ class _Transport:
 class _Stream(abc.AbstractStreamWriter):
     """Where aiohttp writes an answer that goes on."""
 
-    def __init__(self, passage: Passage) -> None:
-        self._passage = passage
+    def __init__(self, exchange: MemoryExchange) -> None:
+        self._exchange = exchange
 
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
-        self._passage.begin_answer(int(status_line.split(" ", 2)[1]), headers)
+        self._exchange.begin_answer(int(status_line.split(" ", 2)[1]), headers)
 
     async def write(self, chunk: bytes | bytearray | memoryview) -> None:
-        if self._passage.is_broken:
+        if self._exchange.is_broken:
             raise ConnectionResetError("the client has gone")
-        self._passage.push(bytes(chunk))
+        self._exchange.push(bytes(chunk))
 
     async def write_eof(self, chunk: bytes = b"") -> None:
-        self._passage.push(bytes(chunk))
+        self._exchange.push(bytes(chunk))
 
     async def drain(self) -> None:
         """Memory takes everything."""
@@ -244,7 +244,7 @@ class MemoryConnection:
         self.aborted = False
         self._host = host
         self._timeout: float | None = None
-        self._passage: Passage | None = None
+        self._exchange: MemoryExchange | None = None
 
     def exchange(self, head: bytes, body: bytes | None, *, method: str) -> _Response:
         """Send a request, and wait for the head of its answer.
@@ -257,23 +257,23 @@ class MemoryConnection:
         first, *lines = head.decode("latin-1").split("\r\n")[:-2]
         headers = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
         target, host = first.split(" ")[1], self._host
-        passage = Passage(host, method, target, headers, body or b"")
+        exchange = MemoryExchange(host, method, target, headers, body or b"")
         if self._observer is not None:
             self._observer.before(method, target, body or b"")
         with host.changed:
             if self.aborted:
                 raise ConnectionLost("the connection was cut")
-            self._passage = passage
-            host.begin(passage)
-            if not self._until(lambda: passage.has_head or passage.is_broken):
+            self._exchange = exchange
+            host.begin(exchange)
+            if not self._until(lambda: exchange.has_head or exchange.is_broken):
                 self.abort()
                 raise ReadTimeout("no answer in time")
         if self._observer is not None:
-            self._observer.after(passage.status)
-        if not passage.has_head:
+            self._observer.after(exchange.status)
+        if not exchange.has_head:
             why = "the server closed the connection without an answer"
-            raise ConnectionLost(why) from passage.failure
-        return _Response(self, passage)
+            raise ConnectionLost(why) from exchange.failure
+        return _Response(self, exchange)
 
     def read(self, limit: int) -> bytes:
         """What has come of the body; empty at its end.
@@ -281,21 +281,21 @@ class MemoryConnection:
         Raises:
             OSError: the connection was cut, or nothing came in time.
         """
-        passage, host = self._passage, self._host
-        assert passage is not None
+        exchange, host = self._exchange, self._host
+        assert exchange is not None
         with host.changed:
             if host.ends_idle_watches:
                 host.turn()
-                if not (passage.buffer or passage.is_done or passage.is_broken):
-                    host.leave(passage)
+                if not (exchange.buffer or exchange.is_done or exchange.is_broken):
+                    host.leave(exchange)
                     return b""
             elif not self._until(
-                lambda: bool(passage.buffer) or passage.is_done or passage.is_broken
+                lambda: bool(exchange.buffer) or exchange.is_done or exchange.is_broken
             ):
                 raise TimeoutError("nothing came in time")
-            data = bytes(passage.buffer[:limit])
-            del passage.buffer[:limit]
-            if not data and passage.is_broken and not self.aborted:
+            data = bytes(exchange.buffer[:limit])
+            del exchange.buffer[:limit]
+            if not data and exchange.is_broken and not self.aborted:
                 raise ConnectionResetError("the connection was cut")
             return data
 
@@ -325,8 +325,8 @@ class MemoryConnection:
         """Cut it, from any thread."""
         with self._host.changed:
             self.aborted = True
-            if self._passage is not None and not self._passage.is_done:
-                self._passage.abort()
+            if self._exchange is not None and not self._exchange.is_done:
+                self._exchange.abort()
 
     close = abort
 
@@ -338,12 +338,12 @@ class _Response:
     chunked = False
     will_close = True
 
-    def __init__(self, connection: MemoryConnection, passage: Passage) -> None:
-        self.status = passage.status
+    def __init__(self, connection: MemoryConnection, exchange: MemoryExchange) -> None:
+        self.status = exchange.status
         self.headers = HTTPMessage()
-        for name, value in passage.headers:
+        for name, value in exchange.headers:
             self.headers[name] = value
-        self.length = len(passage.buffer) if passage.is_done else None
+        self.length = len(exchange.buffer) if exchange.is_done else None
         self.read1 = connection.read
 
     def read(self, limit: int) -> bytes:

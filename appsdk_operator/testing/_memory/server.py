@@ -14,13 +14,13 @@ from appsdk_operator.apiserver import APIServer, Frontend
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, Metrics, system_clock
-from appsdk_operator.testing._memory.connection import Host, MemoryConnection, Passage
-from appsdk_operator.testing._world.turns import TurnLoop
+from appsdk_operator.testing._memory.connection import Host, MemoryConnection, MemoryExchange
+from appsdk_operator.testing._memory.event_loop import ManualEventLoop
 
 __all__ = ["MemoryServer", "MemoryView"]
 
 
-class _Memory:
+class _MemoryServerBase:
     """What both have: clients, and the requests that are under way."""
 
     def __init__(self, clock: Clock, *, token: str | None, ends_idle_watches: bool) -> None:
@@ -32,7 +32,7 @@ class _Memory:
         )
         """For whatever takes a :class:`~appsdk_operator.client.ClientConfig`: a client, a manager,
         a cluster."""
-        self._open: dict[Passage, None] = {}
+        self._open: dict[MemoryExchange, None] = {}
 
     def client(self, *, metrics: Metrics | None = None, **changes: Any) -> Client:
         """A new client of this server.
@@ -47,16 +47,16 @@ class _Memory:
     def cut_connections(self) -> None:
         """Cut what is under way, watches too, as a dying network does."""
         with self.changed:
-            for passage in list(self._open):
-                passage.abort()
+            for exchange in list(self._open):
+                exchange.abort()
 
     # What connections ask of it.
 
-    def begin(self, passage: Passage) -> None:
+    def begin(self, exchange: MemoryExchange) -> None:
         """Have a request handled."""
         raise NotImplementedError
 
-    def leave(self, passage: Passage) -> None:
+    def leave(self, exchange: MemoryExchange) -> None:
         """Nobody waits for it any more."""
         raise NotImplementedError
 
@@ -64,19 +64,21 @@ class _Memory:
         """Do what is due."""
         return None
 
-    def _start(self, passage: Passage, frontend: Frontend, loop: asyncio.AbstractEventLoop) -> None:
-        self._open[passage] = None
+    def _start(
+        self, exchange: MemoryExchange, frontend: Frontend, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._open[exchange] = None
 
         async def handle() -> Any:
-            return await frontend.handle(passage.make_request(loop, asyncio.current_task()))
+            return await frontend.handle(exchange.make_request(loop, asyncio.current_task()))
 
-        task = passage.task = loop.create_task(handle())
-        task.add_done_callback(passage.finish)
-        task.add_done_callback(lambda _: self._open.pop(passage, None))
+        task = exchange.task = loop.create_task(handle())
+        task.add_done_callback(exchange.finish)
+        task.add_done_callback(lambda _: self._open.pop(exchange, None))
 
 
 @final
-class MemoryServer(_Memory):
+class MemoryServer(_MemoryServerBase):
     """The embedded API server in memory: no socket, no thread, for small and for quick tests.
 
     Its clients are the kit's own :class:`~appsdk_operator.client.Client`, and what answers them is
@@ -119,7 +121,7 @@ class MemoryServer(_Memory):
         """The server itself, which is not to be started: its fault rules (:meth:`APIServer.fail`),
         its log of requests and what it holds."""
         super().__init__(clock, token=self.api.token, ends_idle_watches=ends_idle_watches)
-        self._loop = TurnLoop(clock)
+        self._loop = ManualEventLoop(clock)
         self._frontend = self.api.attach(self._loop.as_loop)
 
     def objects(self, kind: Kind) -> list[dict[str, Any]]:
@@ -154,18 +156,18 @@ class MemoryServer(_Memory):
     ) -> None:
         self.close()
 
-    def begin(self, passage: Passage) -> None:
+    def begin(self, exchange: MemoryExchange) -> None:
         """Have a request handled."""
-        self._start(passage, self._frontend, self._loop.as_loop)
+        self._start(exchange, self._frontend, self._loop.as_loop)
 
-    def leave(self, passage: Passage) -> None:
+    def leave(self, exchange: MemoryExchange) -> None:
         """Nobody waits for it any more."""
-        if passage.task is not None:
-            passage.task.cancel()
+        if exchange.task is not None:
+            exchange.task.cancel()
 
 
 @final
-class MemoryView(_Memory):
+class MemoryView(_MemoryServerBase):
     """A way past the socket of an :class:`APIServer` that runs: what both see is one state.
 
     Args:
@@ -178,13 +180,13 @@ class MemoryView(_Memory):
         super().__init__(clock, token=server.token, ends_idle_watches=False)
         self._server = server
 
-    def begin(self, passage: Passage) -> None:
+    def begin(self, exchange: MemoryExchange) -> None:
         """Have a request handled by the server's own thread."""
-        self._server.call_frontend(lambda frontend, loop: self._start(passage, frontend, loop))
+        self._server.call_frontend(lambda frontend, loop: self._start(exchange, frontend, loop))
 
-    def leave(self, passage: Passage) -> None:
+    def leave(self, exchange: MemoryExchange) -> None:
         """Nobody waits for it any more."""
-        task = passage.task
+        task = exchange.task
         if task is not None and not task.done():
             self._server.call_frontend(lambda _frontend, _loop: task.cancel())
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from appsdk_operator.manager import Manager
     from appsdk_operator.resource import Kind
     from appsdk_operator.runtime import StopSignal
+    from appsdk_operator.testing._pytest.kube_test import KubeTest
     from appsdk_operator.testing._pytest.servers import KubeServer
-    from appsdk_operator.testing._pytest.state import KubeTest
 
 _OLDEST: Final = (8, 2)
 _IS_TOO_OLD: Final = tuple(map(int, pytest.__version__.split(".")[:2])) < _OLDEST
@@ -148,16 +148,15 @@ def kube_kubeconfig(kube_server: KubeServer, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def _kube_test(request: pytest.FixtureRequest, kube_server: KubeServer) -> Iterator[KubeTest]:
-    from appsdk_operator.testing import _plugin_hooks
-    from appsdk_operator.testing._plugin_hooks import STATE
-    from appsdk_operator.testing._pytest.state import KubeTest
+    from appsdk_operator.testing._pytest import hooks
+    from appsdk_operator.testing._pytest.kube_test import KubeTest
 
     lines = int(request.config.getini("kube_report_lines"))
     test = KubeTest(kube_server, str(request.node.name), lines=lines)
-    request.node.stash[STATE] = test
+    request.node.stash[hooks.STATE] = test
     manager = request.config.pluginmanager
     if not manager.has_plugin(_HOOKS):
-        manager.register(_plugin_hooks, _HOOKS)
+        manager.register(hooks, _HOOKS)
     try:
         yield test
         test.end_runs()
@@ -229,10 +228,10 @@ def pytest_configure_node(node: Any) -> None:
     asked = not _IS_TOO_OLD and (config.getoption(_dest("kube")) or config.getini("kube"))
     if asked != "control-plane" or config.getini("kube_own_planes"):
         return
-    from appsdk_operator.testing._plugin_hooks import PLANE
     from appsdk_operator.testing._pytest import servers
+    from appsdk_operator.testing._pytest.hooks import PLANE
 
     if PLANE not in config.stash:
-        config.stash[PLANE] = servers.start_plane()
+        config.stash[PLANE] = servers.start_control_plane()
         config.add_cleanup(config.stash[PLANE].stop)
-    node.workerinput["kube_plane"] = servers.described(config.stash[PLANE])
+    node.workerinput["kube_plane"] = servers.connection_facts(config.stash[PLANE])

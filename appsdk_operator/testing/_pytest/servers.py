@@ -22,11 +22,11 @@ __all__ = [
     "KubeServer",
     "RequestLog",
     "choice",
-    "described",
+    "connection_facts",
     "install",
     "request_log",
     "serving",
-    "start_plane",
+    "start_control_plane",
 ]
 
 USER_AGENT: Final = "appsdk-operator-pytest"
@@ -89,7 +89,7 @@ class ExistingCluster:
 
 
 @final
-class SharedPlane:
+class SharedControlPlane:
     """A control plane that another process of this test run has started."""
 
     def __init__(self, facts: Mapping[str, str]) -> None:
@@ -140,9 +140,9 @@ def serving(
     if name == "existing":
         yield _existing(config.getoption("appsdk_kube_context"), config.getini("kube_contexts"))
     elif name == "control-plane" and plane is not None:
-        yield SharedPlane(plane)
+        yield SharedControlPlane(plane)
     elif name == "control-plane":
-        own = start_plane()
+        own = start_control_plane()
         try:
             yield own
         finally:
@@ -155,7 +155,7 @@ def serving(
             yield server
 
 
-def start_plane() -> ControlPlane:
+def start_control_plane() -> ControlPlane:
     """A real control plane that keeps a log of its requests."""
     from appsdk_operator.testing import ControlPlane
 
@@ -165,7 +165,7 @@ def start_plane() -> ControlPlane:
         raise pytest.UsageError(f"--appsdk-kube=control-plane: {error}") from None
 
 
-def described(plane: ControlPlane) -> dict[str, str]:
+def connection_facts(plane: ControlPlane) -> dict[str, str]:
     """What another process needs to know of a control plane."""
     return {
         "url": plane.url,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.resource import Object
+from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._simulation.simulation import Call, Simulation
-from appsdk_operator.testing._simulation.story import BrokenPromise, is_told
 
 __all__ = ["check_converged", "check_exclusion", "check_object_order", "check_watcher_order"]
 
-__tracebackhide__ = is_told
+__tracebackhide__ = hides_kit_frames
 
 _DELETE = ResourceAction.DELETE
 

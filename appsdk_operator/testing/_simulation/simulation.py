@@ -12,8 +12,8 @@ from appsdk_operator.client import ConnectionLost, Patch
 from appsdk_operator.controllers import Outcome
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle
+from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._simulation.model_server import Fault, ModelServer
-from appsdk_operator.testing._simulation.story import BrokenPromise, is_told
 from appsdk_operator.watchers import (
     InformerController,
     KubernetesInformer,
@@ -26,7 +26,7 @@ from appsdk_operator.watchers import (
 
 __all__ = ["Call", "Process", "Simulation"]
 
-__tracebackhide__ = is_told
+__tracebackhide__ = hides_kit_frames
 
 
 @attrs.define
@@ -217,7 +217,11 @@ class Simulation:
         self.controller.add_informer(self.informer, self._kind)
         for number, target in enumerate(self._make_watchers(self.process)):
             if isinstance(target, ResourceWatcher):
-                recorded = _Recorded if isinstance(target, SelectiveWatcher) else _RecordedPlain
+                recorded = (
+                    _RecordedSelectiveWatcher
+                    if isinstance(target, SelectiveWatcher)
+                    else _RecordedWatcher
+                )
                 watcher = recorded(self, self.process, number, target)
                 self.controller.add_watcher(watcher, self._kind)
             else:
@@ -284,7 +288,7 @@ class Simulation:
             self.poll()
             while self.handle():
                 pass
-            is_quiet = self._is_level() and not any(map(_is_news, self.calls[so_far:]))
+            is_quiet = self._is_in_sync() and not any(map(_is_news, self.calls[so_far:]))
             quiet_rounds = quiet_rounds + 1 if is_quiet else 0
             # A round takes long enough for every backoff and resync to come due in time.
             self.advance(11.0)
@@ -293,7 +297,7 @@ class Simulation:
         failed = [call for call in self.calls if call.error is not None]
         return f"\nthe last call that failed: {failed[-1]}" if failed else ""
 
-    def _is_level(self) -> bool:
+    def _is_in_sync(self) -> bool:
         return (
             self.informer.resource_version == self.server.resource_version
             and not self.controller.pending_events
@@ -344,7 +348,7 @@ class Simulation:
             call.ended = self._steps
 
 
-class _RecordedPlain:
+class _RecordedWatcher:
     """A watcher whose calls are recorded."""
 
     def __init__(
@@ -375,7 +379,7 @@ class _RecordedPlain:
         self._simulation.record(self._process, self._number, action, obj, old, do)
 
 
-class _Recorded(_RecordedPlain):
+class _RecordedSelectiveWatcher(_RecordedWatcher):
     """The same for watchers that say what concerns them."""
 
     def concerns(self, old: Object, new: Object) -> bool:

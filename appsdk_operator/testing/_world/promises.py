@@ -7,13 +7,13 @@ from enum import Enum
 from typing import final
 
 from appsdk_operator.resource import Object
-from appsdk_operator.testing._simulation.histories import FOREIGN
-from appsdk_operator.testing._simulation.story import BrokenPromise, Entry, is_told, tell
-from appsdk_operator.testing._world.replica import Replica
-from appsdk_operator.testing._world.world import LEASE, World
+from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
+from appsdk_operator.testing._world.histories import FOREIGN
+from appsdk_operator.testing._world.journal import Entry, story_of
+from appsdk_operator.testing._world.world import LEASE, Replica, World
 
 __all__ = [
-    "FinalizerWatch",
+    "FinalizerChecker",
     "Promise",
     "break_promise",
     "check_journal",
@@ -21,7 +21,7 @@ __all__ = [
     "still_failing",
 ]
 
-__tracebackhide__ = is_told
+__tracebackhide__ = hides_kit_frames
 
 
 class Promise(Enum):
@@ -49,7 +49,7 @@ class Promise(Enum):
 
 def break_promise(world: World, promise: Promise, text: str, key: str = "") -> BrokenPromise:
     """The error that tells how a promise was broken."""
-    return BrokenPromise(f"{promise.value}: {text}\n{tell(world.journal.entries, key)}")
+    return BrokenPromise(f"{promise.value}: {text}\n{story_of(world.journal.entries, key)}")
 
 
 def check_journal(world: World, promises: frozenset[Promise]) -> None:
@@ -193,7 +193,7 @@ def _check_reconciler_converged(
 
 
 @final
-class FinalizerWatch:
+class FinalizerChecker:
     """Looks at each write of the operator to an object of its kind."""
 
     def __init__(

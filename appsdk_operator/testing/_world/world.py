@@ -1,4 +1,7 @@
-"""Whole operators with all their threads, on a clock that jumps: hours in milliseconds."""
+"""A world: an API server, other clients, and whole operators with their threads, on a manual clock.
+
+Hours pass in milliseconds. What runs is real; the threads run one at a time (see ``scheduler``).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from appsdk_operator.client import Client, MergePatch, NotFound
+import attrs
+
+from appsdk_operator.apiserver import FaultRule, Route, parse_path
+from appsdk_operator.client import Client, ClientConfig, ConnectionLost, MergePatch, NotFound
 from appsdk_operator.resource import (
     Kind,
     MutableObject,
@@ -16,36 +22,44 @@ from appsdk_operator.resource import (
     custom_resource_definition,
     kinds,
 )
-from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle
+from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
+from appsdk_operator.testing._memory.connection import MemoryConnection
 from appsdk_operator.testing._memory.server import MemoryServer
-from appsdk_operator.testing._simulation.story import BrokenPromise, Entry, Journal, is_told, tell
-from appsdk_operator.testing._world.one_at_a_time import Schedule, StuckError
-from appsdk_operator.testing._world.recorded import as_runnable
-from appsdk_operator.testing._world.replica import NO_CHANGE, Replica
+from appsdk_operator.testing._world.journal import Entry, Journal, story_of
+from appsdk_operator.testing._world.recording import CallRecorder, recorded
+from appsdk_operator.testing._world.runnable import as_runnable
+from appsdk_operator.testing._world.scheduler import StuckError, ThreadScheduler
 from appsdk_operator.testing.strategies import part_of
+from appsdk_operator.watchers import OpinionatedReconciler, OpinionatedWatcher
 
-__all__ = ["Replica", "World"]
+__all__ = ["LEASE", "NO_CHANGE", "Replica", "World"]
 
-__tracebackhide__ = is_told
+__tracebackhide__ = hides_kit_frames
 
-SOMEBODY: Final = "somebody"
-_WINDOW: Final = 600.0
 LEASE: Final = kinds.coordination.v1.Lease
+NO_CHANGE: Final = "no change"
+"""The outcome of a write that changed nothing."""
+_SOMEBODY: Final = "somebody"
+_HOT_LOOP_WINDOW: Final = 600.0
 _MOST_PROCESSES: Final = 50
 _END_WITHIN: Final = 900.0
+_VERBS: Final = {"POST": "creates", "PUT": "updates", "PATCH": "patches", "DELETE": "deletes"}
+_UNRECORDED: Final = frozenset({"leases", "events"})
+"""Kinds whose writes are not recorded: they are no result of a reconcile."""
 
 
 @final
 class World:
-    """An API server, others who write to it, and an operator: one thing happens at a time.
+    """An API server, other clients that write to it, and an operator, simulated on a manual clock.
 
-    The operator runs as it is, with its threads, its caches, its leader election; but of all
-    threads one runs at a time, until it waits, and where all wait for a time the clock is moved to
-    the first of them. So hours pass in milliseconds, and one seed gives one run, always.
+    The operator runs with its real threads, caches and leader election. One thread runs at a time,
+    until it waits; when all threads wait, the clock moves to the earliest deadline. So hours pass
+    in milliseconds, and a seed always gives the same run.
 
-    Use it in a ``with`` block; its thread is the one that drives. Whatever blocks otherwise than
-    on the kit's clock, on ``threading``'s conditions, events and joins, or on ``queue.Queue`` is
-    not simulated: no sockets and no ``time.sleep`` in what is run.
+    Use it in a ``with`` block; the thread of the block drives the simulation. Simulated are waits
+    on the kit's clock, on conditions, events and joins of ``threading``, and on ``queue.Queue``.
+    Other blocking calls are not: the operator must not use sockets or ``time.sleep``.
 
     >>> from appsdk_operator import kinds
     >>> from appsdk_operator.controllers import Result
@@ -58,17 +72,16 @@ class World:
     3
 
     Args:
-        kind: what the operator is about; its CRD is installed unless it is a built-in kind.
-        make: makes the operator, anew after each crash and restart: watchers, or a reconciler,
-            or several of both, called in that order for each event; or anything with
-            ``run(stop)`` that was given ``replica.clock`` and ``replica.config`` or
-            ``replica.client``.
-        replicas: how many of it there are; default 1.
-        leader_election: whether the watchers or reconcilers that ``make`` returns run on the one
-            of them that leads; default: all of them do. A manager that ``make`` returns has its
-            own ``leader_election=``.
-        seed: decides on jitter, uids, and who is next where several could go on; default 0: who
-            could first.
+        kind: the kind that the operator manages; its CRD is installed unless it is a built-in kind.
+        make: makes the operator of a replica, again after each crash and restart: a watcher or a
+            reconciler, or several, called in that order for each event; or an object with
+            ``run(stop)`` that uses ``replica.clock`` and ``replica.config`` or ``replica.client``.
+        replicas: the number of replicas; default 1.
+        leader_election: whether the watchers or reconcilers that ``make`` returns run on the
+            leader only; default: on all replicas. A manager that ``make`` returns has its own
+            ``leader_election=``.
+        seed: of jitter, uids, and the choice of the next thread; default 0: threads go on in the
+            order in which they became ready.
         crds: further CustomResourceDefinitions, or the one of ``kind``.
     """
 
@@ -87,32 +100,32 @@ class World:
         self.clock: ManualClock = ManualClock(seed=seed)
         self.journal: Journal = Journal()
         self.fates: list[str] = []
-        """What befalls the next writes of the operator, in turn: ``""`` nothing, ``lost``, ``409``
-        or another status, ``crash before``, ``crash after``."""
+        """Faults of the operator's next writes, one each: ``""`` for none, ``lost``, ``409`` or
+        another status, ``crash before``, ``crash after``."""
         self.takes_fates: bool = True
-        """Whether :attr:`fates` strike; False while an operator comes to rest."""
+        """Whether :attr:`fates` are applied; False after :meth:`end_faults`."""
         self.elsewhere: dict[str, Any] = {}
-        """For what an operator makes outside of the cluster, which no crash takes away."""
+        """For what an operator makes outside of the cluster; it survives crashes."""
         self.created: list[Object] = []
-        """What :meth:`create` made."""
+        """The objects that :meth:`create` made."""
         self.on_write: Callable[[Entry], None] = lambda _entry: None
         """Called before each write of the operator to an object of the kind."""
         self.on_answer: Callable[[Entry], None] = lambda _entry: None
-        """Called after each of them."""
+        """Called after each of these writes."""
         self.checks_lease = True
-        """Whether a write of a replica that another one has taken the Lease from is an error."""
+        """Whether a write by a replica that has lost the Lease breaks a promise."""
         self.recorded: set[int] = set()
-        """The places of the watchers and reconcilers whose calls are noted, see
-        :meth:`Replica.recorded`; if there are none, only writes are known."""
+        """The numbers of the watchers and reconcilers whose calls are recorded, in add order; see
+        :meth:`Replica.recorded`. Where it is empty, only writes are known."""
         self.custodies: list[Any] = []
-        """What writes the finalizers of the kit's own watchers and reconcilers for the kind."""
+        """The finalizer lifecycles of the kit's own watchers and reconcilers for the kind."""
         self.most_calls = 100
-        """Calls, or writes, for one object in ten minutes without anything from outside that are
-        still no hot loop."""
-        self.schedule: Schedule = Schedule(self.clock, seed=seed)
+        """The calls, or writes, for one object in ten minutes without a change from outside above
+        which :meth:`run` reports a hot loop."""
+        self.schedule: ThreadScheduler = ThreadScheduler(self.clock, seed=seed)
         self.server: MemoryServer = MemoryServer(clock=self.clock, crds=_definitions(kind, crds))
-        self.client: Client = self.server.client(metrics=Metrics(), user_agent=SOMEBODY)
-        """The client of somebody else; no fault befalls it."""
+        self.client: Client = self.server.client(metrics=Metrics(), user_agent=_SOMEBODY)
+        """The client of other users and controllers; faults do not apply to it."""
         self.replicas: list[Replica] = []
         self._make = make
         self._leader_election = leader_election
@@ -120,7 +133,7 @@ class World:
             "operator" if replicas == 1 else f"operator-{number + 1}" for number in range(replicas)
         ]
         self._timers: list[tuple[float, Callable[[], None]]] = []
-        self._busy: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._counts: dict[tuple[str, str, str], tuple[float, int]] = {}
         self._broken: BrokenPromise | None = None
         self._restarts = 0
         self._is_open = False
@@ -147,7 +160,7 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """End all processes, as a crash would. Harmless when done twice.
+        """End all processes as a crash would. A second call does nothing.
 
         Raises:
             StuckError: a thread does not end.
@@ -190,23 +203,23 @@ class World:
 
     @property
     def finalizers(self) -> set[str]:
-        """Those of the kit's own watchers and reconcilers that are recorded for the kind."""
+        """The finalizers of the kit's own recorded watchers and reconcilers for the kind."""
         return {name for custody in self.custodies for name in custody.all_names}
 
     # -- time --------------------------------------------------------------------------------
 
     def run(self, seconds: float = 0.0) -> None:
-        """Let that much time pass, with everything that happens in it.
+        """Let ``seconds`` pass, and run everything that is due in that time.
 
         Raises:
-            BrokenPromise: something happened that must never happen.
-            StuckError: a thread blocks in something that is not simulated.
+            BrokenPromise: a check failed, or a replica ends again and again.
+            StuckError: a thread blocks in a call that is not simulated.
         """
         end = self.clock.monotonic() + seconds
         while True:
             self.schedule.run_ready()
             self.raise_broken()
-            if self._revive():
+            if self._start_ended():
                 continue
             due = min((at for at, _ in self._timers), default=end)
             if self.schedule.jump(until=min(due, end)):
@@ -221,12 +234,10 @@ class World:
         self.clock.advance(max(0.0, end - self.clock.monotonic()))
 
     def settle(self, *, horizon: float = 7200.0) -> bool:
-        """Let time pass until the operator has nothing left to do.
-
-        It is at rest when for a minute it wrote nothing and no call failed.
+        """Let time pass until the operator is at rest: no write and no failed call for a minute.
 
         Args:
-            horizon: seconds to wait for that at most; default two hours.
+            horizon: the most seconds to wait; default two hours.
 
         Returns:
             Whether it came to rest.
@@ -251,34 +262,34 @@ class World:
         return any(e.error or not e.ended for e in last.values() if (e.who, e.process) in alive)
 
     def later(self, seconds: float, do: Callable[[], None]) -> None:
-        """Do something when that much time has passed."""
+        """Call ``do`` after ``seconds``."""
         self._timers.append((self.clock.monotonic() + seconds, do))
 
-    # -- what others do ----------------------------------------------------------------------
+    # -- other clients -----------------------------------------------------------------------
 
     def create(self, name: str, spec: Any = None, **metadata: Any) -> Object:
-        """Create an object of the kind, as somebody else."""
+        """Create an object of the kind, as another client."""
         obj = self._new(name, metadata)
         if spec is not None:
-            self._ask_for(obj, spec)
-        told = "" if spec is None else f" {json.dumps(spec, ensure_ascii=False, sort_keys=True)}"
-        self.outside(f"creates {name}{told}", name, asks=True)
+            self._set_spec(obj, spec)
+        text = "" if spec is None else f" {json.dumps(spec, ensure_ascii=False, sort_keys=True)}"
+        self.outside(f"creates {name}{text}", name, asks=True)
         made = self.client.create(obj)
         self.created.append(made)
         return made
 
     def replace(self, name: str, spec: Any) -> Object:
-        """Give an object of the kind another spec, as somebody else."""
-        told = json.dumps(spec, ensure_ascii=False, sort_keys=True)
-        entry = self.outside(f"changes {name} to {told}", name)
+        """Replace the spec of an object of the kind, as another client."""
+        text = json.dumps(spec, ensure_ascii=False, sort_keys=True)
+        entry = self.outside(f"changes {name} to {text}", name)
         obj = self.client.get(self.kind, name, namespace=self.namespace).mutable_copy()
-        self._ask_for(obj, spec)
+        self._set_spec(obj, spec)
         changed = self.client.update(obj)
         entry.asks = changed.resource_version != obj.resource_version
         entry.outcome = "" if entry.asks else NO_CHANGE
         return changed
 
-    def _ask_for(self, obj: MutableObject, wanted: Any) -> None:
+    def _set_spec(self, obj: MutableObject, wanted: Any) -> None:
         part = part_of(self.kind)
         if part:
             obj[part] = wanted
@@ -295,10 +306,10 @@ class World:
         return obj
 
     def patch(self, name: str, patch: Mapping[str, Any], *, subresource: str = "") -> Object:
-        """Change an object of the kind by a merge patch, as somebody else."""
+        """Patch an object of the kind with a merge patch, as another client."""
         part = f"{subresource} of " if subresource else ""
-        told = json.dumps(patch, ensure_ascii=False, sort_keys=True)
-        self.outside(f"changes {part}{name}: {told}", name)
+        text = json.dumps(patch, ensure_ascii=False, sort_keys=True)
+        self.outside(f"changes {part}{name}: {text}", name)
         client: Any = self.client.subresource(subresource) if subresource else self.client
         changed: Object = client.patch(
             self.kind, name, MergePatch(dict(patch)), namespace=self.namespace
@@ -306,37 +317,41 @@ class World:
         return changed
 
     def delete(self, name: str) -> None:
-        """Delete an object of the kind, as somebody else."""
+        """Delete an object of the kind, as another client."""
         self.outside(f"deletes {name}", name, asks=True)
         self.client.delete(self.kind, name, namespace=self.namespace)
 
     @property
     def namespace(self) -> str:
-        """Where the objects are."""
+        """The namespace of the objects; empty for a cluster-scoped kind."""
         return "default" if self.kind.is_namespaced else ""
 
     def find(self, name: str) -> Object | None:
-        """The object of that name, None when there is none."""
+        """The object of that name, None where there is none."""
         try:
             return self.client.get(self.kind, name, namespace=self.namespace)
         except NotFound:
             return None
 
     def objects(self, kind: Kind | None = None) -> list[Object]:
-        """The objects of a kind; default: of the operator's."""
+        """The objects of a kind; default: of the world's kind."""
         return list(self.client.list(kind or self.kind))
 
-    # -- what goes wrong ---------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------
 
     def crash(self, number: int = 0) -> None:
-        """End a replica where it stands; another process takes its place."""
-        self._forgive()
+        """Crash a replica; it starts again as another process."""
+        self._reset_counts()
         self.replicas[number].crash()
 
     def restart(self, number: int = 0) -> None:
-        """Stop a replica in good order, and start it anew."""
+        """Stop a replica, wait until it has ended, and start it again.
+
+        Raises:
+            BrokenPromise: it does not end in 15 minutes.
+        """
         replica = self.replicas[number]
-        self._forgive()
+        self._reset_counts()
         self.note(replica.name, "life", "is told to stop")
         replica.stop.set()
         end = self.clock.monotonic() + _END_WITHIN
@@ -344,37 +359,37 @@ class World:
             if self.clock.monotonic() > end:
                 raise BrokenPromise(f"{replica.name} has not ended {_END_WITHIN:g} s after a stop")
             self.run(0.5)
-        self._revive()
+        self._start_ended()
 
     def freeze(self, seconds: float, number: int = 0) -> None:
-        """Let nothing of a replica run for a time, as when its machine stands still."""
+        """Suspend all threads of a replica for ``seconds``, as a paused machine does."""
         replica = self.replicas[number]
-        self._forgive()
+        self._reset_counts()
         self.note(replica.name, "fault", f"stands still for {seconds:g} s")
         self.schedule.freeze(replica)
         self.later(seconds, lambda: self.schedule.thaw(replica))
 
     def lag(self, seconds: float) -> None:
-        """Let watches tell nothing for a time, so that caches are behind."""
-        self._forgive()
+        """Withhold watch events for ``seconds``, so that caches lag."""
+        self._reset_counts()
         self.note("the server", "fault", f"tells watches nothing for {seconds:g} s")
         self.server.api.stall_watches(True)
         self.later(seconds, lambda: self.server.api.stall_watches(False))
 
     def cut(self) -> None:
-        """Cut all connections, watches too."""
-        self._forgive()
+        """Cut all connections, those of watches included."""
+        self._reset_counts()
         self.note("the network", "fault", "cuts all watches")
         self.server.cut_connections()
 
     def compact(self) -> None:
-        """Forget the history, so that whoever watches from before has to list anew."""
-        self._forgive()
+        """Compact the history: watches at older versions get 410 and list again."""
+        self._reset_counts()
         self.note("the server", "fault", "forgets its history")
         self.server.api.compact()
 
     def end_faults(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """End all faults: lags and freezes now, and :attr:`fates` for good."""
         self.takes_fates = False
         self.fates.clear()
         for _, do in self._timers:
@@ -383,16 +398,16 @@ class World:
         for replica in self.replicas:
             self.schedule.thaw(replica)
 
-    # -- the story ---------------------------------------------------------------------------
+    # -- the journal -------------------------------------------------------------------------
 
     def note(self, who: str, what: str, text: str, key: str = "") -> Entry:
-        """Put something into the journal."""
+        """Add an entry to the journal."""
         return self.journal.add(Entry(self.clock.monotonic(), who, what, text, key=key))
 
     def outside(self, text: str, name: str, *, asks: bool = False) -> Entry:
-        """Note what somebody does, which gives the operator reason to work."""
-        self._forgive()
-        entry = self.note(SOMEBODY, "step", text, self.key(name))
+        """Add a step of another client, and start counting for hot loops again."""
+        self._reset_counts()
+        entry = self.note(_SOMEBODY, "step", text, self.key(name))
         entry.kind, entry.asks = self.kind.qualified_name, asks
         return entry
 
@@ -401,17 +416,17 @@ class World:
         return f"{self.namespace}/{name}" if self.namespace else name
 
     def story(self, name: str = "") -> str:
-        """What happened so far, in a few lines; to one object, or to all."""
-        return tell(self.journal.entries, self.key(name) if name else "")
+        """The story so far, in a few lines: of one object, or of all."""
+        return story_of(self.journal.entries, self.key(name) if name else "")
 
-    # -- what is looked at while it happens --------------------------------------------------
+    # -- checks while it runs ----------------------------------------------------------------
 
-    def look_at_call(self, _replica: Replica, entry: Entry) -> None:
-        """A call has ended."""
+    def after_call(self, entry: Entry) -> None:
+        """Count a call that has ended."""
         self._count("call", entry)
 
-    def look_at_write(self, replica: Replica, entry: Entry) -> None:
-        """A replica is about to write."""
+    def before_write(self, replica: Replica, entry: Entry) -> None:
+        """Check a write that a replica is about to make."""
         self._count("write", entry)
         if replica.identity and self.checks_lease:
             leases = [lease["spec"].get("holderIdentity") for lease in self.server.objects(LEASE)]
@@ -424,16 +439,16 @@ class World:
         if entry.kind == self.kind.qualified_name:
             self.on_write(entry)
 
-    def look_at_answer(self, entry: Entry) -> None:
-        """A replica's write was answered."""
+    def after_write(self, entry: Entry) -> None:
+        """Pass a write that was answered to :attr:`on_answer`."""
         if entry.kind == self.kind.qualified_name:
             self.on_answer(entry)
 
     def _count(self, what: str, entry: Entry) -> None:
         counted, now = (what, entry.kind, entry.key), self.clock.monotonic()
-        since, count = self._busy.get(counted, (now, 0))
-        since, count = (since, count + 1) if now - since <= _WINDOW else (now, 1)
-        self._busy[counted] = (since, count)
+        since, count = self._counts.get(counted, (now, 0))
+        since, count = (since, count + 1) if now - since <= _HOT_LOOP_WINDOW else (now, 1)
+        self._counts[counted] = (since, count)
         if count > self.most_calls:
             act = "writes" if what == "write" else "is called for"
             name = entry.key.rpartition("/")[2]
@@ -443,23 +458,23 @@ class World:
                 entry.key,
             )
 
-    def _forgive(self) -> None:
-        self._busy.clear()
+    def _reset_counts(self) -> None:
+        self._counts.clear()
 
     def break_promise(self, text: str, key: str = "") -> None:
-        """Remember what must not happen; the next :meth:`run`, or this one, raises it."""
+        """Record a broken promise; :meth:`run` raises the first one."""
         if self._broken is None:
-            self._broken = BrokenPromise(f"{text}\n{tell(self.journal.entries, key)}")
+            self._broken = BrokenPromise(f"{text}\n{story_of(self.journal.entries, key)}")
             self.schedule.is_interrupted = True
 
     def raise_broken(self) -> None:
-        """Raise what :meth:`break_promise` remembers, if anything."""
+        """Raise the broken promise that was recorded, if any."""
         if self._broken is not None:
             raise self._broken
 
-    def _revive(self) -> bool:
-        """Start processes in the place of those that have ended."""
-        revived = False
+    def _start_ended(self) -> bool:
+        """Start the replicas again whose process has ended; whether there was one."""
+        started = False
         for number, replica in enumerate(self.replicas):
             thread = replica.thread
             if replica.is_alive and thread is not None and thread.is_alive():
@@ -473,8 +488,190 @@ class World:
             replica.is_alive = False
             replica.client.close()
             self.replicas[number] = self._start(number, replica.process + 1)
-            revived = True
-        return revived
+            started = True
+        return started
+
+
+@final
+class Replica:
+    """One process of an operator in a :class:`World`; the argument of ``make``."""
+
+    def __init__(self, world: World, name: str, process: int) -> None:
+        """Made by the :class:`World`."""
+        self.world = world
+        self.name = name
+        """``operator``; where there are several, ``operator-1``, ``operator-2``, …"""
+        self.process = process
+        """The number of the process: 1, then 2 after the first crash or restart, …"""
+        self.clock: ManualClock = world.clock
+        self.metrics: Metrics = Metrics()
+        """The registry of this process."""
+        self.config: ClientConfig = attrs.evolve(
+            world.server.config, connector=self._connect, user_agent=name
+        )
+        """For a :class:`~appsdk_operator.manager.Manager`."""
+        self.client: Client = Client(self.config, clock=self.clock, metrics=self.metrics)
+        """For operators without a manager."""
+        self.stop: StopSignal = StopSignal(clock=self.clock)
+        """Stops the process."""
+        self.is_alive: bool = True
+        """False after a crash: its requests fail from then on."""
+        self.identity = ""
+        """The holder identity in the last Lease that it wrote."""
+        self.error: BaseException | None = None
+        """The error that ended it, None where there was none."""
+        self.thread: threading.Thread | None = None
+        self._recorded = 0
+        self._recorder = CallRecorder(
+            who=name,
+            process=process,
+            clock=world.clock,
+            journal=world.journal,
+            kind=world.kind,
+            is_alive=lambda: self.is_alive,
+            on_end=world.after_call,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Replica {self.name}, process {self.process}>"
+
+    def recorded(self, target: Any, *, kind: Kind | None = None) -> Any:
+        """A wrapper of a watcher or reconciler that records its calls in the journal.
+
+        The world records the watchers and reconcilers that ``make`` returns. An operator with a
+        ``run`` of its own gives these wrappers to its controllers; without them the checks see its
+        writes only. Watchers and reconcilers of other kinds can be recorded as well: their calls
+        are checked for order and overlap, but not for convergence.
+
+        Args:
+            target: a watcher, or a reconciler of a Controller or an InformerController.
+            kind: of the objects that it is called for; default: that of the objects it gets, and
+                the world's for a reconciler, whose requests are names.
+
+        Raises:
+            TypeError: it is neither a watcher nor a reconciler, or ``kind`` is no kind.
+        """
+        if not (kind is None or isinstance(kind, Kind)):
+            raise TypeError(
+                f"kind={kind!r} is no Kind: give the kind that {target!r} is called for"
+            )
+        number = self._recorded
+        wrapper = recorded(self._recorder, target, number, kind or self.world.kind)
+        self._recorded += 1
+        self.world.recorded.add(number)
+        if (
+            isinstance(target, (OpinionatedWatcher, OpinionatedReconciler))
+            and target.kind.qualified_name == self.world.kind.qualified_name
+        ):
+            self.world.custodies.append(target.custody)
+        return wrapper
+
+    def crash(self) -> None:
+        """Crash: from now on its requests fail."""
+        if self.is_alive:
+            self.is_alive = False
+            self.world.note(self.name, "life", "crashes")
+            self.stop.set()
+
+    def run(self, runnable: Any) -> None:
+        """Run the operator until it ends; the body of :attr:`thread`."""
+        try:
+            settle(runnable.run(self.stop))
+        except BaseException as error:
+            self.error = error
+        if self.is_alive and not self.stop.is_set():
+            why = f" with {self.error!r}" if self.error else ""
+            self.world.note(self.name, "life", f"ends by itself{why}")
+
+    def _connect(self) -> MemoryConnection:
+        # A thread switch here comes before the manager's fence checks the lease. A switch after
+        # that check would be a defect of the client, not of the fence.
+        self.world.schedule.give_way()
+        return MemoryConnection(self.world.server, observer=_WriteObserver(self))
+
+
+@final
+class _WriteObserver:
+    """Records the write that a connection makes, and applies its fault."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._entry: Entry | None = None
+
+    def before(self, method: str, target: str, body: bytes) -> None:
+        replica, world = self._replica, self._replica.world
+        if not replica.is_alive:
+            raise ConnectionLost("the process is dead")
+        route = parse_path(target)
+        if method not in _VERBS or route is None:
+            return
+        name = route.name or _name_in(body)
+        if route.plural == "leases":
+            replica.identity = _holder_in(body) or replica.identity
+        if route.plural in _UNRECORDED or "dryRun=" in target:
+            return
+        fate = world.fates.pop(0) if world.fates and world.takes_fates else ""
+        if fate == "crash before":
+            replica.crash()
+            raise ConnectionLost("the process is dead")
+        if fate == "lost":
+            world.server.api.inject([FaultRule.lose(times=1, user_agent=replica.name)])
+        elif fate.isdigit():
+            world.server.api.inject([FaultRule.answer(int(fate), times=1, user_agent=replica.name)])
+        self._fate = fate
+        call = CallRecorder.current()
+        self._entry = world.journal.add(
+            Entry(
+                world.clock.monotonic(),
+                replica.name,
+                "write",
+                f"{_VERBS[method]} {_described(route, name)}",
+                key=f"{route.namespace}/{name}" if route.namespace else name,
+                kind=f"{route.plural}.{route.group}" if route.group else route.plural,
+                process=replica.process,
+                within=call,
+            )
+        )
+        if call is not None:
+            call.writes.append(self._entry)
+        world.before_write(replica, self._entry)
+        self._revision = world.server.api.resource_version
+
+    def after(self, status: int) -> None:
+        entry, world = self._entry, self._replica.world
+        if entry is None:
+            return
+        entry.status, entry.ended = status, world.journal.step()
+        if not status:
+            entry.outcome = "the answer is lost"
+        elif status >= 400:
+            entry.outcome = str(status)
+        elif world.server.api.resource_version == self._revision:
+            entry.outcome = NO_CHANGE
+        world.after_write(entry)
+        if self._fate == "crash after" and status and status < 400:
+            self._replica.crash()
+            raise ConnectionLost("the process is dead")
+
+
+def _described(route: Route, name: str) -> str:
+    part = f"{route.subresource} of " if route.subresource else ""
+    return f"{part}{route.plural} {name}"
+
+
+def _name_in(body: bytes) -> str:
+    try:
+        metadata = json.loads(body or b"{}").get("metadata") or {}
+    except (ValueError, AttributeError):
+        return ""
+    return str(metadata.get("name") or metadata.get("generateName") or "")
+
+
+def _holder_in(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["spec"]["holderIdentity"] or "")
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _definitions(kind: Kind, crds: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -11,18 +11,17 @@ import attrs
 
 from appsdk_operator.controllers import check_finalizer
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.testing._simulation.histories import Step, histories, play
-from appsdk_operator.testing._simulation.story import BrokenPromise, is_told
+from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
+from appsdk_operator.testing._world.histories import Step, histories, play
 from appsdk_operator.testing._world.promises import (
-    FinalizerWatch,
+    FinalizerChecker,
     Promise,
     break_promise,
     check_journal,
     check_rest,
     still_failing,
 )
-from appsdk_operator.testing._world.replica import Replica
-from appsdk_operator.testing._world.world import World
+from appsdk_operator.testing._world.world import Replica, World
 from appsdk_operator.testing.strategies import specs as specs_of
 
 if TYPE_CHECKING:
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 
 __all__ = ["check_operator"]
 
-__tracebackhide__ = is_told
+__tracebackhide__ = hides_kit_frames
 
 _ALL: Final = frozenset(Promise)
 # What takes a second or two. Hypothesis is good at simpler values; needless steps go afterwards.
-_SHRINKS: Final = 40
+_MOST_SHRINKS: Final = 40
 
 
 @attrs.define
-class _Outcomes:
+class _ObjectCounts:
     """What became of the objects that others asked for, in all histories."""
 
     created: int = 0
@@ -75,7 +74,7 @@ def _why_it_fails(world: World) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class _Case:
+class _OperatorCheck:
     """What is checked, but for the history."""
 
     make: Callable[[Replica], Any]
@@ -89,7 +88,7 @@ class _Case:
     at_rest: Callable[[World], object] | None
     promises: frozenset[Promise]
     most_calls: int
-    outcomes: _Outcomes
+    outcomes: _ObjectCounts
 
     def run(self, steps: Sequence[Step]) -> None:
         """Play one history.
@@ -110,7 +109,7 @@ class _Case:
         world.checks_lease = Promise.LEASE in self.promises
         finalizers = None
         if Promise.FINALIZER_SAFETY in self.promises:
-            finalizers = FinalizerWatch(world, self.finalizers, self.cleaned_up)
+            finalizers = FinalizerChecker(world, self.finalizers, self.cleaned_up)
         with world:
             for step in steps:
                 play(world, step)
@@ -124,7 +123,7 @@ class _Case:
                 raise BrokenPromise(f"{error}{_why_it_fails(world)}") from error.__cause__
             self._check_second_time(world)
 
-    def _rest(self, world: World, finalizers: FinalizerWatch | None) -> None:
+    def _rest(self, world: World, finalizers: FinalizerChecker | None) -> None:
         is_at_rest = world.settle()
         check_journal(world, self.promises)
         check_rest(world, self.promises)
@@ -239,7 +238,7 @@ def check_operator(
         ValueError: ``leader_election`` for what runs by itself, a finalizer that is no name,
             or specs of which the server takes none.
     """
-    case = _Case(
+    case = _OperatorCheck(
         make=make,
         kind=kind,
         replicas=replicas,
@@ -251,7 +250,7 @@ def check_operator(
         at_rest=at_rest,
         promises=frozenset(promises),
         most_calls=most_calls,
-        outcomes=_Outcomes(),
+        outcomes=_ObjectCounts(),
     )
     with _quiet_logs():
         if replay is not None:
@@ -287,7 +286,7 @@ def _finalizers(given: str | Iterable[str]) -> frozenset[str]:
 
 
 def _search(
-    case: _Case, strategy: SearchStrategy[list[Step]], max_examples: int, seed: int | None
+    case: _OperatorCheck, strategy: SearchStrategy[list[Step]], max_examples: int, seed: int | None
 ) -> tuple[list[Step], BrokenPromise] | None:
     """The smallest history that breaks a promise."""
     from hypothesis import HealthCheck, Phase, given, settings
@@ -311,8 +310,8 @@ def _search(
     def run(luck: Step, history: list[Step]) -> None:
         nonlocal tries
         tries += bool(found)
-        if tries > _SHRINKS:
-            raise _EnoughError
+        if tries > _MOST_SHRINKS:
+            raise _ShrunkError
         steps = [luck, *history] if luck.value else history
         try:
             case.run(steps)
@@ -322,15 +321,15 @@ def _search(
             raise _FailedError from error
 
     search = run if seed is None else seeded(seed)(run)
-    with contextlib.suppress(_FailedError, _EnoughError):
+    with contextlib.suppress(_FailedError, _ShrunkError):
         search()
     if not found:
         return None
-    return _without_needless_steps(case, *min(found, key=lambda one: len(one[0])))
+    return _drop_needless_steps(case, *min(found, key=lambda one: len(one[0])))
 
 
-def _without_needless_steps(
-    case: _Case, steps: list[Step], error: BrokenPromise
+def _drop_needless_steps(
+    case: _OperatorCheck, steps: list[Step], error: BrokenPromise
 ) -> tuple[list[Step], BrokenPromise]:
     """The same without steps that were drawn together with those that matter."""
     is_smaller = True
@@ -354,7 +353,7 @@ class _FailedError(Exception):
     """The same for all failures, so that they are one to Hypothesis."""
 
 
-class _EnoughError(BaseException):
+class _ShrunkError(BaseException):
     """It is small enough; not an Exception, which would be one more failure."""
 
 

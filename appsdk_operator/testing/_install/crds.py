@@ -10,7 +10,7 @@ from appsdk_operator.client import AlreadyExists, Client, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object, Scope
 from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
-from appsdk_operator.testing._manifests import check_webhook_url, lead_to, manifests
+from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
 
 __all__ = ["install_crds"]
 
@@ -96,7 +96,7 @@ def _converted_by(crd: MutableObject, url: str, ca_data: bytes) -> MutableObject
     if not webhook or "clientConfig" not in webhook:
         return crd
     changed = MutableObject(_CRD, copy.deepcopy(crd.to_dict()))
-    lead_to(changed["spec"]["conversion"]["webhook"]["clientConfig"], url, ca_data)
+    point_to_url(changed["spec"]["conversion"]["webhook"]["clientConfig"], url, ca_data)
     return changed
 
 

@@ -13,11 +13,11 @@ from typing import Any, cast, final
 
 from appsdk_operator.runtime import Clock
 
-__all__ = ["TurnLoop"]
+__all__ = ["ManualEventLoop"]
 
 
 @final
-class TurnLoop:
+class ManualEventLoop:
     """Runs callbacks, tasks and timers of a clock in the thread that calls :meth:`turn`.
 
     It has what asyncio's futures, tasks and timers ask of a loop, and nothing else: nothing here

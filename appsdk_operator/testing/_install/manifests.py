@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from appsdk_operator.resource import load_yaml
 
-__all__ = ["check_webhook_url", "lead_to", "manifests"]
+__all__ = ["check_webhook_url", "manifests", "point_to_url"]
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -43,7 +43,7 @@ def check_webhook_url(url: str) -> None:
         )
 
 
-def lead_to(client_config: dict[str, Any], url: str, ca_data: bytes) -> None:
+def point_to_url(client_config: dict[str, Any], url: str, ca_data: bytes) -> None:
     """Have a ``clientConfig`` that names a service lead to ``url`` instead, as envtest does.
 
     The path stays; one that has an address of its own keeps it.

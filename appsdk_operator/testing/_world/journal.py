@@ -1,29 +1,16 @@
-"""What happened in a simulation, in words: who did what when."""
+"""The journal of a world: who did what when, and the story that it makes."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, final
+from typing import Final, final
 
 import attrs
 
-__all__ = ["BrokenPromise", "Entry", "Journal", "is_told", "tell"]
+__all__ = ["Entry", "Journal", "story_of"]
 
 _LONGEST: Final = 14
-
-
-class BrokenPromise(AssertionError):  # noqa: N818 - what a test fails with
-    """Something happened that the kit, or what is under test, promises not to do."""
-
-
-def is_told(info: Any) -> bool:
-    """Whether an error tells all there is to know, so that pytest leaves out the kit's frames.
-
-    A module says ``__tracebackhide__ = is_told``. The causes of a :class:`BrokenPromise` are what
-    the functions of a test raised, most of them assertions.
-    """
-    return isinstance(info.value, AssertionError)
 
 
 @attrs.define(eq=False)
@@ -109,10 +96,10 @@ class Journal:
         return [e for e in self.entries if e.what == what and key in (None, e.key)]
 
     def __str__(self) -> str:
-        return tell(self.entries)
+        return story_of(self.entries)
 
 
-def tell(entries: Iterable[Entry], key: str = "", *, longest: int = _LONGEST) -> str:
+def story_of(entries: Iterable[Entry], key: str = "", *, longest: int = _LONGEST) -> str:
     """The story of one object, or of all, in a few lines.
 
     What repeats itself is told once; of a long story the beginning and the end are told.

@@ -10,7 +10,7 @@ from typing import Any, Final
 from appsdk_operator.client import AlreadyExists, Client
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.resource.kinds import admissionregistration
-from appsdk_operator.testing._manifests import check_webhook_url, lead_to, manifests
+from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
 
 __all__ = ["install_webhooks"]
 
@@ -58,7 +58,7 @@ def install_webhooks(
     drafts = [draft for source in webhooks for draft in _load(source)]
     for draft in drafts:
         for webhook in draft.get("webhooks") or []:
-            lead_to(webhook.setdefault("clientConfig", {}), webhook_url, webhook_ca)
+            point_to_url(webhook.setdefault("clientConfig", {}), webhook_url, webhook_ca)
     return [_create_or_update(client, draft) for draft in drafts]
 
 

@@ -1,12 +1,12 @@
 # ruff: noqa: SLF001 - what blocks threads has no other handles
-"""Threads of which one runs at a time, in an order that a seed decides, on a clock that jumps.
+"""A deterministic thread scheduler: one thread runs at a time, on a manual clock.
 
-Programs with threads are run as they are. What can block a thread (conditions, events, joins) is
-replaced, for the threads of a :class:`Schedule` only, by a hand-over to the next one. A thread goes
-on until it waits; so nothing depends on the machine, and where all wait for a time, the clock is
-moved to the first of them.
+Programs with threads run unchanged. The blocking calls of the scheduler's threads (conditions,
+events, joins) are patched: each switches to the next thread. A thread runs until it waits. When all
+threads wait, the clock moves to the earliest deadline. A seed decides the order of the threads, so
+nothing depends on the machine.
 
-Locks stay what they are: nobody waits while he holds one, so nobody ever meets one that is held.
+Locks are not patched: no thread waits while it holds one, so none ever finds a lock held.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, Final, final
 
 from appsdk_operator.controllers import controller_names
 from appsdk_operator.runtime import Latch, LoopThread, ManualClock, RealClock
-from appsdk_operator.testing._world.turns import TurnLoop
+from appsdk_operator.testing._memory.event_loop import ManualEventLoop
 
-__all__ = ["Fiber", "Schedule", "StuckError"]
+__all__ = ["Fiber", "StuckError", "ThreadScheduler"]
 
 _PATIENCE: Final = 20.0
 _LOOK_AGAIN: Final = 0.01
@@ -52,7 +52,7 @@ class StuckError(RuntimeError):
 class Fiber:
     """A thread that runs when it is its turn."""
 
-    def __init__(self, schedule: Schedule, name: str, owner: object) -> None:
+    def __init__(self, schedule: ThreadScheduler, name: str, owner: object) -> None:
         """One that is to run, for whom ``owner`` answers."""
         self.schedule = schedule
         self.name = name
@@ -73,7 +73,7 @@ class Fiber:
 
 
 @final
-class _Ticket:
+class _Waiter:
     """What a condition keeps of one who waits; to be released means to be told."""
 
     def __init__(self, fiber: Fiber) -> None:
@@ -88,7 +88,7 @@ class _Ticket:
 
 
 @final
-class Schedule:
+class ThreadScheduler:
     """Runs threads one at a time; use it in a ``with`` block, whose thread drives it.
 
     Every thread that is started within, by whomever, is part of it, and has to end within.
@@ -113,7 +113,7 @@ class Schedule:
         self._ended: list[Fiber] = []
         self._running = self._driver
 
-    def __enter__(self) -> Schedule:
+    def __enter__(self) -> ThreadScheduler:
         if getattr(_here, "fiber", None) is not None:
             raise RuntimeError("a simulated thread cannot drive a simulation of its own")
         _here.fiber = self._driver
@@ -292,7 +292,7 @@ def _wait(self: threading.Condition, timeout: float | None = None) -> bool:
             me.schedule.clock.wait(self, timeout)
         return me.schedule.clock.monotonic() < deadline
     condition: Any = self
-    ticket = _Ticket(me)
+    ticket = _Waiter(me)
     condition._waiters.append(ticket)
     saved = condition._release_save()
     me.is_ready = False
@@ -354,7 +354,7 @@ def _run_coroutine(self: LoopThread, coroutine: Coroutine[Any, Any, Any]) -> Any
     if me is None:
         return _real_run(self, coroutine)
     clock, changed = me.schedule.clock, threading.Condition()
-    loop = TurnLoop(clock)
+    loop = ManualEventLoop(clock)
     task = loop.create_task(coroutine)
     while True:
         loop.turn()
@@ -425,10 +425,10 @@ _REPLACED: Final[list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]]] 
     (RealClock, "wait", _real_clock_wait, _clock_wait),
 ]
 _installing: Final = threading.Lock()
-_users: Final[list[Schedule]] = []
+_users: Final[list[ThreadScheduler]] = []
 
 
-def _install(schedule: Schedule) -> None:
+def _install(schedule: ThreadScheduler) -> None:
     """Replace what blocks; threads outside of a schedule do not notice."""
     with _installing:
         _users.append(schedule)
@@ -437,7 +437,7 @@ def _install(schedule: Schedule) -> None:
                 setattr(owner, name, ours)
 
 
-def _uninstall(schedule: Schedule) -> None:
+def _uninstall(schedule: ThreadScheduler) -> None:
     with _installing:
         _users.remove(schedule)
         if not _users:

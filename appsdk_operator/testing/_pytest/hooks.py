@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from appsdk_operator.testing._pytest.state import KubeTest
+    from appsdk_operator.testing._pytest.kube_test import KubeTest
 
 __all__ = ["PLANE", "STATE"]
 

@@ -1,0 +1,173 @@
+"""Wrappers that record the calls of watchers and reconcilers in a world's journal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.client import ConnectionLost
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import Clock, settle
+from appsdk_operator.testing._world.journal import Entry, Journal
+from appsdk_operator.watchers import ResourceWatcher, SelectiveReconciler, SelectiveWatcher
+
+__all__ = ["CallRecorder", "recorded"]
+
+_thread: Final = threading.local()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CallRecorder:
+    """Records the calls that one process makes."""
+
+    who: str
+    """The name of the replica."""
+    process: int
+    clock: Clock
+    journal: Journal
+    kind: Kind
+    """The world's: texts name the kind of an object where it is another one."""
+    is_alive: Callable[[], bool]
+    """Whether the process has not crashed."""
+    on_end: Callable[[Entry], None]
+    """Called with each call that has ended."""
+
+    @staticmethod
+    def current() -> Entry | None:
+        """The call that this thread is in, None outside of one."""
+        return getattr(_thread, "entry", None)
+
+    def record(self, entry: Entry, watcher: int, do: Callable[[], Any]) -> Any:
+        """Make one call, record it, and return its result.
+
+        Raises:
+            ConnectionLost: the process has crashed before the call.
+        """
+        if not self.is_alive():
+            raise ConnectionLost("the process is dead")
+        entry.process, entry.watcher = self.process, watcher
+        self.journal.add(entry)
+        before, _thread.entry = self.current(), entry
+        try:
+            outcome = settle(do())
+            again = getattr(outcome, "requeue_after", None)
+            if again is not None:
+                entry.outcome = f"wants to be called again in {again:g} s"
+            return outcome
+        except BaseException as error:
+            entry.error = error
+            if self.is_alive():
+                entry.outcome = f"fails with {type(error).__name__}"
+            raise
+        finally:
+            _thread.entry = before
+            entry.ended = self.journal.step()
+            self.on_end(entry)
+
+    def entry(self, text: str, kind: Kind, namespace: str, name: str, **facts: Any) -> Entry:
+        """The entry of a call that begins now; ``text`` is followed by the object's name."""
+        of = kind.qualified_name
+        described = name if of == self.kind.qualified_name else f"{kind.plural} {name}"
+        key = f"{namespace}/{name}" if namespace else name
+        return Entry(
+            self.clock.monotonic(),
+            self.who,
+            "call",
+            f"{text} {described}",
+            key=key,
+            kind=of,
+            **facts,
+        )
+
+
+def recorded(recorder: CallRecorder, target: Any, number: int, kind: Kind) -> Any:
+    """A wrapper of ``target`` that records its calls.
+
+    Args:
+        recorder: of the process that calls it.
+        target: a watcher or a reconciler.
+        number: its place in add order, from 0.
+        kind: of the objects that a reconciler is called for, where its request carries no object.
+
+    Raises:
+        TypeError: ``target`` is neither.
+    """
+    if isinstance(target, SelectiveWatcher):
+        return _RecordedSelectiveWatcher(recorder, target, number, kind)
+    if isinstance(target, ResourceWatcher):
+        return _RecordedWatcher(recorder, target, number, kind)
+    reconcile = getattr(target, "reconcile", target)
+    if not callable(reconcile):
+        raise TypeError(f"{target!r} is neither a watcher nor a reconciler")
+    if isinstance(target, SelectiveReconciler):
+        return _RecordedSelectiveReconciler(recorder, reconcile, number, kind)
+    return _RecordedReconciler(recorder, reconcile, number, kind)
+
+
+class _Recorded:
+    def __init__(self, recorder: CallRecorder, target: Any, number: int, kind: Kind) -> None:
+        self._recorder = recorder
+        self._target = target
+        self._number = number
+        self._kind = kind
+        # These belong to the reconciler, of which the target is a method.
+        whole = getattr(target, "__self__", target)
+        self.custody = getattr(whole, "custody", None)
+        self.is_by_key = getattr(whole, "is_by_key", False)
+
+    def _record(self, entry: Entry, do: Callable[[], Any]) -> Any:
+        return self._recorder.record(entry, self._number, do)
+
+
+class _RecordedWatcher(_Recorded):
+    def add(self, obj: Object) -> Any:
+        self._record(self._entry("CREATE", obj, "is told of"), lambda: self._target.add(obj))
+
+    def update(self, old: Object, new: Object) -> Any:
+        action, text = ("RESYNC", "is reminded of") if old is new else ("UPDATE", "is told that")
+        entry = self._entry(action, new, text)
+        if action == "UPDATE":
+            entry.text += " changed"
+        self._record(entry, lambda: self._target.update(old, new))
+
+    def delete(self, obj: Object) -> Any:
+        entry = self._entry("DELETE", obj, "is told that")
+        entry.text += " is gone"
+        self._record(entry, lambda: self._target.delete(obj))
+
+    def _entry(self, action: str, obj: Object, text: str) -> Entry:
+        version = int(obj.resource_version)
+        return self._recorder.entry(
+            text, obj.kind, obj.namespace, obj.name, action=action, uid=obj.uid, version=version
+        )
+
+
+class _RecordedSelectiveWatcher(_RecordedWatcher):
+    def _entry(self, action: str, obj: Object, text: str) -> Entry:
+        entry = super()._entry(action, obj, text)
+        entry.is_selective = True
+        return entry
+
+    def concerns(self, old: Object, new: Object) -> bool:
+        return bool(self._target.concerns(old, new))
+
+
+class _RecordedReconciler(_Recorded):
+    def reconcile(self, request: Any, /) -> Any:
+        # The request of a watchers' reconciler carries the object, that of a Controller a name.
+        of = getattr(request, "object", request)
+        name, namespace = getattr(of, "name", str(of)), getattr(of, "namespace", "")
+        kind = of.kind if isinstance(of, Object) else self._kind
+        entry = self._recorder.entry("reconciles", kind, namespace, name)
+        return self._record(entry, lambda: self._target(request))
+
+    __call__ = reconcile
+
+
+class _RecordedSelectiveReconciler(_RecordedReconciler):
+    def concerns(self, old: Object, new: Object) -> bool:
+        return bool(self._target.__self__.concerns(old, new))

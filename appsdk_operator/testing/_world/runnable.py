@@ -1,0 +1,114 @@
+"""What an operator's ``make`` returned, as one thing to run."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.controllers import controller_for
+from appsdk_operator.manager import LeaderElection, Manager
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.watchers import (
+    InformerController,
+    KeyReconciler,
+    KubernetesInformer,
+    OpinionatedReconciler,
+    ResourceWatcher,
+    SimpleReconciler,
+)
+
+__all__ = ["as_runnable"]
+
+# Reconcilers whose request carries the object: an InformerController calls them.
+_OF_WATCHERS: Final = (OpinionatedReconciler, SimpleReconciler, KeyReconciler)
+
+
+class OperatorProcess(Protocol):
+    """The process that the operator runs in: a :class:`Replica` of a world."""
+
+    name: str
+    process: int
+    clock: ManualClock
+    metrics: Metrics
+    config: ClientConfig
+    client: Client
+
+    def recorded(self, target: Any, *, kind: Kind | None = None) -> Any:
+        """A watcher or reconciler whose calls the journal records."""
+        ...
+
+
+def as_runnable(process: OperatorProcess, made: Any, kind: Kind, *, leader_election: bool) -> Any:
+    """Build something to run from what ``make`` returned.
+
+    That is the object itself where it has ``run``; an InformerController where there are watchers,
+    with the reconcilers beside them in add order; else a Manager with a controller for each
+    reconciler. With leader election it is a Manager in any case.
+
+    Args:
+        process: the process that runs it.
+        made: what ``make`` returned: one target, or several.
+        kind: the kind that watchers and reconcilers are called for.
+        leader_election: whether it runs on the leader only.
+
+    Raises:
+        TypeError: ``made`` is neither a watcher, nor a reconciler, nor has it ``run``.
+        ValueError: leader election was asked for, and ``made`` has ``run``.
+    """
+    targets = list(made) if isinstance(made, (list, tuple)) else [made]
+    if len(targets) == 1 and hasattr(targets[0], "run"):
+        if leader_election:
+            raise ValueError(
+                f"leader_election=True is for watchers and reconcilers, and make returned "
+                f"{targets[0]!r}, which runs by itself: leave it out here, and give its Manager "
+                'leader_election=LeaderElection(id="…", namespace="default", '
+                'identity=f"{replica.name}-{replica.process}")'
+            )
+        return targets[0]
+    clock, metrics = process.clock, process.metrics
+    if not targets or not all(map(_is_target, targets)):
+        raise TypeError(
+            f"{made!r} cannot be run: make must return watchers, a reconciler (a function of the "
+            "request, or an object with reconcile), several of them, or anything with run(stop)"
+        )
+    if any(isinstance(target, (ResourceWatcher, *_OF_WATCHERS)) for target in targets):
+        controller = InformerController(clock=clock, metrics=metrics)
+        informer = KubernetesInformer(kind, process.client, clock=clock, metrics=metrics)
+        controller.add_informer(informer, kind)
+        for target in targets:
+            wrapped = process.recorded(target)
+            if isinstance(target, ResourceWatcher):
+                controller.add_watcher(wrapped, kind)
+            elif hasattr(target, "reconcile"):
+                controller.add_reconciler(wrapped, kind)
+            else:
+                # A function takes the request of a Controller, which is a name.
+                controller.add_reconciler(KeyReconciler(wrapped), kind)
+        if not leader_election:
+            return controller
+        manager = _manager(process, leader_election=True)
+        manager.add(controller)
+        return manager
+    manager = _manager(process, leader_election=leader_election)
+    for number, target in enumerate(targets):
+        controller_for(manager).named(f"reconciler-{number}").for_(kind).complete(
+            process.recorded(target)
+        )
+    return manager
+
+
+def _is_target(target: Any) -> bool:
+    is_one = isinstance(target, ResourceWatcher) or hasattr(target, "reconcile")
+    return is_one or callable(target)
+
+
+def _manager(process: OperatorProcess, *, leader_election: bool) -> Manager:
+    election = None
+    if leader_election:
+        election = LeaderElection(
+            id="operator", namespace="default", identity=f"{process.name}-{process.process}"
+        )
+    return Manager(
+        process.config, clock=process.clock, metrics=process.metrics, leader_election=election
+    )
