@@ -1,20 +1,21 @@
 """Test operators without a cluster, down to the order of events.
 
 * :class:`APIServer`: a Kubernetes API server in the process, on a real socket.
-* :class:`MemoryServer`: the same server without socket and thread; :class:`MemoryView`: past the
-  socket of one that runs.
+* :class:`MemoryServer`: the same server without socket and thread; :class:`MemoryView`: clients
+  without a socket for an :class:`APIServer` that runs.
 * :class:`ControlPlane`: the real etcd and kube-apiserver, with the same interface.
 * :class:`FaultProxy`: cuts, stalls and delays the connections to any of them.
-* :class:`FaultSchedule` of :class:`FaultRule`: what goes wrong, with which requests, how often; the
-  same words for the embedded server and for the proxy.
-* :class:`Simulation`: an operator on a :class:`ModelServer`, without threads and sockets, where the
-  test decides what happens when; with checkers of the kit's promises.
-* :func:`check_operator`: an operator's promises over generated histories, faults and crashes; each
-  failure is a short story that can be played again. :mod:`appsdk_operator.testing.strategies` has
-  Hypothesis strategies for objects.
-* :class:`World`: whole operators with their threads on a clock that jumps; one seed gives one run.
-* :func:`running`: anything that runs, in a thread for as long as a ``with`` block lasts.
-* :func:`install_crds`, :func:`install_webhooks`: from objects or files, on any server.
+* :class:`FaultSchedule` of :class:`FaultRule`: which fault applies to which requests, and how
+  often; the embedded server and the proxy take the same rules.
+* :class:`Simulation`: an operator on a :class:`ModelServer`, without threads and sockets: the test
+  decides the order of requests and events. With checkers of the kit's promises.
+* :func:`check_operator`: a property test of an operator over generated histories, faults and
+  crashes; a failure prints a short story and the call that replays it.
+  :mod:`appsdk_operator.testing.strategies` has Hypothesis strategies for objects.
+* :class:`World`: whole operators with their threads on a manual clock; a seed gives the same run
+  each time.
+* :func:`running`: runs anything with ``run(stop)`` in a thread for the length of a ``with`` block.
+* :func:`install_crds`, :func:`install_webhooks`: install from objects or files, on any server.
 
 The servers need the extra ``testing``: ``pip install 'appsdk-operator[testing]'``.
 """
@@ -91,7 +92,7 @@ __all__ = [*_HOMES]  # noqa: PLE0604 - strings, all of them
 _load = loader(__name__, _HOMES)
 
 
-if not TYPE_CHECKING:  # which would take any name for one of the package's
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         try:

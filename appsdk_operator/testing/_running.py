@@ -1,4 +1,4 @@
-"""Run something beside a test, and be sure that it has ended when the test has."""
+"""Run a manager, a controller or a function in a thread for the length of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTERVAL = 0.01
 
 
 class _EndedEarlyError(RuntimeError):
-    """The run was over before it was ready."""
+    """The runnable ended before it was ready."""
 
 
 @contextlib.contextmanager
@@ -26,30 +26,31 @@ def running(
     wait: bool = True,
     timeout: float = 30.0,
 ) -> Iterator[StopSignal]:
-    """Run ``runnable`` in a thread as long as the ``with`` block lasts, however that ends.
+    """Run ``runnable`` in a thread for the length of the ``with`` block.
 
-    The block begins when the runnable is ready: a :class:`~appsdk_operator.manager.Manager` when
-    all has started and it leads, what has ``wait_until_ready`` when that says so, and what has
-    ``has_synced``, as a cache, an informer and both kinds of controllers, when that is true.
-    Anything else is ready at once. Where the block ends the runnable is told to stop, and waited
-    for, also when the block raised: a failed assertion leaves no thread that keeps pytest waiting.
+    The block begins when the runnable is ready. A :class:`~appsdk_operator.manager.Manager` is
+    ready when everything has started and it leads; an object with ``wait_until_ready`` when that
+    returns true; an object with ``has_synced`` (a cache, an informer, a controller) when that is
+    true. Anything else is ready at once. At its end the runnable is stopped and joined, also when
+    the block raised: a failed assertion leaves no thread that keeps pytest waiting.
 
     Args:
         runnable: anything with ``run(stop)``, or a function of the stop signal; may be async.
-        wait: whether the block waits until the runnable is ready; False for a standby.
-        timeout: seconds of real time to wait for it to be ready, and again for its end; default 30.
+        wait: whether to wait until the runnable is ready; False for a standby.
+        timeout: seconds of real time to wait until it is ready, and again until it has ended;
+            default 30.
 
     Yields:
-        The signal that stops it, to be set by who wants that earlier.
+        The signal that stops it; set it to stop before the end of the block.
 
     Raises:
-        TimeoutError: it was not ready in time, with what its ``health()`` says of it, or has not
-            ended in time after its stop.
+        TimeoutError: it was not ready in time (the text has its ``health()``), or has not ended in
+            time after its stop.
         RuntimeError: it ended before it was ready, without an error.
-        TypeError: ``runnable`` is none.
+        TypeError: ``runnable`` cannot be run.
 
-    What the runnable raised is raised at the end of the block. If the block raised too, that comes
-    through, with the runnable's error as its note.
+    An error of the runnable is raised at the end of the block. If the block raised as well, its
+    error is raised, with the runnable's as a note.
 
     >>> with running(lambda stop: stop.wait()) as stop:
     ...     stop.is_set()
@@ -63,7 +64,7 @@ def running(
     def run() -> None:
         try:
             settle(target.run(stop))
-        except BaseException as error:  # for the test, whatever it is
+        except BaseException as error:  # reported to the test
             errors.append(error)
         finally:
             ended.set()
@@ -98,12 +99,12 @@ def _wait_until_ready(target: Any, name: str, ended: StopSignal, timeout: float)
         if ended.is_set():
             raise _EndedEarlyError(f"{name} ended before it was ready")
         if system_clock.monotonic() >= deadline:
-            raise TimeoutError(f"{name} was not ready after {timeout:g} s{_why(target)}")
+            raise TimeoutError(f"{name} was not ready after {timeout:g} s{_health_text(target)}")
         ended.wait(_INTERVAL)
 
 
-def _why(target: Any) -> str:
-    """What the runnable says of it, as informers, caches, controllers and managers can."""
+def _health_text(target: Any) -> str:
+    """The reason that the runnable's health gives for not being ready."""
     health = target.health() if callable(getattr(target, "health", None)) else None
     if isinstance(health, Health) and not health.is_ready:
         return f": {health.text}"

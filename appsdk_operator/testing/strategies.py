@@ -1,4 +1,4 @@
-"""Hypothesis strategies: values of a schema, metadata that a server takes, whole objects.
+"""Hypothesis strategies: values of a schema, valid metadata, whole objects.
 
 Hypothesis comes with the extra ``testing`` and is imported when a strategy is made.
 """
@@ -43,14 +43,15 @@ def _matching(pattern: str, *, fullmatch: bool = True) -> SearchStrategy[str]:
 
 
 def names(*, few: bool = True) -> SearchStrategy[str]:
-    """Names of objects; few ones that meet again, or any, the longest too.
+    """Names of objects, from a small set or from all valid names.
 
     Args:
-        few: draw from a handful of names, so that objects are deleted and made anew under them.
+        few: whether to draw from five names, so that objects are deleted and recreated under them;
+            default True.
     """
     from hypothesis import strategies as st
 
-    # Two that differ in what is easily lost, and one that is a prefix of another.
+    # "a-b" and "a.b" differ in what is easily lost, and "a" is a prefix of both.
     some = st.sampled_from(["a", "b", "a-b", "a.b", "0"])
     if few:
         return some
@@ -58,7 +59,7 @@ def names(*, few: bool = True) -> SearchStrategy[str]:
 
 
 def label_maps() -> SearchStrategy[dict[str, str]]:
-    """Labels that a server takes: empty values, prefixes, the longest value."""
+    """Valid labels: with empty values, prefixed keys, the longest value."""
     from hypothesis import strategies as st
 
     values = st.one_of(_matching(_LABEL), st.just("x" * 63))
@@ -66,7 +67,7 @@ def label_maps() -> SearchStrategy[dict[str, str]]:
 
 
 def annotation_maps() -> SearchStrategy[dict[str, str]]:
-    """Annotations that a server takes: any text, unicode too."""
+    """Valid annotations: any text, unicode included."""
     from hypothesis import strategies as st
 
     return st.dictionaries(_matching(_PREFIXED), _text(), max_size=3)
@@ -75,16 +76,16 @@ def annotation_maps() -> SearchStrategy[dict[str, str]]:
 def objects(
     kind: Kind, *, crds: Iterable[Mapping[str, Any]] = (), namespace: str = "default"
 ) -> SearchStrategy[dict[str, Any]]:
-    """Objects of a kind as plain JSON values, as somebody would create them.
+    """Objects of a kind as plain JSON values, as a client would create them.
 
-    They fit the kind's schema: the one of its CRD among ``crds``, that of its ``spec`` and
-    ``status`` types, or, for a built-in kind, the published one. What the schema cannot say (rules
-    in CEL, the checks of built-in kinds) they may still break.
+    They fit the kind's schema: that of its CRD in ``crds``, that of its ``spec`` and ``status``
+    types, or, for a built-in kind, the published one. They may break rules that a schema does not
+    have: CEL rules and the checks of built-in kinds.
 
     Args:
-        kind: what to make.
-        crds: CustomResourceDefinitions, that of ``kind`` among them.
-        namespace: of the objects, where they have one; default ``default``.
+        kind: the kind.
+        crds: CustomResourceDefinitions, that of ``kind`` included.
+        namespace: the namespace of namespaced objects; default ``default``.
     """
     from hypothesis import strategies as st
 
@@ -112,11 +113,11 @@ def objects(
 
 
 def specs(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrategy[Any]:
-    """What is asked for: values of ``spec``, or, for kinds without it, of all fields but metadata.
+    """Values of ``spec``; for kinds without it, of all fields except metadata.
 
     Args:
-        kind: what they are for.
-        crds: CustomResourceDefinitions, that of ``kind`` among them.
+        kind: the kind.
+        crds: CustomResourceDefinitions, that of ``kind`` included.
     """
     from hypothesis import strategies as st
 
@@ -125,7 +126,7 @@ def specs(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrate
     if part_of(kind):
         spec = properties.get("spec", _ANYTHING)
         if _is_open(spec):
-            # Small, so that a story is read quickly; anything goes, so this says enough.
+            # The schema allows any value: a small one keeps stories short.
             return st.fixed_dictionaries({"size": st.integers(0, 3)})
         return values(spec)
     for name in ("apiVersion", "kind", "metadata", "status", "immutable"):
@@ -144,7 +145,7 @@ def statuses(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStr
 
 
 def part_of(kind: Kind) -> str:
-    """The field that says what is asked for: ``spec``, or empty where that is the whole object."""
+    """The field with the wanted state: ``spec``, or empty where it is the whole object."""
     schema = builtin_schemas.schema(kind.group, kind.version, kind.kind)
     if schema is None or "spec" in schema.get("properties", {}):
         return "spec"
@@ -175,8 +176,8 @@ def values(schema: Mapping[str, Any], *, deepest: int = _DEEPEST) -> SearchStrat
     """Values that fit an OpenAPI v3 schema as CRDs have them, edges first.
 
     Args:
-        schema: with its references resolved.
-        deepest: how many levels of it are filled; default 4. Optional fields below are left out.
+        schema: the schema, with its references resolved.
+        deepest: the levels that are filled; default 4. Optional fields below are omitted.
     """
     from hypothesis import strategies as st
 
@@ -261,7 +262,7 @@ def _array(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
 def _text(least: int = 0, most: int = 12) -> SearchStrategy[str]:
     from hypothesis import strategies as st
 
-    # No halves of surrogate pairs: they have no place in UTF-8.
+    # No surrogates: UTF-8 cannot encode them.
     letters = st.characters(codec="utf-8")
     return st.text(letters, min_size=least, max_size=most)
 
@@ -273,7 +274,7 @@ def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
     most = int(schema.get("maxLength", max(least, 12)))
     pattern = schema.get("pattern")
     if pattern is not None:
-        # A pattern of a schema need not match all of the text, but is usually meant to.
+        # A schema's pattern need not match the whole text.
         texts: SearchStrategy[str] = _matching(str(pattern), fullmatch=False)
         return texts.filter(lambda text: least <= len(text) <= most and "\n" not in text)
     match schema.get("format"):
@@ -313,7 +314,7 @@ def _integer(schema: Mapping[str, Any]) -> SearchStrategy[int]:
 
 
 def _anything() -> SearchStrategy[Any]:
-    """Any JSON object, fields that nobody knows."""
+    """Any JSON object."""
     from hypothesis import strategies as st
 
     leaf = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), _text())

@@ -1,4 +1,4 @@
-"""The audit log of a real API server, read as the embedded server's log of requests."""
+"""The audit log of a real API server, in the form of the embedded server's request log."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _METHODS: Final = {
 
 @final
 class AuditLog:
-    """A file of audit events, a line each."""
+    """A file of audit events, one per line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def mark(self) -> int:
-        """Where the log is now."""
+        """The current end of the log."""
         return self._path.stat().st_size if self._path.exists() else 0
 
     def since(self, mark: int = 0) -> list[LoggedRequest]:
@@ -42,7 +42,7 @@ class AuditLog:
             for line in file:
                 try:
                     event = json.loads(line)
-                except ValueError:  # being written just now
+                except ValueError:  # not completely written yet
                     continue
                 request = _request(event)
                 if request is not None:
@@ -52,7 +52,7 @@ class AuditLog:
 
 def _request(event: dict[str, Any]) -> LoggedRequest | None:
     verb = str(event.get("verb", ""))
-    # A watch is told of when it begins, everything else when it is over.
+    # One event per request: of a watch the one at its start, else the one at its end.
     if event.get("stage") == "ResponseComplete" and verb == "watch":
         return None
     if event.get("stage") == "ResponseStarted" and verb != "watch":

@@ -1,4 +1,4 @@
-"""The real etcd and kube-apiserver as child processes; see :class:`ControlPlane`."""
+"""The real etcd and kube-apiserver as child processes: :class:`ControlPlane`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from appsdk_operator.testing._control_plane.options import Flags
 from appsdk_operator.testing._control_plane.processes import (
     ProcessGuard,
     ReservedPorts,
-    end,
+    end_processes,
     program_path,
 )
 
@@ -47,31 +47,31 @@ _PORT_TAKEN: Final = "address already in use"
 
 
 class ControlPlaneError(RuntimeError):
-    """A server of the control plane did not start, or ended by itself; the text shows its log."""
+    """A server of the control plane did not start, or ended on its own; the text has its log."""
 
 
 class _PortTakenError(ControlPlaneError):
-    """Another program took a port between its choice and its use."""
+    """Another program took a port before the server could bind it."""
 
 
 @final
 class ControlPlane:
     """The real etcd and kube-apiserver, as child processes on loopback, for one test session.
 
-    It can be reached as :class:`APIServer` can, so that the same tests run on both. The programs
-    are looked for as envtest does: ``TEST_ASSET_ETCD`` and ``TEST_ASSET_KUBE_APISERVER`` name them,
-    or ``KUBEBUILDER_ASSETS`` names their folder. Any release from Kubernetes 1.20 on will do.
+    It has the interface of :class:`APIServer`, so that the same tests run on both. The programs are
+    found as envtest finds them: ``TEST_ASSET_ETCD`` and ``TEST_ASSET_KUBE_APISERVER`` name them, or
+    ``KUBEBUILDER_ASSETS`` names their folder. Kubernetes 1.20 or newer is needed.
 
-    There is no controller manager: nothing collects garbage, and namespaces never finish deleting.
+    There is no controller manager: no garbage is collected, and namespaces never finish deleting.
 
     Guarantees:
         * :meth:`start` returns once the server is ready, or raises with the end of the logs.
         * :meth:`stop` leaves no process and no file behind, and neither does the end of this
           process, however it ends.
-        * What was stored survives :meth:`kill` and :meth:`restart`, but not :meth:`stop`.
+        * Stored objects survive :meth:`kill` and :meth:`restart`, but not :meth:`stop`.
 
     Caveats:
-        * etcd asks nobody on this machine for credentials. Keep nothing in it but test data.
+        * etcd asks for no credentials on this machine. Store nothing but test data.
 
     Thread-safe.
 
@@ -79,21 +79,20 @@ class ControlPlane:
         assets: the folder with the programs ``etcd`` and ``kube-apiserver``; default: from the
             environment, see above, else ``/usr/local/kubebuilder/bin``.
         token: the bearer token of a user in the group ``system:masters``; default: a random one.
-        flags: more flags for kube-apiserver, without the dashes, or others than those it gets
-            here: ``{"feature-gates": "WatchList=true"}``. None as a value leaves a flag out, a list
-            gives it several times.
+        flags: flags for kube-apiserver, without the dashes; they override the defaults:
+            ``{"feature-gates": "WatchList=true"}``. The value None omits a flag, a list repeats it.
         etcd_flags: the same for etcd.
         start_timeout: seconds for each start; default: ``KUBEBUILDER_CONTROLPLANE_START_TIMEOUT``,
             a duration like ``1m30s``, else 20, as in envtest.
         stop_timeout: seconds each server has to end before it is killed; default:
-            ``KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT``, else 2: nothing is lost, and kube-apiserver
-            waits a minute for open watches.
-        attach_output: let the servers write to the standard error of this process instead of their
-            logs; default: whether ``KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT`` is ``true``.
-        audit: keep a log of all requests, for :attr:`requests`; default False.
+            ``KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT``, else 2: kube-apiserver would wait a minute
+            for open watches, and no data is lost.
+        attach_output: whether the servers write to the standard error of this process instead of
+            their logs; default: whether ``KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT`` is ``true``.
+        audit: whether to log all requests, for :attr:`requests`; default False.
 
     Raises:
-        ValueError, TypeError: an option out of its range.
+        ValueError, TypeError: an option is out of range.
     """
 
     def __init__(
@@ -117,15 +116,15 @@ class ControlPlane:
         self._token = token or secrets.token_hex(16)
         self._flags = _options.checked_flags(flags)
         self._more_etcd_flags = _options.checked_flags(etcd_flags)
-        self._start_timeout = _options.seconds(
+        self._start_timeout = _options.timeout_option(
             "start_timeout", start_timeout, f"{_VARIABLES}START_TIMEOUT", 20.0, least=0.001
         )
-        self._stop_timeout = _options.seconds(
+        self._stop_timeout = _options.timeout_option(
             "stop_timeout", stop_timeout, f"{_VARIABLES}STOP_TIMEOUT", 2.0, least=0.0
         )
         self._is_attached = _options.attach_output(attach_output)
         self._has_audit = audit
-        # Held while starting and stopping, so that both may be called from any thread.
+        # Held during start and stop: both may be called from any thread.
         self._lifecycle = threading.RLock()
         self._folder: Path | None = None
         self._guard: ProcessGuard | None = None
@@ -136,10 +135,10 @@ class ControlPlane:
         self._authority: Authority | None = None
         self._ca = b""
 
-    # -- life --------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start both servers and return once they are ready. Harmless when they run already.
+        """Start both servers and return once they are ready. Does nothing while they run.
 
         Raises:
             FileNotFoundError: a program is missing; the text names the variable to set.
@@ -164,10 +163,10 @@ class ControlPlane:
             return self
 
     def stop(self) -> None:
-        """End both servers and remove what they stored. Harmless when nothing runs."""
+        """End both servers and remove their data. Does nothing when they do not run."""
         with self._lifecycle:
-            # Both at once: what etcd holds is not needed any more.
-            end(self._stop_timeout, self._server, self._etcd)
+            # Both at once: the data of etcd is not needed any more.
+            end_processes(self._stop_timeout, self._server, self._etcd)
             self._server = self._etcd = None
             if self._guard is not None:
                 self._guard.end()
@@ -180,27 +179,26 @@ class ControlPlane:
             self._folder = None
 
     def kill(self) -> None:
-        """Kill kube-apiserver as the kernel does when memory runs out: no goodbye to anybody.
+        """Kill kube-apiserver with SIGKILL, as the kernel does when memory runs out.
 
-        etcd goes on; :meth:`restart` brings the server back with all that was stored.
+        etcd continues; :meth:`restart` starts kube-apiserver again with the stored objects.
         """
         with self._lifecycle:
-            self._running()
-            end(0.0, self._server)
+            self._started()
+            end_processes(0.0, self._server)
             self._server = None
 
     def restart(self) -> None:
-        """End kube-apiserver if it runs, and start it again on the same port with the same data.
+        """Stop kube-apiserver if it runs, and start it again on the same port with the same data.
 
-        What it held in memory is gone: watches at versions that etcd has forgotten are answered
-        with 410 from now on.
+        Its watch cache is lost: watches at versions that etcd has compacted get 410 from then on.
 
         Raises:
             ControlPlaneError: it ended, or was not ready within ``start_timeout`` seconds.
         """
         with self._lifecycle:
-            self._running()
-            end(self._stop_timeout, self._server)
+            self._started()
+            end_processes(self._stop_timeout, self._server)
             self._server = self._start_server(system_clock.monotonic() + self._start_timeout)
 
     def __enter__(self) -> Self:
@@ -234,9 +232,9 @@ class ControlPlane:
         self._server = self._start_server(deadline)
 
     def _start_server(self, deadline: float) -> subprocess.Popen[bytes]:
-        """kube-apiserver, ready. It waits for etcd by itself, so both start side by side."""
+        """Start kube-apiserver and wait until it is ready. It waits for etcd itself."""
         server = self._server = self._spawn("kube-apiserver", self._server_flags())
-        # The server is ready a moment before it has made the namespaces that it starts with.
+        # /readyz answers a moment before the default namespaces exist.
         for path in ("/readyz", "/api/v1/namespaces/default"):
             while (answer := self._get(path)) != 200:
                 self._check_alive()
@@ -271,7 +269,7 @@ class ControlPlane:
             "unsafe-no-fsync": "true",
             "listen-client-urls": client,
             "advertise-client-urls": client,
-            # Nobody else is there to talk to, but etcd insists on a port for it.
+            # There are no peers, but etcd requires an address for them.
             "listen-peer-urls": f"http://{_HOST}:0",
         }
         return {**flags, **self._more_etcd_flags}
@@ -282,10 +280,10 @@ class ControlPlane:
         flags: dict[str, str | None] = {
             "etcd-servers": self._etcd_url,
             "bind-address": _HOST,
-            # Otherwise the address of an interface, which a machine without network has not.
+            # The default is the address of an interface; a machine without network has none.
             "advertise-address": _HOST,
             "endpoint-reconciler-type": "none",
-            "secure-port": str(self._running().numbers[1]),
+            "secure-port": str(self._started().numbers[1]),
             "cert-dir": str(folder),
             "tls-cert-file": str(folder / "serving.crt"),
             "tls-private-key-file": str(folder / "serving.key"),
@@ -299,7 +297,7 @@ class ControlPlane:
             "service-account-signing-key-file": key,
             "service-account-key-file": key,
             "api-audiences": "api",
-            # Nobody makes the default service accounts that it would ask pods to have.
+            # Pods would need the default service account, which a controller would have to make.
             "disable-admission-plugins": "ServiceAccount",
         }
         if self._has_audit:
@@ -307,25 +305,25 @@ class ControlPlane:
             flags["audit-log-path"] = str(self.audit_log)
         return {**flags, **self._flags}
 
-    # -- how to reach it ---------------------------------------------------------------------
+    # -- connections and credentials ---------------------------------------------------------
 
     @property
     def url(self) -> str:
-        """Where kube-apiserver is served, for example ``https://127.0.0.1:40123``.
+        """The URL of kube-apiserver, for example ``https://127.0.0.1:40123``.
 
         Raises:
             RuntimeError: it was not started.
         """
-        return f"https://{_HOST}:{self._running().numbers[1]}"
+        return f"https://{_HOST}:{self._started().numbers[1]}"
 
     @property
     def token(self) -> str:
-        """The bearer token of a user who may do everything."""
+        """The bearer token of the administrator."""
         return self._token
 
     @property
     def ca_data(self) -> bytes:
-        """The PEM certificate of the authority to trust; empty before the start."""
+        """The PEM certificate of the certificate authority; empty before the start."""
         return self._ca
 
     def client_config(
@@ -334,11 +332,11 @@ class ControlPlane:
         """The configuration of a client for this server.
 
         Args:
-            username: who it is to be: anybody, known by a client certificate that is made now;
-                default: the user who may do everything.
-            groups: the groups of that user. Give it rights by objects of RBAC.
-            options: any other of :class:`~appsdk_operator.client.ClientConfig`, or others than
-                the server's own: ``server="https://127.0.0.1:…"`` for a proxy in between.
+            username: the user, any name: a client certificate is issued for it; default: the
+                administrator.
+            groups: the groups of that user. RBAC objects give it permissions.
+            options: other fields of :class:`~appsdk_operator.client.ClientConfig`; they override
+                the server's: ``server="https://127.0.0.1:…"`` for a proxy in between.
 
         Raises:
             ValueError: a name is empty.
@@ -353,7 +351,7 @@ class ControlPlane:
     def kubeconfig(
         self, username: str | None = None, *, groups: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """A kubeconfig that leads to this server; for whom as in :meth:`client_config`."""
+        """A kubeconfig for this server; the user is chosen as in :meth:`client_config`."""
         if username is None:
             return kubeconfig(self.url, self._ca, name=_NAME, token=self._token)
         certificate = self._issue(username, groups)
@@ -370,19 +368,19 @@ class ControlPlane:
         write_kubeconfig(path, self.kubeconfig(username, groups=groups))
 
     def kubectl(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> str:
-        """What a ``kubectl`` command answers, run as the user who may do everything.
+        """Run ``kubectl`` as the administrator, and return its standard output.
 
-        The program is looked for as the others are: ``TEST_ASSET_KUBECTL``, or in the folder that
-        ``KUBEBUILDER_ASSETS`` names.
+        The program is found as the others are: by ``TEST_ASSET_KUBECTL``, or in the folder of
+        ``KUBEBUILDER_ASSETS``.
 
         Args:
-            arguments: its command line: ``"get", "pods", "-o", "name"``.
-            stdin: what it can read, as for ``apply -f -``.
+            arguments: the command line: ``"get", "pods", "-o", "name"``.
+            stdin: its standard input, as for ``apply -f -``.
             timeout: seconds; default 60.
 
         Raises:
-            FileNotFoundError: there is none.
-            ControlPlaneError: it failed; with what it said.
+            FileNotFoundError: there is no kubectl.
+            ControlPlaneError: it failed; the text has its standard error.
         """
         program = program_path("kubectl", self._assets)
         path = self._dir / "kubeconfig"
@@ -399,14 +397,14 @@ class ControlPlane:
             raise ControlPlaneError(f"kubectl {' '.join(arguments)} failed: {said}")
         return done.stdout.decode("utf-8", "replace")
 
-    # -- what it saw -------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------
 
     @property
     def audit_log(self) -> Path:
-        """The file of the audit log, a line for each request; with ``audit=True`` only.
+        """The path of the audit log, one line per request; with ``audit=True`` only.
 
         Raises:
-            RuntimeError: it keeps none, or was not started.
+            RuntimeError: there is no audit log, or it was not started.
         """
         if not self._has_audit:
             raise RuntimeError("no audit log is kept: make the ControlPlane with audit=True")
@@ -414,25 +412,25 @@ class ControlPlane:
 
     @property
     def requests(self) -> list[LoggedRequest]:
-        """The requests so far, oldest first, the server's own included; with ``audit=True``."""
+        """The requests so far, oldest first, the server's own too; with ``audit=True`` only."""
         from appsdk_operator.testing._control_plane.audit import AuditLog
 
         return AuditLog(self.audit_log).since()
 
-    # -- what goes wrong ---------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Have etcd forget its history: lists and watches at older versions are answered with 410.
+        """Compact the history of etcd: lists and watches at older versions get 410.
 
-        That is so once kube-apiserver was made to :meth:`restart`: until then it serves watches,
-        and since Kubernetes 1.34 lists, too, from what it has in memory.
+        That takes effect with the next :meth:`restart` of kube-apiserver: until then it serves
+        watches, and since Kubernetes 1.34 lists too, from its watch cache.
         """
         present = self._etcd_call("range", {"key": base64.b64encode(b"/").decode()})
         revision = present["header"]["revision"]
         self._etcd_call("compaction", {"revision": revision, "physical": True})
 
     def log_tail(self, name: str = "kube-apiserver", lines: int = _TAIL_LINES) -> str:
-        """The last lines that ``etcd`` or ``kube-apiserver`` wrote; empty when there are none."""
+        """The last lines of the log of ``etcd`` or ``kube-apiserver``; empty without a log."""
         if name not in self._programs:
             raise ValueError(f"{name!r} has no log: use 'etcd' or 'kube-apiserver'")
         path = self._dir / f"{name}.log"
@@ -443,40 +441,40 @@ class ControlPlane:
             text = log.read().decode("utf-8", "replace")
         return "\n".join(text.splitlines()[-lines:])
 
-    # -- inside ------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------
 
     def _issue(self, user: str, groups: Sequence[str]) -> tuple[bytes, bytes]:
         if isinstance(groups, str):
             raise ValueError(f"groups={groups!r}: give a list of names")
-        _options.words("username", user)
-        _options.words("group", *groups)
-        self._running()
+        _options.check_names("username", user)
+        _options.check_names("group", *groups)
+        self._started()
         assert self._authority is not None
         return self._authority.client(user, groups)
 
-    def _running(self) -> ReservedPorts:
+    def _started(self) -> ReservedPorts:
         if self._ports is None:
             raise RuntimeError("the control plane was not started: call start(), or use 'with'")
         return self._ports
 
     @property
     def _dir(self) -> Path:
-        self._running()
+        self._started()
         assert self._folder is not None
         return self._folder
 
     @property
     def _etcd_url(self) -> str:
-        return f"http://{_HOST}:{self._running().numbers[0]}"
+        return f"http://{_HOST}:{self._started().numbers[0]}"
 
     def _tails(self) -> str:
         tails = [(name, self.log_tail(name)) for name in self._programs]
         return "".join(f"\n--- the end of {name}'s log:\n{tail}" for name, tail in tails if tail)
 
     def _get(self, path: str) -> int:
-        """The status that kube-apiserver answers with, 0 for no answer."""
+        """The HTTP status of a GET request, 0 for no answer."""
         context = ssl.create_default_context(cadata=self._ca.decode())
-        port = self._running().numbers[1]
+        port = self._started().numbers[1]
         connection = http.client.HTTPSConnection(_HOST, port, timeout=2.0, context=context)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
@@ -487,13 +485,13 @@ class ControlPlane:
             connection.close()
 
     def _etcd_call(self, method: str, body: Mapping[str, Any]) -> Any:
-        port = self._running().numbers[0]
+        port = self._started().numbers[0]
         connection = http.client.HTTPConnection(_HOST, port, timeout=10.0)
         try:
             connection.request("POST", f"/v3/kv/{method}", json.dumps(body))
             response = connection.getresponse()
             text = response.read(1 << 20)
-            # To forget what is forgotten already is no failure.
+            # A revision that is compacted already is no failure.
             if response.status != 200 and b"has been compacted" not in text:
                 raise ControlPlaneError(f"etcd answers {method} with {response.status}: {text!r}")
             return json.loads(text)

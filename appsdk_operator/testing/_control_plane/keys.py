@@ -15,9 +15,9 @@ def write_keys(folder: Path, host: str, authority: Authority) -> None:
     """Write ``ca.crt``, ``serving.crt``, ``serving.key`` and ``service-accounts.key``.
 
     Args:
-        folder: where to; the keys are private to the user.
-        host: the IP address that is served.
-        authority: who signs.
+        folder: the target; only the user can read the keys.
+        host: the IP address of the server.
+        authority: signs the certificate.
     """
     certificate, key = authority.serving(host)
     (folder / "ca.crt").write_bytes(authority.certificate)

@@ -1,4 +1,4 @@
-"""The options of a control plane: from arguments, and from the environment as with envtest."""
+"""The options of a control plane, from arguments and from the environment, as in envtest."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = [
     "AUDIT_POLICY",
     "Flags",
     "attach_output",
+    "check_names",
     "checked_flags",
     "flag_texts",
-    "seconds",
-    "words",
+    "timeout_option",
 ]
 
 Flags: TypeAlias = Mapping[str, "str | Sequence[str] | None"]
@@ -26,26 +26,26 @@ AUDIT_POLICY: Final = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
-"""Who asked for what, and what came of it, but no bodies."""
+"""Logs user, request and status of each request, without bodies."""
 
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
-def seconds(
+def timeout_option(
     name: str, given: float | None, variable: str, default: float, *, least: float
 ) -> float:
-    """A time-out in seconds: the argument, the environment variable, or the default.
+    """A time-out in seconds, from the argument, the environment variable, or the default.
 
     Args:
-        name: of the argument.
-        given: the argument, None for not given.
-        variable: of the environment, a duration as Go writes it: ``20s``, ``1m30s``.
+        name: the name of the argument, for errors.
+        given: its value, None where it was not given.
+        variable: the environment variable, a Go duration: ``20s``, ``1m30s``.
         default: seconds.
-        least: 0 where that is a time-out too, else more than 0 is asked for.
+        least: 0.0 where 0 is allowed; else the value must be more than 0.
 
     Raises:
-        ValueError: it is out of range, or no duration.
+        ValueError: it is out of range, or not a duration.
     """
     value, source = given, name
     if value is None:
@@ -72,11 +72,11 @@ def attach_output(given: bool | None) -> bool:
 
 
 def checked_flags(flags: Flags) -> dict[str, str | tuple[str, ...] | None]:
-    """Flags for a server's command line.
+    """Check the flags of a server's command line.
 
     Raises:
-        ValueError: a name with dashes or a value in it.
-        TypeError: a value that is no text.
+        ValueError: a name contains its dashes or its value.
+        TypeError: a value is not a string.
     """
     checked: dict[str, str | tuple[str, ...] | None] = {}
     for name, value in flags.items():
@@ -102,7 +102,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def flag_texts(flags: Flags) -> list[str]:
-    """The words of the command line."""
+    """The arguments of the command line."""
     found = []
     for name, value in flags.items():
         if value is None:
@@ -112,11 +112,11 @@ def flag_texts(flags: Flags) -> list[str]:
     return found
 
 
-def words(name: str, *values: Any) -> None:
+def check_names(name: str, *values: Any) -> None:
     """Check names of users and groups.
 
     Raises:
-        ValueError: one is empty or holds what would end it.
+        ValueError: one is empty or has characters that are not printable.
     """
     for value in values:
         if not isinstance(value, str) or not value or not value.isprintable():

@@ -1,4 +1,4 @@
-"""Child processes that never outlive their owner, and ports that stay theirs."""
+"""Child processes that end with this process, and reserved ports."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Final, final
 
 from appsdk_operator.runtime import system_clock
 
-__all__ = ["ProcessGuard", "ReservedPorts", "end", "program_path"]
+__all__ = ["ProcessGuard", "ReservedPorts", "end_processes", "program_path"]
 
 _HOST: Final = "127.0.0.1"
 _DEFAULT_ASSETS: Final = "/usr/local/kubebuilder/bin"  # where envtest looks when nothing is set
 
-# Reads its standard input, whose other end only this process holds: once that is closed without a
-# word, whatever ended this process, the servers have no owner any more. The guard leads their
-# process group, so it needs a child outside of it to kill them all and then clear up.
+# Reads its standard input, a pipe from this process. When the pipe closes without a byte, this
+# process has ended, however it ended. The guard leads the servers' process group, so it forks a
+# child outside of the group to kill them all and then remove the folder.
 _GUARD: Final = """
 import os, shutil, signal, sys
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -36,15 +36,15 @@ if not sys.stdin.buffer.read(1) and os.fork() == 0:
 
 @final
 class ProcessGuard:
-    """A process group whose members die, and whose folder goes, when this process ends.
+    """A process group that is killed, and a folder that is removed, when this process ends.
 
-    The kernel's own means (``PR_SET_PDEATHSIG``) would kill them already when the thread ends that
-    started them, and exists on Linux only.
+    Not by ``PR_SET_PDEATHSIG``: that exists on Linux only, and kills the processes already when the
+    thread that started them ends.
     """
 
     def __init__(self, folder: Path) -> None:
-        # In the same session, so that the terminal's hang-up reaches it, but in a group of its
-        # own, so that Ctrl-C does not take the servers away from tests that still clean up.
+        # In the same session, so that the terminal's hang-up reaches it, but in another process
+        # group, so that Ctrl-C does not end the servers while tests still clean up.
         self._process = subprocess.Popen(  # noqa: S603 - our own text
             [sys.executable, "-I", "-S", "-c", _GUARD, str(folder)],
             stdin=subprocess.PIPE,
@@ -56,9 +56,9 @@ class ProcessGuard:
     def spawn(self, command: Sequence[str], log: Path | None) -> subprocess.Popen[bytes]:
         """Start a program in the group.
 
-        What it says is appended to ``log``, or goes to this process's standard error.
+        Its output is appended to ``log``, or goes to this process's standard error.
         """
-        # etcd takes every option from the environment, too; a developer's own must not matter.
+        # etcd reads every option from the environment as well; those of a developer must not apply.
         environment = {
             key: value
             for key, value in os.environ.items()
@@ -76,8 +76,8 @@ class ProcessGuard:
             )
 
     def end(self) -> None:
-        """Kill what is left of the group; the folder stays."""
-        # Until it is waited for, the number of the guard, and of the group, is nobody else's.
+        """Kill the processes that are left in the group; the folder stays."""
+        # Until wait(), the id of the guard, and so of the group, cannot be reused.
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -87,12 +87,11 @@ class ProcessGuard:
 
 @final
 class ReservedPorts:
-    """Free ports on loopback that stay free.
+    """Free ports on loopback, reserved for our servers, also while those are down.
 
-    A socket that is bound and does not listen keeps everybody from being given the port by
-    chance, while a server that asks for it by number, as those in Go do with ``SO_REUSEADDR``,
-    gets it. Also while the server is down. Where an operating system sees it otherwise, the start
-    is tried again with other ports.
+    A bound socket that does not listen keeps the system from handing out its port, while a server
+    that asks for the port with ``SO_REUSEADDR``, as Go's do, gets it. On systems other than Linux
+    the sockets are closed, and a start that finds a port taken is repeated with other ports.
     """
 
     def __init__(self, count: int) -> None:
@@ -111,17 +110,17 @@ class ReservedPorts:
             self.close()
 
     def close(self) -> None:
-        """Let go of the ports."""
+        """Release the ports."""
         for holder in self._sockets:
             holder.close()
         self._sockets.clear()
 
 
 def program_path(name: str, assets: str | None) -> str:
-    """Where a program of the control plane is, by the rules of envtest.
+    """The path of a program of the control plane, by the rules of envtest.
 
     Raises:
-        FileNotFoundError: it is not there; the text names the variable to set.
+        FileNotFoundError: there is none; the text names the variable to set.
     """
     own_variable = f"TEST_ASSET_{name.upper().replace('-', '_')}"
     if assets is not None:
@@ -141,8 +140,8 @@ def program_path(name: str, assets: str | None) -> str:
     )
 
 
-def end(grace: float, *servers: subprocess.Popen[bytes] | None) -> None:
-    """End processes, those that still run after ``grace`` seconds by force."""
+def end_processes(grace: float, *servers: subprocess.Popen[bytes] | None) -> None:
+    """Terminate processes, and kill those that still run after ``grace`` seconds."""
     processes = [process for process in servers if process is not None]
     if grace > 0:
         for process in processes:

@@ -34,18 +34,19 @@ def install_crds(
         crds: objects, YAML files, or folders of YAML files.
         webhook_url: where conversion webhooks are served, without a path, for example
             ``https://127.0.0.1:9443``: CRDs whose webhook names a service get this address, with
-            the path of the service. Default: they stay as they are.
-        webhook_ca: the PEM certificates of the authority that signed that server's.
+            the path of the service. Default: CRDs are not changed.
+        webhook_ca: the PEM certificates of the authority that signed the webhook server's
+            certificate.
         timeout: seconds to wait for all of them; default 10, as in envtest.
-        clock: what it waits on.
+        clock: the clock that measures the wait.
 
     Returns:
-        The kinds that are served now, one for each served version.
+        The kinds that are served now, one per served version.
 
     Raises:
         TypeError: one is neither, or ``crds`` is no list.
-        ValueError: a file is not YAML, or holds something else than CRDs; or the URL is not one of
-            HTTPS without a path.
+        ValueError: a file is not YAML or has objects of other kinds, or the URL is not an HTTPS
+            URL without a path.
         TimeoutError: the server does not serve one of them in time.
         ApiError: the server refused one.
     """
@@ -57,7 +58,7 @@ def install_crds(
     kinds = []
     for crd in [loaded for source in crds for loaded in _load(source)]:
         if webhook_url:
-            crd = _converted_by(crd, webhook_url, webhook_ca)
+            crd = _with_webhook_url(crd, webhook_url, webhook_ca)
         _create_or_update(client, crd)
         kinds += _kinds_of(crd)
     stop = StopSignal(clock=clock)
@@ -90,8 +91,8 @@ def _load(source: MutableObject | str | Path) -> list[MutableObject]:
     return loaded
 
 
-def _converted_by(crd: MutableObject, url: str, ca_data: bytes) -> MutableObject:
-    """The CRD with its conversion webhook, if it has one, at this address."""
+def _with_webhook_url(crd: MutableObject, url: str, ca_data: bytes) -> MutableObject:
+    """The CRD with the address of its conversion webhook, if it has one, replaced by ``url``."""
     webhook = (crd["spec"].get("conversion") or {}).get("webhook")
     if not webhook or "clientConfig" not in webhook:
         return crd

@@ -1,4 +1,4 @@
-"""Objects from files and folders, and webhooks that lead to the test instead of a service."""
+"""Objects from files and folders, and webhook addresses that point to the test's own server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def manifests(source: str | Path) -> Iterator[tuple[Path, Any]]:
-    """The documents of a YAML or JSON file, or of all of them in a folder, by file.
+    """The documents of a YAML or JSON file, or of all such files in a folder, with their file.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a file is no YAML.
+        ValueError: a file is not YAML.
     """
     path = Path(source)
     files = [path]
@@ -31,10 +31,10 @@ def manifests(source: str | Path) -> Iterator[tuple[Path, Any]]:
 
 
 def check_webhook_url(url: str) -> None:
-    """Refuse what an API server would not call.
+    """Check that an API server can call webhooks at ``url``.
 
     Raises:
-        ValueError: with the form that is wanted.
+        ValueError: it is not an HTTPS URL, or has a slash at its end.
     """
     if not url.startswith("https://") or url.endswith("/"):
         raise ValueError(
@@ -44,9 +44,9 @@ def check_webhook_url(url: str) -> None:
 
 
 def point_to_url(client_config: dict[str, Any], url: str, ca_data: bytes) -> None:
-    """Have a ``clientConfig`` that names a service lead to ``url`` instead, as envtest does.
+    """Replace the service of a ``clientConfig`` by ``url``, as envtest does.
 
-    The path stays; one that has an address of its own keeps it.
+    The service's path is kept. A ``clientConfig`` that has a URL already keeps it.
     """
     service = client_config.pop("service", None)
     if isinstance(service, dict):

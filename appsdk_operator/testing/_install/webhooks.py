@@ -1,4 +1,4 @@
-"""Install webhook configurations that call a server of the test."""
+"""Install webhook configurations whose webhooks run in the test."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def install_webhooks(
     webhook_url: str,
     webhook_ca: bytes = b"",
 ) -> list[Object]:
-    """Create or update webhook configurations, leading to a server of the test, as envtest does.
+    """Create or update webhook configurations that call a server of the test, as envtest does.
 
-    What names a service gets ``webhook_url`` with the path of the service, and ``webhook_ca``. The
-    embedded server obeys a configuration at once, a real one within about a second.
+    A webhook that names a service gets ``webhook_url`` with the service's path, and ``webhook_ca``.
+    The embedded server applies a configuration at once, a real one within about a second.
 
     Args:
         client: where to install.
         webhooks: MutatingWebhookConfigurations and ValidatingWebhookConfigurations: objects, YAML
-            files, or folders of YAML files, in which objects of other kinds are passed over.
+            files, or folders of YAML files; objects of other kinds in files are ignored.
         webhook_url: where the webhooks are served, without a path: ``https://127.0.0.1:9443``.
-        webhook_ca: the PEM certificates of the authority that signed the server's; default: none,
-            what stands in the configurations.
+        webhook_ca: the PEM certificates of the authority that signed the webhook server's
+            certificate; default: the ``caBundle`` of the configurations stays.
 
     Returns:
-        The configurations, as the server has them.
+        The configurations as the server stored them.
 
     Raises:
         TypeError: one is neither, or ``webhooks`` is no list.

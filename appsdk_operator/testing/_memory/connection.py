@@ -1,7 +1,7 @@
-"""Requests without a socket: they go into the server's HTTP frontend, and its answers come back.
+"""Connections in memory, from the client's transport to the server's HTTP frontend.
 
-The client's side is what the client's transport takes for a connection and a response; the server's
-is what aiohttp takes for the stream and the transport of a request. Between them is a buffer.
+The client's side has the interface of the transport's connections and responses, the server's side
+that of aiohttp's streams and transports. Between them is a buffer per request.
 """
 
 from __future__ import annotations
@@ -29,54 +29,54 @@ _Headers = Sequence[tuple[str, str]]
 
 
 class Observer(Protocol):
-    """Sees each request of a connection, and may raise instead of it."""
+    """Observes the requests of a connection; may raise instead of one."""
 
     def before(self, method: str, target: str, body: bytes) -> None:
-        """A request is about to be sent."""
+        """Called before a request is sent."""
         ...
 
     def after(self, status: int) -> None:
-        """It was answered; with 0 if its answer was lost."""
+        """Called with the status of the answer, 0 where the answer was lost."""
         ...
 
 
 class Host(Protocol):
-    """Where the frontend runs, and how its answers are waited for."""
+    """The server of a connection: runs the frontend, and the waits for its answers."""
 
     @property
     def changed(self) -> threading.Condition:
-        """Held by whoever touches a exchange; notified when there is more to read."""
+        """The lock of all exchanges; notified when there is more to read."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """What waits are measured on."""
+        """The clock of all waits."""
         ...
 
     @property
     def ends_idle_watches(self) -> bool:
-        """Whether a watch ends where it would have to wait."""
+        """Whether a watch ends instead of waiting for the next event."""
         ...
 
     def begin(self, exchange: MemoryExchange) -> None:
-        """Have a request handled; ``changed`` is held."""
+        """Begin to handle a request; ``changed`` is held."""
         ...
 
-    def leave(self, exchange: MemoryExchange) -> None:
-        """The client has gone; ``changed`` is held."""
+    def cancel(self, exchange: MemoryExchange) -> None:
+        """Cancel a request whose client has gone; ``changed`` is held."""
         ...
 
     def turn(self) -> float | None:
-        """Do what is due; when more will be, on the clock. ``changed`` is held."""
+        """Run what is due, and return the time of the next timer. ``changed`` is held."""
         ...
 
 
 @final
 class MemoryExchange:
-    """One request and its answer."""
+    """One request and its answer, with the buffer between server and client."""
 
     def __init__(self, host: Host, method: str, target: str, headers: _Headers, body: bytes):
-        """Not begun yet."""
+        """A request that was not begun yet."""
         self.host = host
         self.method = method
         self.target = target
@@ -87,22 +87,22 @@ class MemoryExchange:
         self.headers: _Headers = ()
         self.buffer: bytearray = bytearray()
         self.has_head: bool = False
-        """Whether status and headers are here."""
+        """Whether status and headers have arrived."""
         self.is_done: bool = False
-        """Whether all of the answer is here."""
+        """Whether the whole answer has arrived."""
         self.is_broken: bool = False
-        """Whether the connection was cut, by whomever."""
+        """Whether the connection was cut, by either side."""
         self.failure: BaseException | None = None
-        """What cut it, if that was no cut."""
+        """The server's error that cut it, None where there was none."""
 
     def make_request(self, loop: asyncio.AbstractEventLoop, task: Any) -> Exchange:
-        """The request as aiohttp has it."""
+        """The request as aiohttp's parser would make it."""
         headers: CIMultiDict[str] = CIMultiDict(self.request_headers)
         raw = tuple((name.encode(), value.encode()) for name, value in self.request_headers)
         message = RawRequestMessage(
             method=self.method,
             path=self.target,
-            # The last version without chunks: what is written is what is read.
+            # The last version without chunks: the bytes written are the bytes read.
             version=HttpVersion10,
             headers=CIMultiDictProxy(headers),
             raw_headers=raw,
@@ -121,7 +121,7 @@ class MemoryExchange:
         return Exchange(message, payload, protocol, _Stream(self), task, loop)
 
     def finish(self, task: asyncio.Task[web.StreamResponse]) -> None:
-        """The request was handled."""
+        """Complete the answer; called when the task has ended."""
         with self.host.changed:
             self.is_done = True
             if task.cancelled():
@@ -135,7 +135,7 @@ class MemoryExchange:
             self.host.changed.notify_all()
 
     def begin_answer(self, status: int, headers: CIMultiDict[str]) -> None:
-        """The head of the answer."""
+        """Receive status and headers of the answer."""
         with self.host.changed:
             self.status = status
             self.headers = list(headers.items())
@@ -143,26 +143,26 @@ class MemoryExchange:
             self.host.changed.notify_all()
 
     def push(self, data: bytes) -> None:
-        """More of the body."""
+        """Receive a part of the body."""
         if data:
             with self.host.changed:
                 self.buffer += data
                 self.host.changed.notify_all()
 
     def abort(self) -> None:
-        """Cut it, from either side."""
+        """Cut the connection, from either side."""
         with self.host.changed:
             self.is_broken = True
-            self.host.leave(self)
+            self.host.cancel(self)
             self.host.changed.notify_all()
 
 
 @final
 class _Protocol:
-    """What requests ask of the protocol of their connection."""
+    """The part of aiohttp's request protocol that requests use."""
 
     ssl_context = None
-    _reading_paused = False  # asked for by older releases of aiohttp
+    _reading_paused = False  # read by older releases of aiohttp
     sockname = ("memory", 0)
     peername = ("memory", 0)
 
@@ -170,15 +170,15 @@ class _Protocol:
         self.transport = transport
 
     def pause_reading(self) -> None:
-        """The body is here already."""
+        """Does nothing: the whole body has arrived already."""
 
     def resume_reading(self, **_options: Any) -> None:
-        """The body is here already."""
+        """Does nothing: the whole body has arrived already."""
 
 
 @final
 class _Transport:
-    """What the frontend asks of a connection."""
+    """The part of an asyncio transport that the frontend uses."""
 
     def __init__(self, exchange: MemoryExchange) -> None:
         self._exchange = exchange
@@ -203,7 +203,7 @@ class _Transport:
 
 @final
 class _Stream(abc.AbstractStreamWriter):
-    """Where aiohttp writes an answer that goes on."""
+    """The writer of a streamed answer, as of a watch."""
 
     def __init__(self, exchange: MemoryExchange) -> None:
         self._exchange = exchange
@@ -220,24 +220,24 @@ class _Stream(abc.AbstractStreamWriter):
         self._exchange.push(bytes(chunk))
 
     async def drain(self) -> None:
-        """Memory takes everything."""
+        """Does nothing: the buffer has no limit."""
 
     def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
-        """Nothing is gained here."""
+        """Does nothing: there is no network to save bytes on."""
 
     def enable_chunking(self) -> None:
-        """Nothing is gained here."""
+        """Does nothing: there is no network to save bytes on."""
 
 
 @final
 class MemoryConnection:
-    """What the client's transport takes for a connection."""
+    """A connection of the client's transport, to a server in memory."""
 
     generation = 0
     inherited = False
 
     def __init__(self, host: Host, *, observer: Observer | None = None) -> None:
-        """A connection to what ``host`` serves."""
+        """A connection to ``host``."""
         self._observer = observer
         self.requests = 0
         self.idle_since = 0.0
@@ -247,7 +247,7 @@ class MemoryConnection:
         self._exchange: MemoryExchange | None = None
 
     def exchange(self, head: bytes, body: bytes | None, *, method: str) -> _Response:
-        """Send a request, and wait for the head of its answer.
+        """Send a request, and wait for the status and headers of its answer.
 
         Raises:
             ConnectionLost: the server cut the connection.
@@ -265,7 +265,7 @@ class MemoryConnection:
                 raise ConnectionLost("the connection was cut")
             self._exchange = exchange
             host.begin(exchange)
-            if not self._until(lambda: exchange.has_head or exchange.is_broken):
+            if not self._wait_for(lambda: exchange.has_head or exchange.is_broken):
                 self.abort()
                 raise ReadTimeout("no answer in time")
         if self._observer is not None:
@@ -276,7 +276,7 @@ class MemoryConnection:
         return _Response(self, exchange)
 
     def read(self, limit: int) -> bytes:
-        """What has come of the body; empty at its end.
+        """The part of the body that has arrived; empty at its end.
 
         Raises:
             OSError: the connection was cut, or nothing came in time.
@@ -287,9 +287,9 @@ class MemoryConnection:
             if host.ends_idle_watches:
                 host.turn()
                 if not (exchange.buffer or exchange.is_done or exchange.is_broken):
-                    host.leave(exchange)
+                    host.cancel(exchange)
                     return b""
-            elif not self._until(
+            elif not self._wait_for(
                 lambda: bool(exchange.buffer) or exchange.is_done or exchange.is_broken
             ):
                 raise TimeoutError("nothing came in time")
@@ -299,8 +299,8 @@ class MemoryConnection:
                 raise ConnectionResetError("the connection was cut")
             return data
 
-    def _until(self, is_here: Callable[[], bool]) -> bool:
-        """Let things happen until it is here; False when that takes too long."""
+    def _wait_for(self, is_here: Callable[[], bool]) -> bool:
+        """Run the server until the condition is true; False after the time-out."""
         host, clock = self._host, self._host.clock
         deadline = None if self._timeout is None else clock.monotonic() + self._timeout
         while True:
@@ -314,15 +314,15 @@ class MemoryConnection:
             clock.wait(host.changed, None if until is None else max(0.0, until - now))
 
     def set_timeout(self, seconds: float | None) -> None:
-        """How long each wait for the server may take, on its clock."""
+        """Set the time-out of each wait, in seconds of the clock."""
         self._timeout = seconds
 
     def is_stale(self) -> bool:
-        """Never: each is used once."""
+        """Always false: each connection is used once."""
         return False
 
     def abort(self) -> None:
-        """Cut it, from any thread."""
+        """Cut the connection, from any thread."""
         with self._host.changed:
             self.aborted = True
             if self._exchange is not None and not self._exchange.is_done:
@@ -333,7 +333,7 @@ class MemoryConnection:
 
 @final
 class _Response:
-    """What the client's transport takes for a response."""
+    """A response of the client's transport."""
 
     chunked = False
     will_close = True

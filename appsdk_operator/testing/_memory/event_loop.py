@@ -1,5 +1,5 @@
-# ruff: noqa: SLF001 - a loop has no other way to say that it runs, or to run a handle
-"""An event loop without a selector: it does what is due, in order, when somebody lets it."""
+# ruff: noqa: SLF001 - asyncio has no public way to set the running loop, or to run a handle
+"""An asyncio event loop without a selector, which its owner runs step by step."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ __all__ = ["ManualEventLoop"]
 
 @final
 class ManualEventLoop:
-    """Runs callbacks, tasks and timers of a clock in the thread that calls :meth:`turn`.
+    """An event loop that runs in the thread that calls :meth:`run_due`, with timers of a clock.
 
-    It has what asyncio's futures, tasks and timers ask of a loop, and nothing else: nothing here
-    waits, and nothing touches a socket. Timers are due when the clock says so. One thread at a time
-    may use it.
+    It has the methods that futures, tasks and timers of asyncio need, and no others: it never
+    waits, and has no sockets. One thread at a time may use it.
     """
 
     def __init__(self, clock: Clock) -> None:
-        """A loop with nothing to do, whose time is that of ``clock``."""
+        """An empty loop, whose time is that of ``clock``."""
         self._clock = clock
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -35,12 +34,12 @@ class ManualEventLoop:
 
     @property
     def as_loop(self) -> asyncio.AbstractEventLoop:
-        """The same for type checkers."""
+        """This loop with the type that asyncio asks for."""
         return cast("asyncio.AbstractEventLoop", self)
 
-    def turn(self) -> None:
-        """Do all that is due, and what comes of it."""
-        before = asyncio._get_running_loop()  # the test's own, when that is a coroutine
+    def run_due(self) -> None:
+        """Run all callbacks and timers that are due, and those that they schedule."""
+        before = asyncio._get_running_loop()  # the loop of the test, where that is a coroutine
         asyncio._set_running_loop(self.as_loop)
         try:
             while self._ready or self._is_due():
@@ -66,34 +65,34 @@ class ManualEventLoop:
         return self._timers[0][0] if self._timers else None
 
     def close(self) -> None:
-        """Cancel what is still under way."""
+        """Cancel all tasks and timers."""
         for task in list(self._tasks):
             task.cancel()
-        self.turn()
+        self.run_due()
         self._timers.clear()
 
-    # -- what asyncio asks of a loop ---------------------------------------------------------
+    # -- the part of asyncio.AbstractEventLoop that tasks need -------------------------------
 
     def time(self) -> float:
-        """The clock's seconds."""
+        """The monotonic time of the clock."""
         return self._clock.monotonic()
 
     def is_running(self) -> bool:
-        """It is, as far as anybody can see who is on it."""
+        """Always true: whoever asks runs on it."""
         return True
 
     def is_closed(self) -> bool:
-        """Never."""
+        """Always false."""
         return False
 
     def get_debug(self) -> bool:
-        """No."""
+        """Always false."""
         return False
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run ``callback`` in the next turn."""
+        """Run ``callback`` in the next round."""
         handle = asyncio.Handle(callback, args, self.as_loop, context)
         self._ready.append(handle)
         return handle
@@ -107,7 +106,7 @@ class ManualEventLoop:
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run ``callback`` when ``delay`` seconds of the clock have passed."""
+        """Run ``callback`` after ``delay`` seconds of the clock."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
@@ -123,21 +122,21 @@ class ManualEventLoop:
         return timer
 
     def _timer_handle_cancelled(self, timer: asyncio.TimerHandle) -> None:
-        """asyncio tells us; the timer is dropped when its time comes."""
+        """Called by asyncio; a cancelled timer is dropped when it is due."""
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
         return asyncio.Future(loop=self.as_loop)
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
-        """A task that begins in the next turn."""
+        """A task that begins in the next round."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self.as_loop, **options)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Raise: what fails here is a defect that no test should miss."""
+        """Raise the error, so that no test misses it."""
         error = context.get("exception")
         if error is not None:
             raise error

@@ -1,4 +1,4 @@
-"""The embedded API server without a socket: in memory only, or a way past the socket of one."""
+"""The embedded API server without a socket, and clients without a socket for one that runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MemoryServer", "MemoryView"]
 
 
 class _MemoryServerBase:
-    """What both have: clients, and the requests that are under way."""
+    """Clients, and the requests in progress; the common part of both classes."""
 
     def __init__(self, clock: Clock, *, token: str | None, ends_idle_watches: bool) -> None:
         self.clock = clock
@@ -30,38 +30,38 @@ class _MemoryServerBase:
         self.config: ClientConfig = ClientConfig(
             server="http://memory", connector=lambda: MemoryConnection(self), token=token
         )
-        """For whatever takes a :class:`~appsdk_operator.client.ClientConfig`: a client, a manager,
-        a cluster."""
+        """The configuration of its clients, for a :class:`~appsdk_operator.client.Client`, a
+        manager or a cluster."""
         self._open: dict[MemoryExchange, None] = {}
 
     def client(self, *, metrics: Metrics | None = None, **changes: Any) -> Client:
         """A new client of this server.
 
         Args:
-            metrics: where its requests are counted; default: the kit's own registry.
-            changes: other values for fields of :attr:`config`, for example ``impersonate``.
+            metrics: the registry for its request metrics; default: the kit's own.
+            changes: fields of :attr:`config` to replace, for example ``impersonate``.
         """
         config = attrs.evolve(self.config, **changes) if changes else self.config
         return Client(config, clock=self.clock, metrics=metrics)
 
     def cut_connections(self) -> None:
-        """Cut what is under way, watches too, as a dying network does."""
+        """Cut the requests in progress, watches included, as a network failure does."""
         with self.changed:
             for exchange in list(self._open):
                 exchange.abort()
 
-    # What connections ask of it.
+    # The interface for connections, see Host.
 
     def begin(self, exchange: MemoryExchange) -> None:
-        """Have a request handled."""
+        """Begin to handle a request."""
         raise NotImplementedError
 
-    def leave(self, exchange: MemoryExchange) -> None:
-        """Nobody waits for it any more."""
+    def cancel(self, exchange: MemoryExchange) -> None:
+        """Cancel a request: its client has gone."""
         raise NotImplementedError
 
     def turn(self) -> float | None:
-        """Do what is due."""
+        """Run what is due."""
         return None
 
     def _start(
@@ -81,14 +81,14 @@ class _MemoryServerBase:
 class MemoryServer(_MemoryServerBase):
     """The embedded API server in memory: no socket, no thread, for small and for quick tests.
 
-    Its clients are the kit's own :class:`~appsdk_operator.client.Client`, and what answers them is
-    the code of :class:`APIServer`, from its HTTP frontend on: errors, patches, options, watches,
-    versions, CRDs, admission and fault rules are the same because there is only one of each. What
-    is missing is what a socket brings: TLS, HTTP itself, and other people's clients.
+    Its clients are the kit's own :class:`~appsdk_operator.client.Client`, and the code that answers
+    them is that of :class:`APIServer`, from the HTTP frontend on: errors, patches, options,
+    watches, versions, CRDs, admission and fault rules are the same. It has no TLS, no HTTP parsing,
+    and cannot be reached by other clients.
 
-    Requests are carried out in the thread that makes them. The server's own times (bookmarks, the
-    ends of watches) are those of ``clock``, so that on a
-    :class:`~appsdk_operator.runtime.ManualClock` nothing happens by itself. Thread-safe.
+    A request runs in the thread that makes it. Bookmarks and the time-outs of watches follow
+    ``clock``, so that on a :class:`~appsdk_operator.runtime.ManualClock` nothing happens on its
+    own. Thread-safe.
 
     >>> from appsdk_operator.resource import MutableObject, kinds
     >>> server = MemoryServer()
@@ -98,10 +98,10 @@ class MemoryServer(_MemoryServerBase):
     ['a']
 
     Args:
-        clock: gives time stamps, and measures all waits; default: the machine's.
+        clock: the clock of time stamps and waits; default: the system's.
         crds: CustomResourceDefinitions to serve from the start.
-        ends_idle_watches: whether a watch ends where it would have to wait for the next event,
-            for tests with a single thread; default: it waits.
+        ends_idle_watches: whether a watch ends instead of waiting for the next event, for tests
+            with a single thread; default: it waits.
         options: further options of the :class:`APIServer`: ``history``, ``token``, …
 
     Raises:
@@ -118,29 +118,31 @@ class MemoryServer(_MemoryServerBase):
     ) -> None:
         """See the class."""
         self.api: APIServer = APIServer(clock=clock, crds=crds, **options)
-        """The server itself, which is not to be started: its fault rules (:meth:`APIServer.fail`),
-        its log of requests and what it holds."""
+        """The server, for its fault rules (:meth:`APIServer.fail`), its request log and its
+        objects. Do not start it."""
         super().__init__(clock, token=self.api.token, ends_idle_watches=ends_idle_watches)
         self._loop = ManualEventLoop(clock)
         self._frontend = self.api.attach(self._loop.as_loop)
 
     def objects(self, kind: Kind) -> list[dict[str, Any]]:
-        """Every stored object of a kind, in the order of namespace and name."""
+        """The stored objects of a kind, ordered by namespace and name."""
         with self.changed:
             return self.api.objects(kind)
 
     def turn(self) -> float | None:
-        """Do what is due on the clock; when more will be, None when nothing waits for a time.
+        """Run what is due on the clock.
 
-        Requests do this by themselves; a test needs it after it moved a clock on which nobody
-        waits.
+        Requests do this; a test needs it after it advanced a clock on which no request waits.
+
+        Returns:
+            The clock's time of the next timer, None where there is no timer.
         """
         with self.changed:
-            self._loop.turn()
+            self._loop.run_due()
             return self._loop.next_deadline
 
     def close(self) -> None:
-        """End what is under way. Harmless when done twice."""
+        """End all requests in progress. A second call does nothing."""
         self.cut_connections()
         with self.changed:
             self._loop.close()
@@ -157,22 +159,22 @@ class MemoryServer(_MemoryServerBase):
         self.close()
 
     def begin(self, exchange: MemoryExchange) -> None:
-        """Have a request handled."""
+        """Begin to handle a request."""
         self._start(exchange, self._frontend, self._loop.as_loop)
 
-    def leave(self, exchange: MemoryExchange) -> None:
-        """Nobody waits for it any more."""
+    def cancel(self, exchange: MemoryExchange) -> None:
+        """Cancel a request: its client has gone."""
         if exchange.task is not None:
             exchange.task.cancel()
 
 
 @final
 class MemoryView(_MemoryServerBase):
-    """A way past the socket of an :class:`APIServer` that runs: what both see is one state.
+    """Clients without a socket for a running :class:`APIServer`; they see the same objects.
 
     Args:
-        server: a server that is started before the first request.
-        clock: measures the client's waits; default: the machine's. The server has its own.
+        server: the server; it must be started before the first request.
+        clock: the clock of the clients' waits; default: the system's. The server has its own.
     """
 
     def __init__(self, server: APIServer, *, clock: Clock = system_clock) -> None:
@@ -181,11 +183,11 @@ class MemoryView(_MemoryServerBase):
         self._server = server
 
     def begin(self, exchange: MemoryExchange) -> None:
-        """Have a request handled by the server's own thread."""
+        """Begin to handle a request in the server's thread."""
         self._server.call_frontend(lambda frontend, loop: self._start(exchange, frontend, loop))
 
-    def leave(self, exchange: MemoryExchange) -> None:
-        """Nobody waits for it any more."""
+    def cancel(self, exchange: MemoryExchange) -> None:
+        """Cancel a request: its client has gone."""
         task = exchange.task
         if task is not None and not task.done():
             self._server.call_frontend(lambda _frontend, _loop: task.cancel())

@@ -1,4 +1,4 @@
-"""The hooks of the pytest plugin, registered for the first test that uses a fixture of it."""
+"""The hooks of the pytest plugin, registered when a test first uses one of its fixtures."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 __all__ = ["PLANE", "STATE"]
 
 STATE: Final = pytest.StashKey[Any]()
-"""Of a test: what the plugin holds for it."""
+"""On a test item: its :class:`KubeTest`."""
 PLANE: Final = pytest.StashKey[Any]()
-"""Of a run: the control plane that its processes share."""
+"""On the config: the control plane that the processes of pytest-xdist share."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """What ran beside the test ends with it, and fails it where it failed itself."""
+    """Stop what ``kube_run`` started when the test function returns; its errors fail the test."""
     test: KubeTest | None = item.stash.get(STATE, None)
     if test is None:
         return (yield)
@@ -39,7 +39,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
     call: pytest.CallInfo[None],  # noqa: ARG001 - named by pytest
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test tells what the server saw and what the operator did."""
+    """Add requests, events, operator state and errors to the report of a failed test."""
     report = yield
     test: KubeTest | None = item.stash.get(STATE, None)
     if test is not None and report.failed:

@@ -1,4 +1,4 @@
-"""One test of the pytest plugin: its namespace, what runs beside it, and what a failure tells."""
+"""One test with the plugin's fixtures: its namespace, its runnables, and its failure report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Run:
 
 @final
 class _Errors(logging.Handler):
-    """The last warnings and errors of the kit while the test runs."""
+    """Collects the kit's last warnings and errors during the test."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -54,10 +54,10 @@ class _Errors(logging.Handler):
 
 @final
 class KubeTest:
-    """What the plugin holds for one test."""
+    """The state of one test that uses the plugin's fixtures."""
 
     def __init__(self, server: KubeServer, name: str, *, lines: int) -> None:
-        """Nothing yet, but an eye on what the server sees from now on."""
+        """Begin the test: its requests are those from now on."""
         self._server = server
         self._name = name
         self._lines = lines
@@ -93,7 +93,7 @@ class KubeTest:
             client.delete(kinds.core.v1.Namespace, self._namespace)
 
     def _empty_namespace(self, client: Client) -> None:
-        """Delete what the test made: no controller does it when the namespace goes."""
+        """Delete the objects that the test made: a control plane has no namespace controller."""
         assert self._log is not None
         written: dict[str, None] = {}
         for request in self._log.since(self._mark):
@@ -105,7 +105,7 @@ class KubeTest:
             with contextlib.suppress(ApiError):
                 client.request("DELETE", path)
 
-    # -- what runs ---------------------------------------------------------------------------
+    # -- runnables ---------------------------------------------------------------------------
 
     def run(
         self,
@@ -114,7 +114,7 @@ class KubeTest:
         wait: bool = True,
         timeout: float = 30.0,
     ) -> StopSignal:
-        """Run something until the test function has returned; see :func:`running`."""
+        """Run a runnable until the test function has returned; see :func:`running`."""
         target = as_runnable(runnable)
         name = name_of(target)
         run = _Run(
@@ -129,13 +129,13 @@ class KubeTest:
         return stop
 
     def end_runs(self, error: BaseException | None = None) -> None:
-        """Stop what runs, the last one first.
+        """Stop the runnables, the last one first.
 
         Args:
-            error: what the test failed with already, which then gets the others as notes.
+            error: the test's own failure; the errors of the runnables become its notes.
 
         Raises:
-            BaseException: what the first of them failed with, if the test had not failed.
+            BaseException: the first error of a runnable, if the test itself has not failed.
         """
         failures: list[BaseException] = []
         runs, self._runs = self._runs, []
@@ -145,7 +145,7 @@ class KubeTest:
             except BaseException as failure:
                 failures.append(failure)
         if runs and not failures:
-            # What one of them starts while another is made to run is the first one's.
+            # Threads since before the first start: any of the runnables may have started them.
             try:
                 _check_threads(" and ".join(run.name for run in runs), runs[0].threads)
             except RuntimeError as failure:
@@ -160,7 +160,7 @@ class KubeTest:
         _note(error, failures)
 
     def close(self) -> None:
-        """End what is left: the namespace, and faults that would befall other tests."""
+        """Delete the namespace, and clear fault rules, which would apply to other tests."""
         logging.getLogger("appsdk_operator").removeHandler(self._errors)
         clear = getattr(self._server, "clear_faults", None)
         if clear is not None:
@@ -168,15 +168,15 @@ class KubeTest:
         if self._namespace:
             self._remove_namespace()
 
-    # -- what it tells -----------------------------------------------------------------------
+    # -- the report --------------------------------------------------------------------------
 
     def observe(self) -> None:
-        """Take down what the runnables do and have to do, before they end."""
+        """Take the snapshots of the runnables while they still run."""
         if self._snapshots is None:
             self._snapshots = [(name, report.snapshot_of(target)) for name, target in self._ran]
 
     def sections(self) -> list[tuple[str, str]]:
-        """Titles and texts for the report of the failed test, once."""
+        """The titles and texts of the failure report."""
         if self._log is None and not self._ran and not self._namespace:
             return []
         self.observe()
@@ -211,7 +211,7 @@ def _note(error: BaseException, others: list[BaseException]) -> None:
 
 
 def _check_threads(names: str, before: set[threading.Thread]) -> None:
-    """Whether threads that were started while something ran have ended with it.
+    """Check that the threads that were started since ``before`` have ended.
 
     Raises:
         RuntimeError: some have not.

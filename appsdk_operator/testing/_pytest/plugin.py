@@ -1,9 +1,9 @@
-"""The pytest plugin: a server, a namespace for each test, and what it takes to run an operator.
+"""The pytest plugin: fixtures for a server, a namespace per test, and a running operator.
 
-It is loaded by every pytest run where the package is installed, so it imports nothing but pytest
-and has no part in tests that do not use it: whatever a fixture needs is imported, and hooks are
-registered, when a fixture is first asked for. ``-p no:appsdk_operator`` leaves it out. Where pytest
-is older than it knows it has no options, and its fixtures say what to install.
+Every pytest run loads it where the package is installed. So it imports nothing but pytest, and does
+nothing for tests that do not use it: imports and hooks wait until a fixture is first used.
+``-p no:appsdk_operator`` disables it. With a pytest that is too old it adds no options, and its
+fixtures fail with the version to install.
 
 Fixtures: ``kube_server``, ``kube_config``, ``kube_client``, ``kube_kubeconfig``,
 ``kube_namespace``, ``kube_crds``, ``kube_run`` and ``kube_manager``. Options: ``--appsdk-kube``,
@@ -50,7 +50,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options, and what may stand in the ini file."""
+    """Add the command-line options and the ini options."""
     if _IS_TOO_OLD:
         return
     group = parser.getgroup("appsdk-operator", "Kubernetes operators")
@@ -84,29 +84,29 @@ def _dest(name: str) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_load_initial_conftests(parser: pytest.Parser) -> None:
-    """The short names of the options, now that all plugins and conftests have added theirs."""
+    """Add the short option names, after all plugins and conftests have added their options."""
     if _IS_TOO_OLD:
         return
     group = parser.getgroup("appsdk-operator")
     for name, facts in _OPTIONS.items():
         if _is_free(parser, f"--{name}"):
-            said = {**facts, "help": f"short for --appsdk-{name}"}
-            group.addoption(f"--{name}", dest=_dest(name), **said)
+            short = {**facts, "help": f"short for --appsdk-{name}"}
+            group.addoption(f"--{name}", dest=_dest(name), **short)
 
 
 def _is_free(parser: pytest.Parser, option: str) -> bool:
-    """Whether nobody has an option of that name."""
+    """Whether no plugin has an option of that name."""
     try:
         _, unknown = parser.parse_known_and_unknown_args([f"{option}=x"])
     except pytest.UsageError:
-        return False  # somebody has, and it takes no such value
+        return False  # another plugin has it, and it takes other values
     return bool(unknown)
 
 
-def _choice(config: pytest.Config) -> str:
-    from appsdk_operator.testing._pytest.servers import choice
+def _server_name(config: pytest.Config) -> str:
+    from appsdk_operator.testing._pytest.servers import server_name
 
-    return choice(config.getoption(_dest("kube")), config.getini("kube"))
+    return server_name(config.getoption(_dest("kube")), config.getini("kube"))
 
 
 # -- servers ---------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _choice(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def kube_server(request: pytest.FixtureRequest) -> Iterator[KubeServer]:
-    """The server of this run, with the CRDs of the ini file: see ``--appsdk-kube``."""
+    """The server of this run, with the CRDs of the ini file; ``--appsdk-kube`` chooses it."""
     if _IS_TOO_OLD:
         raise pytest.UsageError(
             f"the kube_ fixtures of appsdk_operator need pytest {'.'.join(map(str, _OLDEST))} or "
@@ -124,7 +124,7 @@ def kube_server(request: pytest.FixtureRequest) -> Iterator[KubeServer]:
 
     config = request.config
     plane = getattr(config, "workerinput", {}).get("kube_plane")
-    with servers.serving(_choice(config), config, plane) as server:
+    with servers.serving(_server_name(config), config, plane) as server:
         servers.install(server, config.getini("kube_crds"))
         yield server
 
@@ -175,7 +175,7 @@ def kube_client(_kube_test: KubeTest, kube_config: ClientConfig) -> Iterator[Cli
 
 @pytest.fixture
 def kube_namespace(_kube_test: KubeTest) -> str:
-    """The name of a namespace that this test has to itself; deleted after the test."""
+    """The name of a new namespace for this test; deleted after the test."""
     return _kube_test.make_namespace()
 
 
@@ -183,7 +183,7 @@ def kube_namespace(_kube_test: KubeTest) -> str:
 def kube_crds(kube_server: KubeServer) -> Callable[..., list[Kind]]:
     """Installs CRDs and waits until they are served: ``kube_crds(crd, "folder", …)``.
 
-    They stay, on an existing cluster after the run as well: others may use them, too.
+    They are not removed, not even from an existing cluster: other programs may use them.
     """
     from appsdk_operator.testing._pytest.servers import install
 
@@ -195,11 +195,11 @@ def kube_crds(kube_server: KubeServer) -> Callable[..., list[Kind]]:
 
 @pytest.fixture
 def kube_run(_kube_test: KubeTest) -> Callable[..., StopSignal]:
-    """Runs anything beside the test, and stops it when the test function has returned.
+    """Runs a manager, controller or function in a thread until the test function has returned.
 
-    ``kube_run(manager)`` returns once it is ready; ``wait=False`` and ``timeout=30.0`` are those of
-    :func:`~appsdk_operator.testing.running`. The test fails if what ran failed, did not end in
-    time, or left a thread.
+    ``kube_run(manager)`` returns once the manager is ready; ``wait=False`` and ``timeout=30.0`` are
+    those of :func:`~appsdk_operator.testing.running`. The test fails if the runnable failed, did
+    not end in time, or left a thread.
     """
     return _kube_test.run
 
@@ -223,7 +223,7 @@ def kube_manager(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Give each worker the one control plane, which is started for the first."""
+    """Give each worker the shared control plane, which is started for the first one."""
     config: pytest.Config = node.config
     asked = not _IS_TOO_OLD and (config.getoption(_dest("kube")) or config.getini("kube"))
     if asked != "control-plane" or config.getini("kube_own_planes"):

@@ -1,4 +1,4 @@
-"""What a failed test tells: requests, events, the state of the operator, and its errors."""
+"""The report of a failed test: requests, events, the state of the operator, and its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH: Final = 200
 
 
 def requests(found: Sequence[LoggedRequest], namespace: str, lines: int) -> str:
-    """A line for each request that concerns the namespace, or all namespaces."""
+    """A line per request in the namespace, or across namespaces."""
     if namespace:
         mine = [request for request in found if _concerns(request, namespace)]
     else:
@@ -26,7 +26,7 @@ def requests(found: Sequence[LoggedRequest], namespace: str, lines: int) -> str:
         + (f"   <- {request.fault}" if request.fault else "")
         for request in mine
     ]
-    return _bounded(rows, lines)
+    return _limit_lines(rows, lines)
 
 
 def _concerns(request: LoggedRequest, namespace: str) -> bool:
@@ -40,7 +40,7 @@ def _query(request: LoggedRequest) -> str:
 
 
 def events(found: Iterable[Mapping[str, Any]], lines: int) -> str:
-    """A line for each event object, in the order of their times."""
+    """A line per Event, ordered by time."""
     rows = []
     for event in sorted(found, key=_time_of):
         regarding = event.get("involvedObject") or {}
@@ -50,7 +50,7 @@ def events(found: Iterable[Mapping[str, Any]], lines: int) -> str:
             f"{regarding.get('kind', '')}/{regarding.get('name', '')}: {event.get('message', '')}"
             + (f" (x{count})" if count > 1 else "")
         )
-    return _bounded(rows, lines)
+    return _limit_lines(rows, lines)
 
 
 def _time_of(event: Mapping[str, Any]) -> str:
@@ -60,29 +60,29 @@ def _time_of(event: Mapping[str, Any]) -> str:
 
 
 def snapshot_of(target: Any) -> Any:
-    """What a runnable tells of itself."""
-    tell = getattr(target, "debug_snapshot", None)
-    if not callable(tell):
+    """The runnable's ``debug_snapshot()``, None where it has none."""
+    snapshot = getattr(target, "debug_snapshot", None)
+    if not callable(snapshot):
         return None
     try:
-        return tell()
-    except Exception as error:  # it may be broken, which is why the test failed
+        return snapshot()
+    except Exception as error:  # the runnable may be broken: the test failed
         return f"could not be told: {error!r}"
 
 
 def operators(snapshots: Iterable[tuple[str, Any]], namespace: str, lines: int) -> str:
-    """What runnables did and had to do for the objects of a namespace."""
+    """The snapshots of runnables, without the rows of other namespaces."""
     rows: list[str] = []
     for name, snapshot in snapshots:
         rows.append(f"{name}:" if snapshot is not None else f"{name}: ran")
-        # Of a manager and its groups only what its controllers tell is of interest here.
+        # Of a manager and its groups only the controllers are of interest here.
         for part in list(_controllers(snapshot)) or [snapshot]:
-            rows += _told(part, namespace, "  ")
-    return _bounded(rows, lines, from_start=True)
+            rows += _snapshot_lines(part, namespace, "  ")
+    return _limit_lines(rows, lines, from_start=True)
 
 
 def _controllers(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The parts of a snapshot that controllers tell."""
+    """The snapshots of controllers within a snapshot."""
     if isinstance(value, Mapping):
         if "controller" in value:
             yield value
@@ -94,22 +94,22 @@ def _controllers(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from _controllers(inner)
 
 
-def _told(value: Any, namespace: str, indent: str) -> list[str]:
-    """A snapshot as indented lines, without what is empty and what concerns other namespaces."""
+def _snapshot_lines(value: Any, namespace: str, indent: str) -> list[str]:
+    """A snapshot as indented lines, without empty values and rows of other namespaces."""
     if isinstance(value, Mapping):
         rows = []
         for key, inner in value.items():
             if inner is None or inner in ("", [], {}):
                 continue
-            if isinstance(inner, Mapping) and not any(map(_is_deep_or_told, inner.values())):
-                facts = ", ".join(f"{k}={_plain(v)}" for k, v in inner.items())
+            if isinstance(inner, Mapping) and not any(map(_is_container, inner.values())):
+                facts = ", ".join(f"{k}={_format_value(v)}" for k, v in inner.items())
                 rows.append(f"{indent}{key}: {facts}")
                 continue
             if isinstance(inner, (Mapping, list, tuple)):
-                below = _told(inner, namespace, f"{indent}  ")
+                below = _snapshot_lines(inner, namespace, f"{indent}  ")
                 rows += [f"{indent}{key}:", *below] if below else []
             else:
-                rows.append(f"{indent}{key}: {_plain(inner)}")
+                rows.append(f"{indent}{key}: {_format_value(inner)}")
         return rows
     if isinstance(value, (list, tuple)):
         rows = []
@@ -117,45 +117,47 @@ def _told(value: Any, namespace: str, indent: str) -> list[str]:
         for inner in value:
             if namespace and _is_elsewhere(inner, namespace):
                 others += 1
-            elif isinstance(inner, Mapping) and not any(_is_deep(v) for v in inner.values()):
-                facts = ", ".join(f"{k}={_plain(v)}" for k, v in inner.items() if v is not None)
+            elif isinstance(inner, Mapping) and not any(_has_nested(v) for v in inner.values()):
+                facts = ", ".join(
+                    f"{k}={_format_value(v)}" for k, v in inner.items() if v is not None
+                )
                 rows.append(f"{indent}- {facts}")
             elif isinstance(inner, (Mapping, list, tuple)):
-                rows += _told(inner, namespace, indent)
+                rows += _snapshot_lines(inner, namespace, indent)
             else:
-                rows.append(f"{indent}- {_plain(inner)}")
+                rows.append(f"{indent}- {_format_value(inner)}")
         return [*rows, f"{indent}- {others} of other namespaces"] if others else rows
-    return [f"{indent}{_plain(value)}"] if value is not None else []
+    return [f"{indent}{_format_value(value)}"] if value is not None else []
 
 
-def _is_deep_or_told(value: Any) -> bool:
+def _is_container(value: Any) -> bool:
     return isinstance(value, (Mapping, list, tuple))
 
 
-def _is_deep(value: Any) -> bool:
+def _has_nested(value: Any) -> bool:
     if isinstance(value, Mapping):
         return True
     return isinstance(value, (list, tuple)) and any(isinstance(v, (Mapping, list)) for v in value)
 
 
 def _is_elsewhere(row: Any, namespace: str) -> bool:
-    """Whether a row of a queue is about an object of another namespace."""
+    """Whether a row of a snapshot is about an object of another namespace."""
     if not isinstance(row, Mapping):
         return False
-    place = str(row.get("request") or row.get("object") or "")
-    return "/" in place and not place.startswith(f"{namespace}/") and f"/{namespace}/" not in place
+    name = str(row.get("request") or row.get("object") or "")
+    return "/" in name and not name.startswith(f"{namespace}/") and f"/{namespace}/" not in name
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, (list, tuple)):
-        return "; ".join(map(_plain, value))
+        return "; ".join(map(_format_value, value))
     return str(value)
 
 
 def errors(records: Sequence[logging.LogRecord], namespace: str, lines: int) -> str:
-    """A line for each warning or error that concerns the namespace, or none."""
+    """A line per warning or error of the namespace, or of no namespace."""
     rows = []
     for record in records:
         if namespace and getattr(record, "namespace", namespace) not in ("", namespace):
@@ -165,11 +167,11 @@ def errors(records: Sequence[logging.LogRecord], namespace: str, lines: int) -> 
         if cause is not None and str(cause) not in text:
             text += f": {cause!r}"
         rows.append(f"{record.levelname:<7} {record.name}: {text}")
-    return _bounded(rows, lines)
+    return _limit_lines(rows, lines)
 
 
-def _bounded(rows: Sequence[str], lines: int, *, from_start: bool = False) -> str:
-    """The last lines, or the first, none of them too long."""
+def _limit_lines(rows: Sequence[str], lines: int, *, from_start: bool = False) -> str:
+    """The last lines, or the first, each cut to the width of the report."""
     cut = [row if len(row) <= _WIDTH else f"{row[: _WIDTH - 1]}…" for row in map(_one_line, rows)]
     if len(cut) <= lines:
         return "\n".join(cut)

@@ -1,4 +1,4 @@
-"""The servers that the pytest plugin offers, and what they can tell of a test."""
+"""The servers of the pytest plugin, and their request logs."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ __all__ = [
     "USER_AGENT",
     "KubeServer",
     "RequestLog",
-    "choice",
     "connection_facts",
     "install",
     "request_log",
+    "server_name",
     "serving",
     "start_control_plane",
 ]
 
 USER_AGENT: Final = "appsdk-operator-pytest"
-"""What the plugin's own requests carry, so that reports leave them out."""
+"""The user agent of the plugin's own requests; reports leave them out."""
 
 
 class KubeServer(Protocol):
-    """What tests need of a server, whichever it is."""
+    """A server for tests: embedded, a control plane, or an existing cluster."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         ...
 
     def client_config(self, **options: Any) -> ClientConfig:
@@ -46,15 +46,15 @@ class KubeServer(Protocol):
         ...
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
-        """Write a kubeconfig that leads to it."""
+        """Write a kubeconfig for it."""
         ...
 
 
 class RequestLog(Protocol):
-    """The requests that a server has seen."""
+    """The requests that a server received."""
 
     def mark(self) -> Any:
-        """Where the log is now."""
+        """The current end of the log."""
         ...
 
     def since(self, mark: Any) -> list[LoggedRequest]:
@@ -64,7 +64,7 @@ class RequestLog(Protocol):
 
 @final
 class ExistingCluster:
-    """The cluster that a context of the kubeconfig names; nothing is started or stopped."""
+    """The cluster of a kubeconfig context; nothing is started or stopped."""
 
     def __init__(self, context: str, config: ClientConfig) -> None:
         self.context = context
@@ -72,7 +72,7 @@ class ExistingCluster:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return self._config.server
 
     def client_config(self, **options: Any) -> ClientConfig:
@@ -82,7 +82,7 @@ class ExistingCluster:
         return attrs.evolve(self._config, **options)
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
-        """Write a kubeconfig whose current context is the one that was chosen."""
+        """Write the kubeconfig with the chosen context as its current one."""
         from appsdk_operator.apiserver import write_kubeconfig
 
         write_kubeconfig(path, {**_merged_kubeconfig(), "current-context": self.context})
@@ -90,19 +90,19 @@ class ExistingCluster:
 
 @final
 class SharedControlPlane:
-    """A control plane that another process of this test run has started."""
+    """A control plane that the main process of pytest-xdist started."""
 
     def __init__(self, facts: Mapping[str, str]) -> None:
         self._facts = facts
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return self._facts["url"]
 
     @property
     def audit_log(self) -> Path:
-        """Where it writes what it was asked."""
+        """The path of its audit log."""
         return Path(self._facts["audit_log"])
 
     def client_config(self, **options: Any) -> ClientConfig:
@@ -111,15 +111,15 @@ class SharedControlPlane:
         return ClientConfig(**{**own, **options})
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
-        """Write a kubeconfig that leads to it."""
+        """Write a kubeconfig for it."""
         from appsdk_operator.apiserver import kubeconfig, write_kubeconfig
 
         ca, token = self._facts["ca"].encode(), self._facts["token"]
         write_kubeconfig(path, kubeconfig(self.url, ca, name="control-plane", token=token))
 
 
-def choice(option: str | None, ini: str) -> str:
-    """Which server: the option, ``USE_EXISTING_CLUSTER``, the ini file, or the embedded one."""
+def server_name(option: str | None, ini: str) -> str:
+    """The server to use: of the option, ``USE_EXISTING_CLUSTER``, the ini file, or the default."""
     if option:
         return option
     if os.environ.get("USE_EXISTING_CLUSTER", "").lower() == "true":
@@ -136,7 +136,7 @@ def choice(option: str | None, ini: str) -> str:
 def serving(
     name: str, config: pytest.Config, plane: Mapping[str, str] | None
 ) -> Iterator[KubeServer]:
-    """The server of that name, for as long as the block lasts."""
+    """Start the server of that name for the length of the block."""
     if name == "existing":
         yield _existing(config.getoption("appsdk_kube_context"), config.getini("kube_contexts"))
     elif name == "control-plane" and plane is not None:
@@ -156,7 +156,7 @@ def serving(
 
 
 def start_control_plane() -> ControlPlane:
-    """A real control plane that keeps a log of its requests."""
+    """Start a control plane with an audit log."""
     from appsdk_operator.testing import ControlPlane
 
     try:
@@ -166,7 +166,7 @@ def start_control_plane() -> ControlPlane:
 
 
 def connection_facts(plane: ControlPlane) -> dict[str, str]:
-    """What another process needs to know of a control plane."""
+    """The URL, credentials and audit log of a control plane, for another process."""
     return {
         "url": plane.url,
         "token": plane.token,
@@ -186,14 +186,14 @@ def install(server: KubeServer, sources: Iterable[Any]) -> list[Kind]:
         return install_crds(client, found)
 
 
-# -- somebody's cluster ----------------------------------------------------------------------------
+# -- an existing cluster ---------------------------------------------------------------------------
 
 
 def _existing(wanted: str | None, allowed: list[str]) -> ExistingCluster:
     """The cluster of the current context, if tests may use it.
 
     Raises:
-        pytest.UsageError: nobody said so, or there is none.
+        pytest.UsageError: the context was not allowed, or there is no current context.
     """
     current = wanted or str(_merged_kubeconfig().get("current-context") or "")
     if not current:
@@ -214,7 +214,7 @@ def _existing(wanted: str | None, allowed: list[str]) -> ExistingCluster:
 
 
 def _merged_kubeconfig() -> dict[str, Any]:
-    """The files of ``KUBECONFIG`` in one, as kubectl merges them: the first that says a thing."""
+    """The files of ``KUBECONFIG`` merged as kubectl does it: the first value counts."""
     import yaml
 
     named = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
@@ -231,11 +231,11 @@ def _merged_kubeconfig() -> dict[str, Any]:
     return merged
 
 
-# -- what a server saw -----------------------------------------------------------------------------
+# -- request logs ----------------------------------------------------------------------------------
 
 
 def request_log(server: KubeServer) -> RequestLog | None:
-    """The log of a server's requests; None: it keeps none."""
+    """The log of a server's requests, None where it keeps none."""
     path = getattr(server, "audit_log", None)
     if path is not None:
         from appsdk_operator.testing._control_plane.audit import AuditLog
@@ -249,7 +249,7 @@ def request_log(server: KubeServer) -> RequestLog | None:
 
 @final
 class _EmbeddedLog:
-    """The log of the embedded server, which forgets the oldest."""
+    """The log of the embedded server, which drops the oldest requests."""
 
     def __init__(self, server: APIServer) -> None:
         self._server = server

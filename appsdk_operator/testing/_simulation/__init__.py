@@ -1,1 +1,1 @@
-"""An operator on a model server, without threads."""
+"""An operator on a model of an API server, without threads."""

@@ -1,4 +1,4 @@
-"""Checkers of what the kit promises, over the record of a simulation."""
+"""Checks of the kit's promises over the recorded calls of a simulation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DELETE = ResourceAction.DELETE
 
 
 def check_object_order(calls: Sequence[Call]) -> None:
-    """No watcher is shown an object older than what it was shown of it before.
+    """Check that no watcher gets an older state of an object after a newer one.
 
-    Nor is it told of an object after its deletion.
+    Nor must it get an object after its deletion.
 
     Raises:
         BrokenPromise: with the two calls.
@@ -37,28 +37,29 @@ def check_object_order(calls: Sequence[Call]) -> None:
 
 
 def check_watcher_order(calls: Sequence[Call], watchers: int) -> None:
-    """Each event goes to the watchers in add order, the next one after the previous has returned.
+    """Check that each event goes to the watchers in add order, one after the other.
 
-    For watchers of which none ignores events; retries may come between. A watcher that failed to
-    delete an object is told of the next one of that name when it has succeeded, and not in line.
+    For watchers that ignore no events; retries may come between. One exception: a watcher whose
+    ``delete`` failed gets the next object of that name only after a retry succeeded, so out of
+    order.
 
     Raises:
         BrokenPromise: with the two calls.
     """
     first: dict[tuple[int, str, str, ResourceAction], dict[int, Call]] = {}
     failed_deletions: set[tuple[int, int, str, str]] = set()
-    out_of_line: set[tuple[int, int, str]] = set()
+    out_of_order: set[tuple[int, int, str]] = set()
     for call in calls:
         obj = call.object
-        place = (call.operator, call.watcher, obj.namespace, obj.name)
+        target = (call.operator, call.watcher, obj.namespace, obj.name)
         if call.action is _DELETE and call.error:
-            failed_deletions.add(place)
-        elif call.action is not _DELETE and place in failed_deletions:
-            failed_deletions.discard(place)
-            out_of_line.add((call.operator, call.watcher, obj.uid))
+            failed_deletions.add(target)
+        elif call.action is not _DELETE and target in failed_deletions:
+            failed_deletions.discard(target)
+            out_of_order.add((call.operator, call.watcher, obj.uid))
         if call.action is ResourceAction.RESYNC:
             continue
-        if (call.operator, call.watcher, obj.uid) in out_of_line:
+        if (call.operator, call.watcher, obj.uid) in out_of_order:
             continue
         event = first.setdefault((call.operator, obj.uid, obj.resource_version, call.action), {})
         event.setdefault(call.watcher, call)
@@ -72,7 +73,7 @@ def check_watcher_order(calls: Sequence[Call], watchers: int) -> None:
 
 
 def check_exclusion(calls: Sequence[Call]) -> None:
-    """No two calls for one object overlap, whatever watchers and retries they belong to.
+    """Check that no two calls for one object overlap, of any watchers, retries included.
 
     Raises:
         BrokenPromise: with the two calls.
@@ -87,15 +88,15 @@ def check_exclusion(calls: Sequence[Call]) -> None:
 
 
 def check_converged(simulation: Simulation, watcher: int, *, by_key: bool = False) -> None:
-    """What the watcher was last told, successfully, is what the server has.
+    """Check that the state of each object in the watcher's last successful call is the server's.
 
     Call it after :meth:`Simulation.settle`.
 
     Args:
-        simulation: where it ran.
-        watcher: its place in add order, from 0.
-        by_key: objects of one name are all the same to it, as to a :class:`KeyReconciler`: a new
-            one takes the place of the one before.
+        simulation: the simulation that ran it.
+        watcher: its number in add order, from 0.
+        by_key: whether it identifies objects by name, as a :class:`KeyReconciler` does, and not by
+            uid.
 
     Raises:
         BrokenPromise: naming the object.

@@ -1,7 +1,7 @@
-"""An API server for one kind without a socket or a thread, for tests that decide what happens when.
+"""A model of an API server for one kind, without sockets and threads.
 
-It keeps the rules that an operator's correctness rests on: versions, optimistic concurrency,
-generations, finalizers, paging, history that expires, and watches that end whenever the test says.
+It has the rules that the correctness of an operator depends on: resource versions, optimistic
+concurrency, generations, finalizers, paging, an expiring history, and watches that the test ends.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ __all__ = ["Fault", "ModelServer"]
 
 
 class Fault(enum.Enum):
-    """What may befall one request."""
+    """A fault of one request."""
 
     NONE = "none"
     REFUSED = "refused"
-    """The server answers 503, and nothing happened."""
+    """The server answers 503 and does nothing."""
     LOST = "lost"
-    """The request is carried out, but the answer is lost; a watch is cut in the middle."""
+    """The server does the request, but the answer is lost; a watch is cut in the middle."""
     HALF = "half"
     """A watch is cut in the middle of a line; other requests as LOST."""
     SILENT = "silent"
-    """A watch goes silent after what it sent; other requests as LOST."""
+    """A watch goes silent after some events; other requests as LOST."""
     EXPIRED = "expired"
-    """A watch or a list that goes on is told that its version is too old; others as REFUSED."""
+    """A watch, or the next page of a list, gets 410 Expired; others as REFUSED."""
     GARBAGE = "garbage"
     """A watch sends a line that is not an event; other requests as REFUSED."""
 
 
 @attrs.frozen
-class _Entry:
+class _HistoryEvent:
     revision: int
     type: str
     object: dict[str, Any]
@@ -72,47 +72,47 @@ class _Entry:
 class ModelServer:
     """A model of an API server. Not thread-safe: the test is its only thread.
 
-    It is a client at the same time: ``list_page`` and ``watch`` for informers, ``get``,
-    ``patch`` and ``status`` for watchers, and the writes of users and other controllers.
+    It is a client as well: ``list_page`` and ``watch`` for informers, ``get``, ``patch`` and
+    ``status`` for watchers; and it has the writes of users and other controllers.
     """
 
     def __init__(self, kind: Kind, *, namespace: str = "default") -> None:
-        """A server without objects, that will make them in ``namespace``."""
+        """A server without objects; new ones go to ``namespace``."""
         self.kind = kind
         self._namespace = namespace if kind.is_namespaced else ""
         self._objects: dict[str, dict[str, Any]] = {}
-        self._history: list[_Entry] = []
+        self._history: list[_HistoryEvent] = []
         self._snapshots: dict[str, tuple[int, list[dict[str, Any]]]] = {}
         self._revision = 1
         self._oldest = 1
         self._uids = itertools.count(1)
         self.page_size = 2
-        """Objects a page, whatever limit is asked for; small, so that paging is exercised."""
+        """The objects per page, for any limit; small, so that tests exercise paging."""
         self.streams_lists = True
-        """Whether watches may begin with the present objects; older servers refuse that."""
+        """Whether ``send_initial_events`` is allowed; older servers refuse it."""
         self.next_fault: Fault = Fault.NONE
-        """What befalls the next request."""
+        """The fault of the next request."""
         self.watch_budget = 1_000_000
-        """After how many events a watch ends, so that a test can handle some in between."""
+        """The most events per watch, so that a test can handle some before the next ones."""
 
-    # What is there.
+    # The stored objects.
 
     @property
     def resource_version(self) -> str:
-        """The version of the newest write."""
+        """The resource version of the newest write."""
         return str(self._revision)
 
     @property
     def objects(self) -> list[Object]:
-        """The objects, as the next list would show them."""
+        """The stored objects."""
         return [self._frozen(data) for data in self._objects.values()]
 
     def find(self, name: str) -> Object | None:
-        """The object of that name, None when there is none; no fault befalls this."""
+        """The object of that name, None where there is none; faults do not apply."""
         data = self._objects.get(name)
         return None if data is None else self._frozen(data)
 
-    # Writes of users and other controllers; no fault befalls them.
+    # Writes of users and other controllers; faults do not apply.
 
     def create(self, name: str, *, spec: Any = None, **metadata: Any) -> Object:
         """Create an object with ``spec`` and further ``metadata`` (``finalizers=[…]``).
@@ -137,7 +137,7 @@ class ModelServer:
         return self._store("ADDED", name, data)
 
     def change(self, name: str, *, spec: Any = None, status: Any = None, **metadata: Any) -> Object:
-        """Change what is given; a changed ``spec`` is a new generation.
+        """Change ``spec``, ``status`` or metadata; a changed ``spec`` raises the generation.
 
         Raises:
             NotFound: there is no such object.
@@ -152,7 +152,7 @@ class ModelServer:
         return self._written(name, data)
 
     def delete(self, name: str) -> None:
-        """Delete an object, or mark it when it has finalizers.
+        """Delete an object; one with finalizers gets a deletion timestamp.
 
         Raises:
             NotFound: there is no such object.
@@ -167,11 +167,11 @@ class ModelServer:
             self._store("MODIFIED", name, data)
 
     def compact(self) -> None:
-        """Forget history: every older version is expired."""
+        """Compact the history: every older version is expired."""
         self._oldest = self._revision
         self._snapshots.clear()
 
-    # What a client does; a fault may befall each.
+    # The interface of a client; faults apply.
 
     def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
         """As :meth:`Client.get`."""
@@ -190,7 +190,7 @@ class ModelServer:
         return ModelStatus(self)
 
     def patch_status(self, name: str, patch: Patch) -> Object:
-        """What ``status.patch`` does: nothing but the status changes."""
+        """Patch the status; other fields stay as they are."""
         return self._patch(name, patch, _status_alone)
 
     def _patch(
@@ -257,8 +257,8 @@ class ModelServer:
         timeout: float = 0.0,
         send_initial_events: bool = False,
         stop: StopSignal | None = None,
-    ) -> _Stream:
-        """As :meth:`Client.watch`; the stream ends once everything that happened was sent."""
+    ) -> _ScriptedStream:
+        """As :meth:`Client.watch`; the stream ends after the last event so far."""
         del kind, namespace, field_selector, timeout, stop, label_selector
         fault = self._request("watch")
         if send_initial_events:
@@ -274,7 +274,7 @@ class ModelServer:
             lines = [_line(entry.type, entry.object) for entry in news[: self.watch_budget]]
             if len(news) <= self.watch_budget:
                 lines.append(_bookmark(self._revision))
-        return _Stream(lines, fault)
+        return _ScriptedStream(lines, fault)
 
     def _request(self, verb: str) -> Fault:
         fault, self.next_fault = self.next_fault, Fault.NONE
@@ -312,7 +312,7 @@ class ModelServer:
         return self._store("MODIFIED", name, data)
 
     def _remove(self, name: str) -> None:
-        # Watches are told the last state that was stored, not what the write asked for.
+        # The event has the last stored state, without the changes of the write.
         self._record("DELETED", self._objects.pop(name))
 
     def _store(self, event: str, name: str, data: dict[str, Any]) -> Object:
@@ -322,7 +322,7 @@ class ModelServer:
     def _record(self, event: str, data: dict[str, Any]) -> Object:
         self._revision += 1
         data["metadata"]["resourceVersion"] = str(self._revision)
-        self._history.append(_Entry(self._revision, event, self._frozen(data).to_dict()))
+        self._history.append(_HistoryEvent(self._revision, event, self._frozen(data).to_dict()))
         return self._frozen(data)
 
     def _frozen(self, data: Mapping[str, Any]) -> Object:
@@ -347,14 +347,14 @@ class ModelStatus:
 
 
 def _status_alone(present: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
-    """``present`` with the status of ``made``, of which else the version alone counts."""
+    """``present`` with the status and the resource version of ``made``."""
     version = made["metadata"].get("resourceVersion")
     metadata = {**present["metadata"], "resourceVersion": version}
     return _with_status_of(made, {**present, "metadata": metadata})
 
 
 def _without_status(present: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
-    """``made`` with the status of ``present``; another spec is another generation."""
+    """``made`` with the status of ``present``; a changed spec raises the generation."""
     if made.get("spec") != present.get("spec"):
         generation = present["metadata"]["generation"] + 1
         made = {**made, "metadata": {**made["metadata"], "generation": generation}}
@@ -362,12 +362,12 @@ def _without_status(present: dict[str, Any], made: dict[str, Any]) -> dict[str, 
 
 
 def _with_status_of(other: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    kept = {field: value for field, value in data.items() if field != "status"}
-    return {**kept, "status": other["status"]} if "status" in other else kept
+    rest = {field: value for field, value in data.items() if field != "status"}
+    return {**rest, "status": other["status"]} if "status" in other else rest
 
 
-class _Stream:
-    """A watch that was recorded in advance, and ends as its fault says."""
+class _ScriptedStream:
+    """A watch stream of given lines that ends with a fault."""
 
     def __init__(self, lines: list[bytes], fault: Fault) -> None:
         self._lines = lines
@@ -390,7 +390,7 @@ class _Stream:
         if fault is Fault.NONE:
             yield lines
             return
-        # A fault strikes in the middle of what there was to tell.
+        # A fault comes in the middle of the lines.
         before = lines[: (len(lines) + 1) // 2]
         if before:
             yield before

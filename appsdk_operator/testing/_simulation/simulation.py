@@ -1,4 +1,4 @@
-"""An operator on a model server, without threads: the test decides what happens when."""
+"""A simulation: an operator on a model server, whose requests and events the test triggers."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Call:
     """One call of a watcher or reconciler."""
 
     operator: int
-    """Which operator made it: 1 before the first restart, then 2, …"""
+    """The number of the operator that made it: 1, then 2 after the first restart, …"""
     watcher: int
-    """The watcher's or reconciler's place in add order, from 0."""
+    """The number of the watcher or reconciler in add order, from 0."""
     action: ResourceAction
     object: Object
     old: Object | None
     at: float
     """Seconds on the simulation's clock."""
     began: int
-    """Its place among all beginnings and ends of calls."""
+    """Its number in the sequence of all starts and ends of calls."""
     ended: int = 0
     """0 while it runs."""
     error: BaseException | None = None
@@ -61,7 +61,7 @@ class Call:
 
 @final
 class Process:
-    """The operator's process as its client sees it: once it is dead, no request leaves it."""
+    """The client of a simulated operator; fails once the operator's process is dead."""
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
@@ -69,10 +69,10 @@ class Process:
         self.before_write: Callable[[], None] = _nothing
         """Called before each write; may kill the process."""
         self.after_write: Callable[[], None] = _nothing
-        """Called after each write took effect; may kill the process."""
+        """Called after each successful write; may kill the process."""
 
     def die(self) -> None:
-        """End here: raises out of whatever is being done."""
+        """Kill the process, and raise out of its current call."""
         self.is_alive = False
         raise ConnectionLost("the process died")
 
@@ -96,7 +96,7 @@ class Process:
         return ProcessStatus(self, self._server)
 
     def write(self, do: Callable[[], Object]) -> Object:
-        """Carry a write out, unless the process is dead before or after it."""
+        """Make a write; the hooks before and after it may kill the process."""
         self.check()
         self.before_write()
         written = do()
@@ -116,7 +116,7 @@ class Process:
 
 @final
 class ProcessStatus:
-    """The subresource ``status`` as the operator's process has it."""
+    """The subresource ``status`` of a :class:`Process`."""
 
     def __init__(self, process: Process, server: ModelServer) -> None:
         self._process = process
@@ -138,20 +138,20 @@ def _is_news(call: Call) -> bool:
 
 
 def _nothing() -> None:
-    """What hooks do until a test sets them."""
+    """The default of the hooks."""
 
 
 @final
 class Simulation:
-    """One kind, one operator, one thread: the caller's.
+    """One kind and one operator, in the caller's thread.
 
-    Nothing happens by itself. The test writes to :attr:`server`, lets the informer do a request
-    (:meth:`poll`), an event be handled (:meth:`handle`), time pass (:meth:`advance`) or the
-    operator start anew (:meth:`restart`), in any order and with any fault; :meth:`settle` does
-    what is left to do. Every call of a watcher or
-    reconciler is recorded in :attr:`calls`.
+    Nothing happens on its own. The test writes to :attr:`server`, and triggers the informer's next
+    request (:meth:`poll`), the next call of a watcher (:meth:`handle`), the passing of time
+    (:meth:`advance`) and restarts (:meth:`restart`), in any order and with any fault.
+    :meth:`settle` runs until nothing is left to do. Every call of a watcher or reconciler is
+    recorded in :attr:`calls`.
 
-    Several workers are simulated by handling further events while a watcher is being called: set
+    To simulate several workers, handle further events while a watcher is being called: set
     :attr:`during_call` and call :meth:`handle` in it.
 
     >>> from appsdk_operator import SimpleWatcher, kinds
@@ -173,24 +173,25 @@ class Simulation:
         seed: int = 0,
         **options: Any,
     ) -> None:
-        """An operator that has not done anything yet.
+        """An operator that was not run yet.
 
         Args:
             kind: the kind that it watches.
             watchers: makes its watchers and reconcilers, in add order; called again at each
-                restart. The process is the client to give to them: it has ``get``, ``patch`` and
+                restart. Its argument is their client, with ``get``, ``patch`` and
                 ``status.patch``.
-            resync: of the informer, in seconds; 0: never.
-            seed: of the jitter of backoffs and resyncs; default 0.
-            options: of the :class:`InformerController`; ``error_handler`` defaults to silence.
+            resync: the resync interval of the informer, in seconds; 0: never.
+            seed: the seed of jitter; default 0.
+            options: options of the :class:`InformerController`; the default of ``error_handler``
+                ignores errors.
         """
         self.clock: ManualClock = ManualClock(seed=seed)
         self.server: ModelServer = ModelServer(kind)
         self.calls: list[Call] = []
         self.operator: int = 0
         self.during_call: Callable[[Call], None] = lambda _: None
-        """Called while a watcher is being called, before its own code; may raise to make it fail,
-        handle other events, or write to the server."""
+        """Called at the start of each call of a watcher; may raise to make the call fail, handle
+        other events, or write to the server."""
         self._kind = kind
         self._make_watchers = watchers
         self._resync = resync
@@ -231,31 +232,31 @@ class Simulation:
                 self.controller.add_reconciler(reconciler, self._kind)
 
     def poll(self, fault: Fault = Fault.NONE) -> bool:
-        """Let the informer do its next request; False while it backs off, or is dead."""
+        """Make the informer's next request; False while it backs off, or its process is dead."""
         if not self.process.is_alive or self.clock.monotonic() < self._next_poll:
             return False
         self.server.next_fault = fault
         wait = self.informer.step(self._stop)
         self.server.next_fault = Fault.NONE
         if not wait and self.informer.is_backing_off:
-            # The wait begins with the failure, and not with the next poll.
+            # The backoff begins now, and not with the next poll.
             wait = self.informer.step(self._stop)
         self._next_poll = self.clock.monotonic() + wait
         return True
 
     def handle(self) -> bool:
-        """Let the next event or retry that is due be handled; False when there is none."""
+        """Handle the next event or retry that is due; False where there is none."""
         return self.process.is_alive and self.controller.process_next()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; nothing happens in it by itself."""
+        """Advance the clock; nothing else happens."""
         self.clock.advance(seconds)
 
     def restart(self, **options: Any) -> None:
-        """End the operator where it is, as a crash would, and start another one.
+        """Crash the operator, and start another one.
 
         Args:
-            options: of the :class:`InformerController` from now on, beside those it has.
+            options: more options of the :class:`InformerController`, from now on.
         """
         self._options |= options
         self.process.is_alive = False
@@ -264,17 +265,17 @@ class Simulation:
         self._start()
 
     def settle(self, *, horizon: float = 3600.0) -> None:
-        """Do, without faults, all that is left to do, letting as much time pass as it needs.
+        """Run without faults until nothing is left to do, and advance the clock as needed.
 
-        A reconciler that asks for calls again and again, at least every half minute, never comes to
-        rest: use :meth:`poll`, :meth:`handle` and :meth:`advance` with it. What one asked for at a
-        later time may still be to come.
+        A reconciler that requeues itself at least every half minute never comes to rest: use
+        :meth:`poll`, :meth:`handle` and :meth:`advance` with it. Requeues with longer delays may
+        still be pending at the end.
 
         Args:
-            horizon: seconds of the simulation's time after which to give up; default an hour.
+            horizon: the most seconds of simulated time; default an hour.
 
         Raises:
-            BrokenPromise: it does not come to rest; with the last call that failed.
+            BrokenPromise: it does not come to rest; the text has the last call that failed.
         """
         deadline = self.clock.monotonic() + horizon
         quiet_rounds = 0
@@ -290,7 +291,7 @@ class Simulation:
                 pass
             is_quiet = self._is_in_sync() and not any(map(_is_news, self.calls[so_far:]))
             quiet_rounds = quiet_rounds + 1 if is_quiet else 0
-            # A round takes long enough for every backoff and resync to come due in time.
+            # Long enough that three rounds cover every backoff and resync.
             self.advance(11.0)
 
     def _last_failure(self) -> str:
@@ -317,7 +318,7 @@ class Simulation:
         self.close()
 
     def story(self) -> str:
-        """Every call so far, a line each."""
+        """Every call so far, one per line."""
         return "\n".join(map(str, self.calls))
 
     def record(
@@ -329,7 +330,7 @@ class Simulation:
         old: Object | None,
         do: Callable[[], Any],
     ) -> Any:
-        """Make one call and keep the record of it; what the call returned."""
+        """Make one call, record it, and return its result."""
         process.check()
         self._steps += 1
         call = Call(self.operator, number, action, obj, old, self.clock.monotonic(), self._steps)
@@ -380,7 +381,7 @@ class _RecordedWatcher:
 
 
 class _RecordedSelectiveWatcher(_RecordedWatcher):
-    """The same for watchers that say what concerns them."""
+    """A watcher with ``concerns`` whose calls are recorded."""
 
     def concerns(self, old: Object, new: Object) -> bool:
         watcher = self.watcher
@@ -413,7 +414,7 @@ class _RecordedReconciler:
 
 
 class _RecordedSelectiveReconciler(_RecordedReconciler):
-    """The same for reconcilers that say what concerns them."""
+    """A reconciler with ``concerns`` whose calls are recorded."""
 
     def concerns(self, old: Object, new: Object) -> bool:
         reconciler = self.reconciler

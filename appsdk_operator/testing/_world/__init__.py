@@ -1,1 +1,1 @@
-"""Whole operators on a clock that jumps."""
+"""Whole operators with their threads, simulated on a manual clock."""

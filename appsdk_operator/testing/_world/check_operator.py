@@ -1,4 +1,4 @@
-"""Property tests of an operator: one call, and a failure that can be read and played again."""
+"""The property test of an operator: generated histories, checks, and a small failing history."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ __all__ = ["check_operator"]
 __tracebackhide__ = hides_kit_frames
 
 _ALL: Final = frozenset(Promise)
-# What takes a second or two. Hypothesis is good at simpler values; needless steps go afterwards.
+# A second or two. Hypothesis simplifies values; _drop_needless_steps removes steps afterwards.
 _MOST_SHRINKS: Final = 40
 
 
 @attrs.define
 class _ObjectCounts:
-    """What became of the objects that others asked for, in all histories."""
+    """The objects that other clients created, in all histories, and the last refusal."""
 
     created: int = 0
     refused: BaseException | None = None
 
     def note(self, world: World) -> None:
-        """Take in one history."""
+        """Add one history."""
         self.created += len(world.created)
         refused = [step.error for step in world.journal.of("step") if step.error is not None]
         self.refused = refused[-1] if refused else self.refused
 
     def check(self) -> None:
-        """Some of them were there.
+        """Check that the server accepted some objects.
 
         Raises:
-            ValueError: the server took none.
+            ValueError: it refused all.
         """
         if self.refused is not None and not self.created:
             raise ValueError(
@@ -75,7 +75,7 @@ def _why_it_fails(world: World) -> str:
 
 @attrs.frozen(kw_only=True)
 class _OperatorCheck:
-    """What is checked, but for the history."""
+    """The arguments of :func:`check_operator`, and the check of one history."""
 
     make: Callable[[Replica], Any]
     kind: Kind
@@ -88,10 +88,10 @@ class _OperatorCheck:
     at_rest: Callable[[World], object] | None
     promises: frozenset[Promise]
     most_calls: int
-    outcomes: _ObjectCounts
+    counts: _ObjectCounts
 
     def run(self, steps: Sequence[Step]) -> None:
-        """Play one history.
+        """Play one history and check the promises.
 
         Raises:
             BrokenPromise: with the story.
@@ -113,15 +113,15 @@ class _OperatorCheck:
         with world:
             for step in steps:
                 play(world, step)
-                self._look(world, self.always)
-            self.outcomes.note(world)
+                self._ask(world, self.always)
+            self.counts.note(world)
             check_journal(world, self.promises)
             world.end_faults()
             try:
                 self._rest(world, finalizers)
             except BrokenPromise as error:
                 raise BrokenPromise(f"{error}{_why_it_fails(world)}") from error.__cause__
-            self._check_second_time(world)
+            self._check_idempotence(world)
 
     def _rest(self, world: World, finalizers: FinalizerChecker | None) -> None:
         is_at_rest = world.settle()
@@ -130,13 +130,13 @@ class _OperatorCheck:
         if finalizers is not None:
             finalizers.check_rest()
             world.raise_broken()
-        self._look(world, self.at_rest)
+        self._ask(world, self.at_rest)
         if not is_at_rest and Promise.NO_HOT_LOOP in self.promises:
             text = "it writes, or fails, again and again although nothing happens from outside"
             raise break_promise(world, Promise.NO_HOT_LOOP, text)
 
-    def _check_second_time(self, world: World) -> None:
-        """Nothing changes, and all is reconciled once more."""
+    def _check_idempotence(self, world: World) -> None:
+        """Restart all replicas, and check that they write nothing."""
         if Promise.IDEMPOTENCE not in self.promises:
             return
         so_far = len(world.journal.entries)
@@ -150,22 +150,22 @@ class _OperatorCheck:
         check_journal(world, self.promises)
 
     @staticmethod
-    def _look(world: World, look: Callable[[World], object] | None) -> None:
-        # Of what a function of the test raises, its own frames tell.
+    def _ask(world: World, check: Callable[[World], object] | None) -> None:
+        # A traceback through a function of the test shows that function's frames only.
         __tracebackhide__ = True
         world.raise_broken()
-        if look is None:
+        if check is None:
             return
         try:
-            look(world)
+            check(world)
         except BrokenPromise:
             raise
         except Exception as error:
             # pytest's explanation of the values is in the cause.
-            said = str(error).partition("\n")[0]
+            text = str(error).partition("\n")[0]
             if not isinstance(error, AssertionError):
-                said = f"{type(error).__name__}: {said}"
-            raise BrokenPromise(f"{said}\n{world.story()}") from error
+                text = f"{type(error).__name__}: {text}"
+            raise BrokenPromise(f"{text}\n{world.story()}") from error
 
 
 def check_operator(
@@ -190,53 +190,52 @@ def check_operator(
     seed: int | None = None,
     replay: Sequence[str] | None = None,
 ) -> None:
-    """Run an operator through many histories, and check what it must do in every one of them.
+    """Run an operator through generated histories, and check its :class:`Promise` s in each.
 
-    In each of them others create, change, delete and make anew a few objects while answers are
-    lost, writes conflict, watches are cut or late, and the operator crashes at its writes. Then
-    nothing goes wrong any more, the operator comes to rest, and the :class:`Promise` s are checked;
-    after a restart it must have nothing to write. A failure is made as small as it can be. Its text
-    is the story of what happened, and the ``replay`` that plays exactly this again.
+    In a history other clients create, change, delete and recreate a few objects, while answers are
+    lost, writes conflict, watches are cut or late, and the operator crashes at its writes. Then the
+    faults end, the operator comes to rest, and the promises are checked; after a restart it must
+    have nothing to write. A failing history is made as small as possible. The error has the story
+    of that history, and the ``replay`` argument that plays it again.
 
-    Needs Hypothesis. Its settings, but for the number of examples, are those of the profile.
+    Needs Hypothesis. Its settings, except for the number of examples, are those of the profile.
 
     Args:
-        make: makes the operator for a process, see :class:`World`; called for each, so that what
-            the operator keeps in memory is lost in a crash. What is outside of the cluster, and
-            survives, must be new for each history: it is, when it is kept in ``replica.world``'s
-            :attr:`World.elsewhere`.
-        kind: what the operator is about.
-        specs: of the objects; default: from the kind's schema, see :func:`specs`. What a schema
-            does not say, as that a text is a quantity, is for this, or for a pattern in the schema.
-        statuses: what others write into the status; default: nothing.
-        names: of the objects.
-        replicas: how many processes there are; several may stand still for a time, too.
-        leader_election: whether only one of them works, where ``make`` returns watchers or
+        make: makes the operator of a process, see :class:`World`; called for each process, so that
+            the operator's memory is lost in a crash. State outside of the cluster survives crashes
+            and must be new for each history: keep it in ``replica.world.elsewhere``.
+        kind: the kind that the operator manages.
+        specs: the specs of objects; default: from the kind's schema, see :func:`specs`. Give them
+            where the schema says too little, for example that a string is a quantity.
+        statuses: the statuses that other clients write; default: none.
+        names: the names of objects.
+        replicas: the number of replicas; several are suspended for a time as well.
+        leader_election: whether only the leader works, where ``make`` returns watchers or
             reconcilers; a manager has its own ``leader_election=``.
-        finalizer: the operator's own, or several; then those of others are all the rest. Those of
-            an :class:`OpinionatedWatcher` or :class:`OpinionatedReconciler` that is recorded, the
-            one in progress too, are known without.
-        cleaned_up: whether nothing is left of what the operator made for an object; asked when
-            the last of its finalizers goes, and in the end for each that is gone, unless another
-            one has its name by then: what is kept by name is that one's.
-        always: called after each step with the world; raises ``AssertionError``.
-        at_rest: the same when all has come to rest: whether the cluster is as it should be.
-        promises: what to check; default: all.
-        faults: whether anything goes wrong.
-        crds: CustomResourceDefinitions to install, that of ``kind`` among them if its schema
+        finalizer: the operator's finalizer, or several; all others then belong to other
+            controllers. Those of a recorded :class:`OpinionatedWatcher` or
+            :class:`OpinionatedReconciler` need not be given.
+        cleaned_up: whether nothing is left of what the operator made for an object. Called when the
+            object's last own finalizer is removed, and at the end for each object that is gone and
+            whose name is not in use again.
+        always: called with the world after each step; raises ``AssertionError``.
+        at_rest: the same at rest: whether the cluster has the wanted state.
+        promises: the promises to check; default: all.
+        faults: whether there are faults.
+        crds: CustomResourceDefinitions to install, that of ``kind`` included if its schema
             matters; default: one that is made from ``kind``.
-        most_calls: the calls, and the writes, for one object without a change from outside that
-            are a hot loop; default 100.
+        most_calls: the calls, and the writes, for one object without a change from outside above
+            which it is a hot loop; default 100.
         longest: the most steps of a history; default 20.
-        max_examples: how many histories; default 100.
-        seed: of the search, so that it is the same each time; default: another one each time.
-        replay: play this history instead, as a failure printed it.
+        max_examples: the number of histories; default 100.
+        seed: the seed of the search, for the same histories each time; default: a random one.
+        replay: the history to play instead, as a failure printed it.
 
     Raises:
-        BrokenPromise: an operator that does not keep one of them.
-        TypeError: ``make`` returned what cannot be run.
-        ValueError: ``leader_election`` for what runs by itself, a finalizer that is no name,
-            or specs of which the server takes none.
+        BrokenPromise: the operator broke a promise.
+        TypeError: ``make`` returned something that cannot be run.
+        ValueError: ``leader_election`` for an operator with its own ``run``, a malformed finalizer,
+            or the server refused all specs.
     """
     case = _OperatorCheck(
         make=make,
@@ -250,12 +249,12 @@ def check_operator(
         at_rest=at_rest,
         promises=frozenset(promises),
         most_calls=most_calls,
-        outcomes=_ObjectCounts(),
+        counts=_ObjectCounts(),
     )
     with _quiet_logs():
         if replay is not None:
             case.run([Step.parse(text) for text in replay])
-            case.outcomes.check()
+            case.counts.check()
             return
         failure = _search(
             case,
@@ -271,7 +270,7 @@ def check_operator(
             seed,
         )
     if failure is None:
-        case.outcomes.check()
+        case.counts.check()
     else:
         steps, error = failure
         again = ", ".join(repr(str(step)) for step in steps)
@@ -317,7 +316,7 @@ def _search(
             case.run(steps)
         except BrokenPromise as error:
             found.append((steps, error))
-            # Whatever the promise: a smaller history that breaks another one is as good.
+            # Any promise: a smaller history that breaks another one is as good.
             raise _FailedError from error
 
     search = run if seed is None else seeded(seed)(run)
@@ -331,12 +330,12 @@ def _search(
 def _drop_needless_steps(
     case: _OperatorCheck, steps: list[Step], error: BrokenPromise
 ) -> tuple[list[Step], BrokenPromise]:
-    """The same without steps that were drawn together with those that matter."""
+    """The same failure with fewer steps."""
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for place in reversed(range(len(steps))):
-            fewer = [*steps[:place], *steps[place + 1 :]]
+        for index in reversed(range(len(steps))):
+            fewer = [*steps[:index], *steps[index + 1 :]]
             try:
                 case.run(fewer)
             except BrokenPromise as smaller:
@@ -350,16 +349,16 @@ def _promise_of(error: BrokenPromise) -> str:
 
 
 class _FailedError(Exception):
-    """The same for all failures, so that they are one to Hypothesis."""
+    """One type for all failures, so that Hypothesis takes them for the same."""
 
 
 class _ShrunkError(BaseException):
-    """It is small enough; not an Exception, which would be one more failure."""
+    """Ends the shrinking. Not an Exception, which Hypothesis would take for a failure."""
 
 
 @contextlib.contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """What goes wrong on purpose is told by the story."""
+    """Silence the kit's log: the faults are in the story."""
     logger = logging.getLogger("appsdk_operator")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""What others do and what goes wrong, as data: steps that can be drawn, played and pasted."""
+"""Histories: steps of other clients and faults, as values to generate, play and print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FOREIGN", "Step", "histories", "play"]
 
 FOREIGN: Final = "x.example.org/hold"
-"""The finalizer that others put on objects."""
+"""The finalizer of another controller."""
 _ON_OBJECTS: Final = ("create", "spec", "status", "label", "hold", "release", "delete", "recreate")
 _TIMED: Final = ("wait", "lag", "freeze")
 _PLAIN: Final = ("cut", "compact", "crash", "restart")
@@ -27,7 +27,7 @@ _FATES: Final = ("lost", "409", "500", "503", "crash before", "crash after")
 
 @attrs.frozen
 class Step:
-    """One step of a history. Its text is short, and :meth:`parse` makes it again.
+    """One step of a history. :meth:`parse` is the inverse of ``str()``.
 
     >>> str(Step("create", "a", {"size": 1}))
     'create a {"size": 1}'
@@ -36,10 +36,10 @@ class Step:
     """
 
     what: str
-    """On an object: ``create``, ``spec``, ``status``, ``label``, ``hold`` and ``release`` (a
-    finalizer of somebody's), ``delete``, ``recreate``. Time: ``wait``. What goes wrong: ``lag`` and
-    ``freeze`` (for seconds), ``cut``, ``compact``, ``crash``, ``restart``, and ``write`` for what
-    befalls the operator's next write. ``seed`` for the order of threads."""
+    """On an object: ``create``, ``spec``, ``status``, ``label``, ``hold`` and ``release`` (add and
+    remove another controller's finalizer), ``delete``, ``recreate``. Time: ``wait``. Faults:
+    ``lag`` and ``freeze`` (for seconds), ``cut``, ``compact``, ``crash``, ``restart``, and
+    ``write``, the fault of the operator's next write. ``seed``: the order of threads."""
     name: str = ""
     value: Any = None
 
@@ -51,10 +51,10 @@ class Step:
 
     @classmethod
     def parse(cls, text: str) -> Step:
-        """The step that a text stands for.
+        """The step of a text.
 
         Raises:
-            ValueError: it stands for none.
+            ValueError: the text is no step.
         """
         what, _, rest = text.partition(" ")
         if what == "write" and rest in ("ok", *_FATES):
@@ -73,7 +73,7 @@ class Step:
 
 
 def play(world: World, step: Step) -> None:
-    """Do a step; what cannot be done, because there is no such object, is left out."""
+    """Do a step; one for an object that does not exist does nothing."""
     match step.what:
         case "wait":
             world.run(float(step.value))
@@ -111,7 +111,9 @@ def _on_object(world: World, step: Step) -> None:
         elif what == "label":
             world.patch(name, {"metadata": {"labels": {"touched": str(step.value)}}})
         elif what in ("hold", "release"):
-            _hold(world, name, present.finalizers, what == "hold" and not present.is_deleting)
+            _set_foreign_finalizer(
+                world, name, present.finalizers, what == "hold" and not present.is_deleting
+            )
         elif what in ("delete", "recreate") and not present.is_deleting:
             world.delete(name)
             if what == "recreate" and world.find(name) is None:
@@ -125,14 +127,14 @@ def _on_object(world: World, step: Step) -> None:
         entry.outcome, entry.error = "refused", error
 
 
-def _hold(world: World, name: str, finalizers: Sequence[str], holds: bool) -> None:
+def _set_foreign_finalizer(world: World, name: str, finalizers: Sequence[str], holds: bool) -> None:
     if (FOREIGN in finalizers) == holds:
         return
-    kept = [finalizer for finalizer in finalizers if finalizer != FOREIGN]
+    wanted = [finalizer for finalizer in finalizers if finalizer != FOREIGN]
     if holds:
-        # In the middle of whatever there is, as other controllers do.
-        kept.insert(len(kept) // 2, FOREIGN)
-    world.patch(name, {"metadata": {"finalizers": kept}})
+        # In the middle: other controllers may have added theirs before or after.
+        wanted.insert(len(wanted) // 2, FOREIGN)
+    world.patch(name, {"metadata": {"finalizers": wanted}})
 
 
 def histories(
@@ -144,14 +146,14 @@ def histories(
     freezes: bool = False,
     longest: int = 20,
 ) -> SearchStrategy[list[Step]]:
-    """Histories: others create, change, delete and make anew; time passes; things go wrong.
+    """Histories: other clients create, change, delete and recreate objects; time passes; faults.
 
     Args:
-        specs: of the objects.
-        names: of the objects; few, so that they meet again under the same name.
-        statuses: what others write into ``status``; default: they do not.
-        faults: whether anything goes wrong.
-        freezes: whether a replica stands still for a time, too.
+        specs: the specs of objects.
+        names: the names of objects; few, so that names are used again.
+        statuses: the statuses that other clients write; default: they write none.
+        faults: whether there are faults.
+        freezes: whether replicas are suspended as well.
         longest: the most steps; default 20.
     """
     from hypothesis import strategies as st
@@ -174,7 +176,7 @@ def histories(
         st.builds(Step, st.just("release"), name),
         st.builds(Step, st.just("label"), name, st.integers(0, 9)),
     ]
-    # What chance alone brings together too rarely.
+    # Sequences that single draws make too rarely.
     together = [
         st.tuples(create, soon, hold, soon, delete, soon),
         st.tuples(create, soon, st.one_of(delete, recreate, spec), soon),

@@ -1,4 +1,4 @@
-"""The journal of a world: who did what when, and the story that it makes."""
+"""The journal of a world: who did what when, and its text, the story."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ _LONGEST: Final = 14
 
 @attrs.define(eq=False)
 class Entry:
-    """One thing that happened."""
+    """One event of a world: a call, a write, a step, a fault, or the start or end of a process."""
 
     at: float
     """Seconds on the simulation's clock."""
     who: str
-    """``somebody`` for all who are not under test, else the replica's name."""
+    """The replica's name, or ``somebody`` for everybody else."""
     what: str
-    """``call`` (of a watcher or reconciler), ``write``, ``step`` (of somebody), ``fault`` or
-    ``life`` (starts and ends)."""
+    """``call`` (of a watcher or reconciler), ``write``, ``step`` (of another client), ``fault`` or
+    ``life`` (start or end of a process)."""
     text: str
-    """What was done, as it goes on after the name of who did it."""
+    """The predicate of a sentence with ``who`` as its subject."""
     key: str = ""
-    """The object's namespace and name as ``default/a``; empty when it concerns all."""
+    """The object's namespace and name as ``default/a``; empty where it concerns all objects."""
     kind: str = ""
-    """The object's kind as ``plural.group``, just ``secrets`` for one without a group; empty when
-    it concerns all."""
+    """The object's kind as ``plural.group``, or ``secrets`` for one of the core group; empty where
+    it concerns all objects."""
     process: int = 0
-    """Which of the replica's processes: 1, then 2 after the first restart, …"""
+    """The number of the replica's process: 1, then 2 after the first restart, …"""
     watcher: int = 0
-    """For calls: the place of the watcher or reconciler among those that are recorded, from 0."""
+    """For calls: the number of the recorded watcher or reconciler, from 0."""
     action: str = ""
     """For calls of watchers: ``CREATE``, ``UPDATE``, ``RESYNC`` or ``DELETE``."""
     uid: str = ""
     version: int = 0
     """For calls of watchers: the object's resource version."""
     began: int = 0
-    """Its place among all beginnings and ends."""
+    """Its number in the sequence of all starts and ends."""
     ended: int = 0
-    """0 while it goes on."""
+    """The number of its end in the same sequence; 0 while it runs."""
     error: BaseException | None = None
     status: int = 0
     """For writes: the HTTP status of the answer; 0 when it was lost."""
     outcome: str = ""
-    """What came of it, where that is worth telling."""
+    """The result, where it differs from plain success."""
     asks: bool = False
-    """For steps: whether the operator has to do something about it."""
+    """For steps: whether it gives the operator work."""
     is_selective: bool = False
-    """For calls: of a watcher that is not told of everything."""
+    """For calls: whether the watcher selects events by ``concerns``."""
     within: Entry | None = attrs.field(default=None, repr=False)
     """For writes: the call that made it."""
     writes: list[Entry] = attrs.field(factory=list, repr=False)
-    """For calls: the writes that it made."""
+    """For calls: the writes that were made in it."""
 
     @property
     def line(self) -> str:
-        """The entry without its time, and a call with what it wrote."""
+        """The entry without its time; a call with its writes."""
         if self.what != "call":
             return f"{self.who} {self.text}" + (f" ({self.outcome})" if self.outcome else "")
-        told = [f"{w.text} ({w.outcome})" if w.outcome else w.text for w in self.writes]
+        results = [f"{w.text} ({w.outcome})" if w.outcome else w.text for w in self.writes]
         if self.outcome:
-            told.append(self.outcome)
-        return f"{self.who} {self.text}" + (f": {', '.join(told)}" if told else "")
+            results.append(self.outcome)
+        return f"{self.who} {self.text}" + (f": {', '.join(results)}" if results else "")
 
     def __str__(self) -> str:
         return f"{self.at:8.1f} s  {self.line}"
@@ -74,25 +74,25 @@ class Entry:
 
 @final
 class Journal:
-    """Everything that happened, in order."""
+    """The entries of a world, in order."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """An empty journal."""
         self.entries: list[Entry] = []
         self._steps = itertools.count(1)
 
     def step(self) -> int:
-        """The next place among all beginnings and ends."""
+        """The next number in the sequence of all starts and ends."""
         return next(self._steps)
 
     def add(self, entry: Entry) -> Entry:
-        """Note something that begins, or happens, now."""
+        """Add an entry that begins now."""
         entry.began = self.step()
         self.entries.append(entry)
         return entry
 
     def of(self, what: str, key: str | None = None) -> list[Entry]:
-        """The entries of one sort, of one object or of all."""
+        """The entries whose ``what`` it is, of one object or of all."""
         return [e for e in self.entries if e.what == what and key in (None, e.key)]
 
     def __str__(self) -> str:
@@ -100,18 +100,18 @@ class Journal:
 
 
 def story_of(entries: Iterable[Entry], key: str = "", *, longest: int = _LONGEST) -> str:
-    """The story of one object, or of all, in a few lines.
+    """The text of a journal, in a few lines.
 
-    What repeats itself is told once; of a long story the beginning and the end are told.
+    Repeated lines are counted, and the middle of a long story is left out.
 
     Args:
-        entries: what happened.
-        key: the object that it is about; what concerns all is told in any case.
+        entries: the journal.
+        key: the object to tell of, and entries that concern all objects; default: all entries.
         longest: the most lines; default 14.
     """
     wanted = [e for e in entries if e.within is None and (not key or not e.key or e.key == key)]
     lines: list[str] = []
-    for group in _runs(wanted):
+    for group in _repeats(wanted):
         first, last = group[0], group[-1]
         lines.append(str(first))
         if len(group) > 2:
@@ -125,8 +125,8 @@ def story_of(entries: Iterable[Entry], key: str = "", *, longest: int = _LONGEST
     return "\n".join(lines)
 
 
-def _runs(entries: Sequence[Entry]) -> Iterable[list[Entry]]:
-    """Entries in groups of the same line."""
+def _repeats(entries: Sequence[Entry]) -> Iterable[list[Entry]]:
+    """Groups of consecutive entries with the same text."""
     run: list[Entry] = []
     for entry in entries:
         if run and entry.line != run[0].line:

@@ -1,4 +1,4 @@
-"""Checkers over what happened in a world: each knows one promise, and says how it was broken."""
+"""The promises of an operator, and the checks of a world's journal for each of them."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ __tracebackhide__ = hides_kit_frames
 
 
 class Promise(Enum):
-    """What :func:`check_operator` holds an operator to; the values are the words of its texts."""
+    """The promises that :func:`check_operator` checks; the values stand in its error texts."""
 
     ORDER = "order"
-    """No watcher is shown an older state of an object after a newer one, nor anything of an object
-    that is gone; and each event goes to the watchers in add order."""
+    """No watcher gets an older state of an object after a newer one, or an object after its
+    deletion; and each event goes to the watchers in add order."""
     NO_OVERLAP = "no overlap"
     """In one process no two calls for one object run at once."""
     AT_LEAST_ONCE = "at least once"
-    """Each object that is there in the end had a call that succeeded."""
+    """Each object that exists at the end had a successful call."""
     CONVERGENCE = "convergence"
-    """What each watcher saw last, and successfully, is what the server has; each reconciler was
-    called, and succeeded, after the last change of what was asked for."""
+    """The last successful call of each watcher has the server's state; each reconciler had a
+    successful call after the last change of the spec."""
     FINALIZER_SAFETY = "finalizer safety"
-    """No object goes without its clean-up, so finalizers of others stay where they are."""
+    """No object is gone without its clean-up, and finalizers of other controllers stay."""
     IDEMPOTENCE = "idempotence"
-    """Where nothing changed, a second reconcile writes nothing."""
+    """A second reconcile without a change writes nothing."""
     NO_HOT_LOOP = "no hot loop"
     """Without changes from outside the operator comes to rest."""
     LEASE = "no writes after the lease is lost"
-    """A replica whose Lease another one holds writes nothing."""
+    """A replica writes nothing while another one holds the Lease."""
 
 
 def break_promise(world: World, promise: Promise, text: str, key: str = "") -> BrokenPromise:
-    """The error that tells how a promise was broken."""
+    """The error of a broken promise, with the story."""
     return BrokenPromise(f"{promise.value}: {text}\n{story_of(world.journal.entries, key)}")
 
 
 def check_journal(world: World, promises: frozenset[Promise]) -> None:
-    """What can be told from the calls alone.
+    """Check overlap and order of the calls so far.
 
     Raises:
         BrokenPromise: with the story.
@@ -69,12 +69,12 @@ def check_journal(world: World, promises: frozenset[Promise]) -> None:
 def _check_overlap(world: World, calls: list[Entry]) -> None:
     last: dict[tuple[str, int, str, str], Entry] = {}
     for call in calls:
-        place = (call.who, call.process, call.kind, call.key)
-        before = last.get(place)
+        target = (call.who, call.process, call.kind, call.key)
+        before = last.get(target)
         if before is not None and not 0 < before.ended < call.began:
             text = f"two calls for {call.key} at once: {before.who} {before.text}, and {call.text}"
             raise break_promise(world, Promise.NO_OVERLAP, text, call.key)
-        last[place] = call
+        last[target] = call
 
 
 def _check_object_order(world: World, calls: list[Entry]) -> None:
@@ -82,8 +82,8 @@ def _check_object_order(world: World, calls: list[Entry]) -> None:
     for call in calls:
         if not call.uid:
             continue
-        place = (call.who, call.process, call.watcher, call.uid)
-        before = last.get(place)
+        target = (call.who, call.process, call.watcher, call.uid)
+        before = last.get(target)
         if before is not None:
             if call.version < before.version:
                 text = f"{call.line}, in a state older than what it saw before"
@@ -91,7 +91,7 @@ def _check_object_order(world: World, calls: list[Entry]) -> None:
             if before.action == "DELETE" and call.action != "DELETE":
                 text = f"{call.line}, which is gone, as it was told before"
                 raise break_promise(world, Promise.ORDER, text, call.key)
-        last[place] = call
+        last[target] = call
 
 
 def _check_watcher_order(world: World, calls: list[Entry]) -> None:
@@ -109,7 +109,7 @@ def _check_watcher_order(world: World, calls: list[Entry]) -> None:
 
 
 def check_rest(world: World, promises: frozenset[Promise]) -> None:
-    """What must be so when the operator has come to rest.
+    """Check that the operator, at rest, has handled each object.
 
     Raises:
         BrokenPromise: with the story.
@@ -119,7 +119,7 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
     calls = [call for call in world.journal.of("call") if call.ended and call.kind == ours]
     of_others = {call.watcher for call in world.journal.of("call") if call.kind != ours}
     if not calls and world.recorded <= of_others:
-        return  # of the world's kind only the writes are known
+        return  # no calls for the world's kind were recorded
     if Promise.AT_LEAST_ONCE in promises:
         done = {call.key for call in calls if not call.error}
         for key, obj in objects.items():
@@ -127,14 +127,14 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
                 text = f"no call for {obj.name} has ever succeeded"
                 raise break_promise(world, Promise.AT_LEAST_ONCE, text, key)
     if Promise.CONVERGENCE in promises:
-        places = sorted({(call.watcher, bool(call.uid)) for call in calls})
-        for number, is_watcher in places:
+        targets = sorted({(call.watcher, bool(call.uid)) for call in calls})
+        for number, is_watcher in targets:
             check = _check_watcher_converged if is_watcher else _check_reconciler_converged
             check(world, [call for call in calls if call.watcher == number], objects)
 
 
 def still_failing(world: World) -> Entry | None:
-    """The last call for an object that is there, if it failed; nothing went wrong on purpose."""
+    """The last call for an existing object, if it failed without a fault."""
     present = {world.key(obj.name) for obj in world.objects()}
     alive = {(replica.name, replica.process) for replica in world.replicas}
     last: dict[tuple[int, str], Entry] = {}
@@ -167,7 +167,7 @@ def _check_watcher_converged(world: World, calls: list[Entry], objects: dict[str
 
 
 def _working(world: World) -> list[Replica]:
-    """The replicas that are told of things: those that hold a Lease, or all where nobody does."""
+    """The replicas that work: those that hold a Lease, or all where none does."""
     holders = {lease["spec"].get("holderIdentity") for lease in world.server.objects(LEASE)}
     leading = [one for one in world.replicas if one.identity and one.identity in holders]
     return leading or world.replicas
@@ -194,7 +194,7 @@ def _check_reconciler_converged(
 
 @final
 class FinalizerChecker:
-    """Looks at each write of the operator to an object of its kind."""
+    """Checks finalizers before and after each write of the operator to an object of its kind."""
 
     def __init__(
         self,
@@ -202,12 +202,13 @@ class FinalizerChecker:
         finalizers: frozenset[str],
         cleaned_up: Callable[[World, Object], bool] | None,
     ) -> None:
-        """Begin to look.
+        """Register for the world's writes.
 
         Args:
-            world: where it runs; it knows the finalizers of the kit's own watchers.
-            finalizers: all that the operator writes; none: nobody can say which are its own.
-            cleaned_up: whether what the operator made for an object is gone; None: nobody can say.
+            world: the world; it knows the finalizers of the kit's own watchers.
+            finalizers: all finalizers of the operator; empty: unknown.
+            cleaned_up: whether everything that the operator made for an object is gone; None:
+                unknown.
         """
         self._world = world
         self._finalizers = finalizers
@@ -223,21 +224,21 @@ class FinalizerChecker:
         present = self._present()
         for uid, before in self._before.items():
             after = present.get(uid)
-            kept = () if after is None else after.finalizers
-            others, left = self._others(before.finalizers), self._others(kept)
+            remaining = () if after is None else after.finalizers
+            others, left = self._others(before.finalizers), self._others(remaining)
             if left != others:
                 lost, now = ", ".join(others) or "none", ", ".join(left) or "none"
                 text = f"{entry.line}: others' finalizers were {lost}, now {now}"
                 self._break(text, before)
             own = self._own
-            if own.intersection(before.finalizers) and not own.intersection(kept):
+            if own.intersection(before.finalizers) and not own.intersection(remaining):
                 text = f"{entry.line}, and so lets {before.name} go, which is not cleaned up"
                 self._check_clean(before, text)
 
     def check_rest(self) -> None:
-        """Nothing that is gone has left anything behind, and nothing waits for its clean-up."""
+        """Check that deleted objects are cleaned up, and that none still waits for it."""
         present = self._present()
-        # What is kept by name cannot be told from what belongs to an object that has the name now.
+        # State that is stored by name may belong to a new object of that name.
         names = {obj.name for obj in present.values()}
         for obj in self._world.created:
             if obj.uid not in present and obj.name not in names:
@@ -253,7 +254,7 @@ class FinalizerChecker:
     def _others(self, finalizers: tuple[str, ...]) -> list[str]:
         if self._finalizers:
             return [finalizer for finalizer in finalizers if finalizer not in self._own]
-        # Of the rest nobody has said that the operator must not write them.
+        # The operator's own are unknown, so any other may be one of them.
         return [finalizer for finalizer in finalizers if finalizer == FOREIGN]
 
     def _check_clean(self, obj: Object, text: str) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001 - what blocks threads has no other handles
+# ruff: noqa: SLF001 - the blocking calls of threading have no public hooks
 """A deterministic thread scheduler: one thread runs at a time, on a manual clock.
 
 Programs with threads run unchanged. The blocking calls of the scheduler's threads (conditions,
@@ -27,7 +27,7 @@ from appsdk_operator.testing._memory.event_loop import ManualEventLoop
 __all__ = ["Fiber", "StuckError", "ThreadScheduler"]
 
 _PATIENCE: Final = 20.0
-_LOOK_AGAIN: Final = 0.01
+_POLL_INTERVAL: Final = 0.01
 _here: Final = threading.local()
 
 _real_wait = threading.Condition.wait
@@ -45,15 +45,15 @@ _real_threading_time = threading._time  # type: ignore[attr-defined]
 
 
 class StuckError(RuntimeError):
-    """A thread does not come to a wait, or all wait for something that cannot happen."""
+    """A thread never waits, or all threads wait without a deadline."""
 
 
 @final
 class Fiber:
-    """A thread that runs when it is its turn."""
+    """A thread of the scheduler."""
 
     def __init__(self, schedule: ThreadScheduler, name: str, owner: object) -> None:
-        """One that is to run, for whom ``owner`` answers."""
+        """A thread that is ready to run, and belongs to ``owner``."""
         self.schedule = schedule
         self.name = name
         self.owner = owner
@@ -65,7 +65,7 @@ class Fiber:
         self.done: threading.Condition = threading.Condition()
 
     def end(self) -> None:
-        """It has returned."""
+        """Mark it as ended, and wake the threads that join it."""
         with self.done:
             self.has_ended = True
             self.done.notify_all()
@@ -74,32 +74,32 @@ class Fiber:
 
 @final
 class _Waiter:
-    """What a condition keeps of one who waits; to be released means to be told."""
+    """A waiter of a condition; :meth:`release` notifies it."""
 
     def __init__(self, fiber: Fiber) -> None:
         self._fiber = fiber
-        self._is_told = False
+        self._is_notified = False
 
     def release(self) -> None:
-        if self._is_told:
+        if self._is_notified:
             raise RuntimeError("told already")
-        self._is_told = True
+        self._is_notified = True
         self._fiber.schedule.wake(self._fiber)
 
 
 @final
 class ThreadScheduler:
-    """Runs threads one at a time; use it in a ``with`` block, whose thread drives it.
+    """Runs threads one at a time; use it in a ``with`` block, whose thread is the driver.
 
-    Every thread that is started within, by whomever, is part of it, and has to end within.
+    It schedules every thread that is started within the block; each must end within the block.
     """
 
     def __init__(self, clock: ManualClock, *, seed: int = 0) -> None:
-        """Nothing runs yet.
+        """A scheduler without threads.
 
         Args:
-            clock: the time of everything within.
-            seed: decides who is next where several could go on; 0: who could first.
+            clock: the clock of its threads.
+            seed: decides which of the ready threads is next; 0: the one that was ready first.
         """
         self.clock = clock
         self.fibers: list[Fiber] = []
@@ -109,7 +109,7 @@ class ThreadScheduler:
         self._ready: list[Fiber] = []
         self._frozen: dict[int, list[Fiber]] = {}
         self.is_interrupted = False
-        """Set by whoever wants the driver back before everybody waits."""
+        """Set to return to the driver before all threads wait."""
         self._ended: list[Fiber] = []
         self._running = self._driver
 
@@ -127,15 +127,15 @@ class ThreadScheduler:
         _uninstall(self)
         random.setstate(self._random_before)
 
-    # -- the driver's ------------------------------------------------------------------------
+    # -- for the driver ----------------------------------------------------------------------
 
     def run_ready(self) -> None:
-        """Let everybody run until all of them wait, or somebody interrupts."""
+        """Run the ready threads until all wait, or one interrupts."""
         while self._ready and not self.is_interrupted:
             self._switch(self._driver)
 
     def jump(self, *, until: float = float("inf")) -> bool:
-        """Move the clock to the first time that somebody waits for; False when that is later."""
+        """Move the clock to the earliest deadline; False where that is after ``until``."""
         due = self.clock.next_deadline()
         if due is None or due > until:
             return False
@@ -143,7 +143,7 @@ class ThreadScheduler:
         return True
 
     def run(self, seconds: float) -> None:
-        """Let that much time pass, with all that happens in it."""
+        """Let ``seconds`` pass, and run everything that is due in that time."""
         end = self.clock.monotonic() + seconds
         self.run_ready()
         while not self.is_interrupted and self.jump(until=end):
@@ -155,7 +155,7 @@ class ThreadScheduler:
 
     @contextlib.contextmanager
     def owned_by(self, owner: object) -> Iterator[None]:
-        """Threads that are started in this block, and by those, belong to ``owner``."""
+        """Threads that are started in this block, and their threads, belong to ``owner``."""
         fiber: Fiber = _here.fiber
         before, fiber.owner = fiber.owner, owner
         try:
@@ -164,24 +164,24 @@ class ThreadScheduler:
             fiber.owner = before
 
     def freeze(self, owner: object) -> None:
-        """Let nothing of ``owner`` run until :meth:`thaw`, as when a machine stands still."""
+        """Suspend the threads of ``owner`` until :meth:`thaw`, as a paused machine does."""
         self._frozen.setdefault(id(owner), []).extend(
             [fiber for fiber in self._ready if fiber.owner is owner]
         )
         self._ready = [fiber for fiber in self._ready if fiber.owner is not owner]
 
     def thaw(self, owner: object) -> None:
-        """Let what is due of ``owner`` run; harmless when it was not frozen."""
+        """Resume the threads of ``owner``; does nothing where they are not suspended."""
         self._ready += self._frozen.pop(id(owner), [])
 
     def owner(self) -> Any:
-        """To whom the running thread belongs."""
+        """The owner of the running thread."""
         return self._running.owner
 
-    # -- everybody's -------------------------------------------------------------------------
+    # -- for its threads ---------------------------------------------------------------------
 
-    def give_way(self) -> None:
-        """Let others go first, if the seed says so."""
+    def maybe_switch(self) -> None:
+        """Switch to another thread, if the seed chooses one."""
         me: Fiber | None = getattr(_here, "fiber", None)
         if self._rng is None or me is None or me is self._driver or not self._ready:
             return
@@ -189,7 +189,7 @@ class ThreadScheduler:
         self._switch(me)
 
     def wake(self, fiber: Fiber) -> None:
-        """Let it go on when its turn comes."""
+        """Make a thread ready."""
         fiber.is_ready = True
         if fiber is self._driver:
             return
@@ -198,7 +198,7 @@ class ThreadScheduler:
             ready.append(fiber)
 
     def pause(self, me: Fiber) -> None:
-        """Let others run until somebody wakes this one."""
+        """Run other threads until this one is woken."""
         if me is not self._driver:
             self._switch(me)
             return
@@ -209,7 +209,7 @@ class ThreadScheduler:
             self.run_ready()
 
     def _switch(self, me: Fiber) -> None:
-        """Hand over to the next one, and come back when it is this one's turn."""
+        """Switch to the next thread; return when this one is chosen again."""
         following = self._next(me)
         if following is not me:
             self._running = following
@@ -241,15 +241,15 @@ class ThreadScheduler:
             f"it blocks in something that knows nothing of the simulated time\n{where}"
         )
 
-    # -- what replaces the threads' own ------------------------------------------------------
+    # -- replacements of threading's methods --------------------------------------------------
 
     def start(self, me: Fiber, thread: threading.Thread) -> None:
-        """Start a thread that is one of ours."""
+        """Start a thread as part of the scheduler."""
         child = Fiber(self, thread.name, me.owner)
         child.thread = thread
         run = thread.run
 
-        def run_in_turn() -> None:
+        def run_scheduled() -> None:
             _here.fiber = child
             child.gate.acquire()
             try:
@@ -261,7 +261,7 @@ class ThreadScheduler:
                 _here.fiber = None
                 self._switch(child)
 
-        thread.run = run_in_turn  # type: ignore[method-assign]
+        thread.run = run_scheduled  # type: ignore[method-assign]
         thread._appsdk_operator_fiber = child  # type: ignore[attr-defined]
         _here.fiber = None
         try:
@@ -272,7 +272,7 @@ class ThreadScheduler:
         self.wake(child)
 
     def join(self, target: Fiber, timeout: float | None) -> None:
-        """Wait for another one's end."""
+        """Wait until another thread has ended."""
         deadline = None if timeout is None else self.clock.monotonic() + max(0.0, timeout)
         with target.done:
             while not target.has_ended:
@@ -357,23 +357,23 @@ def _run_coroutine(self: LoopThread, coroutine: Coroutine[Any, Any, Any]) -> Any
     loop = ManualEventLoop(clock)
     task = loop.create_task(coroutine)
     while True:
-        loop.turn()
+        loop.run_due()
         if task.done():
             return task.result()
         due = loop.next_deadline
-        # Without a time, what it waits for comes from elsewhere: look again and again.
+        # Without a timer it waits for another thread: poll.
         with changed:
-            clock.wait(changed, _LOOK_AGAIN if due is None else due - clock.monotonic())
+            clock.wait(changed, _POLL_INTERVAL if due is None else due - clock.monotonic())
 
 
 def _claim(name: str, owner: object) -> None:
-    # Each of the processes that share this one has names of its own.
+    # The simulated processes share this process, but each has controller names of its own.
     if getattr(_here, "fiber", None) is None:
         _real_claim(name, owner)
 
 
 class _Random(_RealRandom):
-    """Without a seed, one of the simulation's."""
+    """A generator whose default seed comes from the scheduler's clock."""
 
     def __init__(self, x: Any = None) -> None:
         clock = _clock() if x is None else None
@@ -429,7 +429,7 @@ _users: Final[list[ThreadScheduler]] = []
 
 
 def _install(schedule: ThreadScheduler) -> None:
-    """Replace what blocks; threads outside of a schedule do not notice."""
+    """Patch the blocking calls; other threads keep the real ones."""
     with _installing:
         _users.append(schedule)
         if len(_users) == 1:

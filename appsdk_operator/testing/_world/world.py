@@ -586,7 +586,7 @@ class Replica:
     def _connect(self) -> MemoryConnection:
         # A thread switch here comes before the manager's fence checks the lease. A switch after
         # that check would be a defect of the client, not of the fence.
-        self.world.schedule.give_way()
+        self.world.schedule.maybe_switch()
         return MemoryConnection(self.world.server, observer=_WriteObserver(self))
 
 
