@@ -76,6 +76,9 @@ def test_an_informer_of_the_parent_says_so(make):
         assert told.startswith("ForkedError: the informer of things.v1.example.com"), told
         assert "make and run one in the child" in told
     assert informer.store.get("a", "x") is not None
+    assert informer.health().is_ready
+    assert "the process that this one was forked from" in in_a_child(informer.health)
+    assert "False" in in_a_child(lambda: informer.health().is_ready)
 
 
 def test_the_child_of_a_leader_does_not_lead():

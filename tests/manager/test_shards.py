@@ -19,6 +19,7 @@ from appsdk_operator.manager._shards.shards import SHARDS_LABEL, Shards
 from appsdk_operator.resource import MutableObject, Object, ObjectKey, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer, FaultProxy
+from tests.forking import in_child
 from tests.manager.lease_fakes import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -371,6 +372,26 @@ def test_what_cannot_work_is_refused(options: dict[str, str], count: int, text: 
     election = LeaderElection(namespace="default", **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=text):
         Shards(None, election, count)  # type: ignore[arg-type]
+
+
+def test_a_forked_child_holds_no_shards(replica: Callable[..., Replica]) -> None:
+    first = replica("first")
+    assert eventually(lambda: shares(first) == [6])
+    [key] = first.keys()
+
+    def look() -> object:
+        shards = first.shards
+        with shards.acting_for(key) as ours:
+            return shards.held, shards.owns(key), ours, shards.health().text
+
+    with first.shards._changed:  # another thread's, at the moment of the fork
+        seen = in_child(look)
+    forked = "shards: they belong to the process that this one was forked from"
+    assert seen == str((frozenset(), False, False, forked))
+    assert "a child takes part with Shards of its own" in in_child(
+        lambda: first.shards.run(StopSignal())
+    )
+    assert shares(first) == [6]
 
 
 def test_shards_run_once(replica: Callable[..., Replica]) -> None:

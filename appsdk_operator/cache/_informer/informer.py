@@ -262,8 +262,11 @@ class Informer(Generic[SpecT, StatusT]):
         It is over when a watch delivers something or has stood open for as long. With
         :attr:`Overflow.BLOCK`, waiting that long for a slow handler is a problem too.
         """
+        name = f"informer of {self.kind}{self._selection()}"
+        if self._process.inherited:
+            return Health(False, f"{name}: it belongs to the process that this one was forked from")
         return health_of(
-            f"informer of {self.kind}{self._selection()}",
+            name,
             self._contact,
             self._clock.monotonic(),
             has_run=self._has_run,

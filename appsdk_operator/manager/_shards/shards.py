@@ -34,8 +34,10 @@ from appsdk_operator.runtime import (
     Clock,
     Environment,
     Metrics,
+    OneProcess,
     StopSignal,
     ThreadGroup,
+    after_fork,
     get_logger,
     random_of,
 )
@@ -140,6 +142,15 @@ class Shards:
         self._problem = "not started"
         self._has_run = False
         self._is_stopping = False
+        # A forked child has copies of the Leases' states, and no thread that renews them.
+        self._process = OneProcess(repr(self), "a child takes part with Shards of its own")
+        after_fork(self._on_fork)
+
+    def _on_fork(self) -> None:
+        # Another thread may have held the lock, and is not there to let go of it.
+        self._changed = threading.Condition()
+        self._tenures = {}
+        self._members = frozenset()
 
     def __repr__(self) -> str:
         return f"<Shards {self._election.id} of {self.identity}>"
@@ -174,6 +185,8 @@ class Shards:
 
     def health(self) -> Health:
         """Not ready while the Leases cannot be listed; the text says which shards are held."""
+        if self._process.inherited:
+            return Health(False, "shards: they belong to the process that this one was forked from")
         if self._problem:
             return Health(self._problem == "not started", f"shards: {self._problem}")
         return Health(True, f"holds {len(self.held)} of {self.count} shards")
@@ -285,7 +298,9 @@ class Shards:
 
         Raises:
             RuntimeError: it was run before.
+            ForkedError: this is a child of the process that made it.
         """
+        self._process.check()
         with self._changed:
             if self._has_run:
                 raise RuntimeError("the shards were run before: make new ones")
