@@ -170,7 +170,25 @@ class Api:
             decoded = json.loads(reply.data)
         except ValueError:
             decoded = reply.data.decode()
-        return Reply(reply.status, decoded, reply.headers)
+        found = Reply(reply.status, decoded, reply.headers)
+        if isinstance(self.server, ControlPlane) and method in ("POST", "PUT", "PATCH"):
+            self._await_caches(method, path, found)
+        return found
+
+    def _await_caches(self, method: str, path: str, written: Reply) -> None:
+        """Wait until the real server's watch cache has a write.
+
+        An update begins with what the cache has. On a busy machine that is old, and the server
+        finds out only after it has asked all webhooks: it asks them again.
+        """
+        path, _, query = path.partition("?")
+        metadata = written.body.get("metadata") if isinstance(written.body, dict) else None
+        version = (metadata or {}).get("resourceVersion")
+        if written.status not in (200, 201) or not version or "dryRun" in query:
+            return
+        if method == "POST":
+            path = f"{path}/{metadata['name']}"
+        self("GET", f"{path}?resourceVersion={version}")
 
     def get(self, path: str, **headers: str) -> Reply:
         return self("GET", path, **headers)
