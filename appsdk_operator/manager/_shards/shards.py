@@ -149,7 +149,7 @@ class Shards:
     def _on_fork(self) -> None:
         # Another thread may have held the lock, and is not there to let go of it.
         self._changed = threading.Condition()
-        self._tenures.clear()
+        self._claims = {}
         self._members = frozenset()
 
     def __repr__(self) -> str:

@@ -126,7 +126,7 @@ def a_mutating_webhook_sees_what_was_sent_and_changes_it(world: World) -> None:
     world.api.delete(f"{MAPS}/{made.name}")
 
 
-@promise
+@current_promise
 def a_mutating_webhook_sees_a_new_namespace_with_the_label_of_its_name(world: World) -> None:
     by_name = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "labelled"}}}
     world.admit(
