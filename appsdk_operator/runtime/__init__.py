@@ -10,6 +10,7 @@ Guarantees:
     * What the program's logging raises reaches nobody who logs: :func:`get_logger`.
 """
 
+from appsdk_operator.runtime._backoff import Backoff as Backoff
 from appsdk_operator.runtime._clock import Clock as Clock
 from appsdk_operator.runtime._clock import InheritedClock as InheritedClock
 from appsdk_operator.runtime._clock import ManualClock as ManualClock

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Hashable
 from typing import Protocol, final
 
+from appsdk_operator.runtime._backoff import Backoff
 from appsdk_operator.runtime._clock import Clock, system_clock
 from appsdk_operator.runtime._fork import fork_safe
 
@@ -85,22 +86,13 @@ class ItemExponential:
                 f"base={base}, maximum={maximum}, jitter={jitter}: use 0 < base <= maximum "
                 "and jitter >= 0"
             )
-        self._base = base
-        self._maximum = maximum
-        self._jitter = jitter
+        self._backoff = Backoff(initial=base, maximum=maximum, jitter=jitter)
         self._random = rng or random.Random()
         self._counts = _Counts()
 
     def when(self, item: Hashable) -> float:
         """The delay for one more failure of ``item``, in seconds."""
-        failures = self._counts.add(item)
-        # 2.0**1024 overflows; the maximum is reached long before.
-        delay = min(self._maximum, self._base * 2.0 ** min(failures, 1000))
-        if self._jitter:
-            # Also at the maximum: after a long outage everything has reached it, and capped there
-            # it would come back in step for ever.
-            delay *= 1.0 + self._jitter * self._random.random()
-        return delay
+        return self._backoff.delay(self._counts.add(item), self._random)
 
     def forget(self, item: Hashable) -> None:
         """Start again with ``base``."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import Protocol, final
 
 from appsdk_operator.runtime._clock import Clock, present_clock
 from appsdk_operator.runtime._fork import fork_safe
 
-if TYPE_CHECKING:
-    from appsdk_operator.runtime._stop import StopSignal
-
 __all__ = ["Waiters"]
+
+
+class _Stop(Protocol):
+    """A stop signal, as far as a wait needs one."""
+
+    def is_set(self) -> bool: ...
+
+    def on_set(self, callback: Callable[[], None], /) -> Callable[[], None]: ...
 
 
 class Latch(threading.Condition):
@@ -61,7 +66,7 @@ class Waiters:
         """Empty while nobody waits; look at it before :meth:`wake` where that is called often."""
 
     def wait(
-        self, done: Callable[[], bool], stop: StopSignal | None = None, timeout: float | None = None
+        self, done: Callable[[], bool], stop: _Stop | None = None, timeout: float | None = None
     ) -> bool:
         """Wait until ``done()``, which is called without a lock; False when stopped or too late.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack, final
+from typing import Any, ClassVar, TypedDict, Unpack, final
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import ErrorHandler, IndexFunction, Informer, ListWatchClient, Transform
@@ -38,6 +38,12 @@ class KubernetesInformer(Informer[SpecT, StatusT]):
     The resync costs no request: it is made from the local copy. It is what brings a watcher up to
     date whose retry policy has given up on an object.
     """
+
+    not_a_controller: ClassVar[str] = (
+        "an informer, no controller: give it to one, "
+        "InformerController.add_informer(informer, kind), and add that"
+    )
+    """The error of an Operator that is given one as a controller."""
 
     def __init__(
         self,

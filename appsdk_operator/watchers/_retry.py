@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import check_number
 from appsdk_operator.resource import Object
+from appsdk_operator.runtime import Backoff
 
 if TYPE_CHECKING:
     import tenacity
@@ -113,10 +114,13 @@ class ExponentialBackoff:
             raise ValueError(f"initial={initial}, jitter={jitter}: use finite numbers")
         if maximum is not None and not maximum >= initial:
             raise ValueError(f"maximum={maximum}: must not be below initial={initial}")
-        self._initial = initial
+        self._backoff = Backoff(
+            initial=initial,
+            maximum=math.inf if maximum is None else maximum,
+            jitter=jitter,
+            caps_jitter=True,
+        )
         self._max_attempts = max_attempts
-        self._maximum = maximum
-        self._jitter = jitter
         self._random = rng or random.Random()
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
@@ -124,10 +128,7 @@ class ExponentialBackoff:
         del error
         if attempt > self._max_attempts:
             return None
-        # Attempt numbers have no bound of their own, floats have.
-        delay = self._initial * 2.0 ** min(attempt, 1000)
-        delay *= 1.0 + self._jitter * self._random.random()
-        return delay if self._maximum is None else min(self._maximum, delay)
+        return self._backoff.delay(attempt, self._random)
 
 
 @final

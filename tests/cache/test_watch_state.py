@@ -8,7 +8,6 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.cache._informer.watch_state import (
-    Backoff,
     Begin,
     Changes,
     Finish,
@@ -19,6 +18,7 @@ from appsdk_operator.cache._informer.watch_state import (
     VersionWentBackError,
     Wait,
     Watch,
+    WatchBackoff,
     WatchState,
 )
 from appsdk_operator.resource import DecodeError
@@ -42,7 +42,7 @@ def status(code, **more):
 
 def machine(stream=False, **options):
     rng = NoJitter()
-    return WatchState(stream_first_sync=stream, rng=rng, backoff=Backoff(rng=rng), **options)
+    return WatchState(stream_first_sync=stream, rng=rng, backoff=WatchBackoff(rng=rng), **options)
 
 
 def shown(steps):
@@ -533,7 +533,7 @@ def test_the_length_of_watches_is_drawn_between_the_bounds():
 
 
 def test_backoff_doubles_to_its_cap_and_starts_anew_after_two_healthy_minutes():
-    backoff = Backoff(rng=NoJitter())
+    backoff = WatchBackoff(rng=NoJitter())
     assert [backoff.delay(float(now)) for now in range(7)] == [
         0.8,
         1.6,
@@ -549,7 +549,7 @@ def test_backoff_doubles_to_its_cap_and_starts_anew_after_two_healthy_minutes():
 
 def test_backoff_jitters_within_twice_the_capped_delay():
     for seed in range(50):
-        backoff = Backoff(rng=random.Random(seed))
+        backoff = WatchBackoff(rng=random.Random(seed))
         for number in range(8):
             low = min(2.5, 0.8 * 2**number)
             assert low <= backoff.delay(0.0) < 2 * low
@@ -560,7 +560,7 @@ def test_backoff_jitters_within_twice_the_capped_delay():
 )
 def test_backoff_options_are_checked(options):
     with pytest.raises(ValueError, match="use 0 < initial <= maximum"):
-        Backoff(**options)
+        WatchBackoff(**options)
 
 
 def test_requests_of_all_kinds_that_are_refused_share_one_backoff():
@@ -584,7 +584,7 @@ def test_commands_are_values():
 
 def test_the_longest_delays_are_spread_at_random_too():
     """Else all that lost a server together come back to it together, each few seconds."""
-    backoff = Backoff(rng=random.Random(1))
+    backoff = WatchBackoff(rng=random.Random(1))
     delays = [backoff.delay(0.0) for _ in range(100)]
     assert all(2.5 <= delay < 5.0 for delay in delays[6:])
     assert len(set(delays[6:])) > 50

@@ -52,9 +52,9 @@ from appsdk_operator.resource import (
     WatchEventType,
     is_older_version,
 )
+from appsdk_operator.runtime import Backoff
 
 __all__ = [
-    "Backoff",
     "Begin",
     "Changes",
     "Command",
@@ -66,6 +66,7 @@ __all__ = [
     "Upsert",
     "Wait",
     "Watch",
+    "WatchBackoff",
     "WatchState",
 ]
 
@@ -159,7 +160,7 @@ class _Phase(enum.Enum):
 
 
 @final
-class Backoff:
+class WatchBackoff:
     """Delays of ``initial``, twice that, … up to ``maximum`` seconds; starts anew after
     ``reset_after`` seconds without a failure.
 
@@ -182,11 +183,10 @@ class Backoff:
                 f"initial={initial}, maximum={maximum}, reset_after={reset_after}: "
                 "use 0 < initial <= maximum and reset_after >= 0"
             )
-        self._initial = initial
-        self._maximum = maximum
+        self._backoff = Backoff(initial=initial, maximum=maximum, jitter=1.0)
         self._reset_after = reset_after
         self._random = rng or random.Random()
-        self._next = initial
+        self._failures = 0
         self._last_failure: float | None = None
 
     def reset(self) -> None:
@@ -202,11 +202,11 @@ class Backoff:
         """
         last, self._last_failure = self._last_failure, now
         if last is None or now - last > self._reset_after:
-            self._next = self._initial
+            self._failures = 0
             if first is not None:
                 return first
-        delay = self._next * (1.0 + self._random.random())
-        self._next = min(self._maximum, self._next * 2.0)
+        delay = self._backoff.delay(self._failures, self._random)
+        self._failures += 1
         return delay
 
 
@@ -220,7 +220,7 @@ class WatchState:
         page_size: int = 500,
         stream_first_sync: bool = True,
         watch_timeout: tuple[float, float] = (300.0, 600.0),
-        backoff: Backoff | None = None,
+        backoff: WatchBackoff | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._page_size = page_size
@@ -228,8 +228,8 @@ class WatchState:
         self._random = rng or random.Random()
         # Two, for two questions: whether the server takes requests, which an accepted watch
         # answers, and whether what it took lasts, which only time does.
-        self._refused = backoff or Backoff(rng=self._random)
-        self._broken = Backoff(rng=self._random)
+        self._refused = backoff or WatchBackoff(rng=self._random)
+        self._broken = WatchBackoff(rng=self._random)
         self._has_waited = False
         """Whether there was a wait since the last list began."""
         self._may_stream = stream_first_sync

@@ -17,6 +17,7 @@ from appsdk_operator.client._errors import (
     TransportError,
 )
 from appsdk_operator.client._request import Request
+from appsdk_operator.runtime import Backoff
 
 __all__ = ["RetryRules"]
 
@@ -72,8 +73,8 @@ class RetryRules:
         if attempt >= self.max_retries or not request.retry or not _is_retryable(request, error):
             return None
         # Half the longest, so that there is room for all of the jitter below it.
-        delay = min(self.max_wait / 2.0, self.backoff * 2.0 ** min(attempt, 100))
-        delay *= 1.0 + self.rng.random()
+        backoff = Backoff(initial=self.backoff, maximum=self.max_wait / 2.0, jitter=1.0)
+        delay = backoff.delay(attempt, self.rng)
         if isinstance(error, ApiError) and error.retry_after is not None:
             if error.retry_after > self.max_wait:
                 return None

@@ -28,7 +28,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.controllers.until import AbsentT, Until, matches
 from appsdk_operator.resource import Kind, Object, ObjectKey, WatchEventType, check_kind
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime import Backoff, Clock, StopSignal, ThreadGroup, system_clock
 from appsdk_operator.runtime.validation import (
     check_client,
     check_environment,
@@ -39,8 +39,7 @@ from appsdk_operator.runtime.validation import (
 
 __all__ = ["WaitStopped", "wait_for"]
 
-_FIRST_PAUSE = 0.2
-_LONGEST_PAUSE = 5.0
+_BACKOFF = Backoff(initial=0.2, maximum=5.0)
 
 Condition: TypeAlias = Until | Callable[[Object[SpecT, StatusT]], object]
 
@@ -214,7 +213,7 @@ def _watched(
 ) -> Generator[Object | None, None, None]:
     """The states of an object from now on, from the server, until the limit."""
     selector = {"metadata.name": key.name}
-    version, pause = "", _FIRST_PAUSE
+    version, failures = "", 0
     limit.start()
     while True:
         try:
@@ -241,7 +240,7 @@ def _watched(
                 stop=limit.signal,
             ) as stream:
                 for event in stream.events():
-                    limit.trouble, pause = None, _FIRST_PAUSE
+                    limit.trouble, failures = None, 0
                     if event.object is None:
                         version = event.resource_version
                         continue
@@ -260,9 +259,9 @@ def _watched(
         if limit.is_instant:
             return
         # A server that ends each watch at once must not be asked without a pause.
-        if limit.signal.wait(pause):
+        if limit.signal.wait(_BACKOFF.delay(failures)):
             return
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        failures += 1
 
 
 class _Follower:

@@ -24,6 +24,7 @@ from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
+    Backoff,
     Clock,
     FailureLog,
     Family,
@@ -34,7 +35,7 @@ from appsdk_operator.runtime import (
     settle,
 )
 
-__all__ = ["EventPipeline", "backoff", "shown"]
+__all__ = ["EventPipeline", "shown"]
 
 _log = get_logger("appsdk_operator.controllers")
 
@@ -66,19 +67,13 @@ _RETRYING = Family(
     ("source",),
 )
 
-_FIRST_DELAY = 0.1
-_LONGEST_DELAY = 60.0
+_BACKOFF = Backoff(initial=0.1, maximum=60.0, jitter=0.1)
 _PATIENCE = 5
 """Tries after which later events of the object no longer wait: 3 seconds, by the delays above."""
 _EARLY = 1e-6
 """Seconds that a try may be early: sums of floats do not always reach what they were made of."""
 _MOST_OWED = 16
 """Events of one object that are kept before later updates are merged."""
-
-
-def backoff(failures: int, rng: random.Random, *, first: float, longest: float) -> float:
-    """Seconds to wait after so many failures in a row, with up to a tenth more at random."""
-    return min(longest, first * 2.0 ** min(failures - 1, 100)) * rng.uniform(1.0, 1.1)
 
 
 def shown(error: BaseException) -> str:
@@ -287,10 +282,8 @@ class EventPipeline(Generic[R]):
             self._retrying += 1
 
     def _postpone(self, owed: _Owed) -> None:
+        owed.due = self._clock.monotonic() + _BACKOFF.delay(owed.failures, self._random)
         owed.failures += 1
-        owed.due = self._clock.monotonic() + backoff(
-            owed.failures, self._random, first=_FIRST_DELAY, longest=_LONGEST_DELAY
-        )
 
     def _pay(self, key: DeliveryKey) -> float | None:
         """Handle what is due, in order; returns in how many seconds the next is."""

@@ -9,8 +9,9 @@ from typing import final
 
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers._engine.reasons import text
-from appsdk_operator.controllers._sources.event_pipeline import backoff, shown
+from appsdk_operator.controllers._sources.event_pipeline import shown
 from appsdk_operator.runtime import (
+    Backoff,
     Clock,
     Environment,
     Family,
@@ -99,7 +100,9 @@ class SourceThread:
         check_environment(clock=clock, metrics=metrics, rng=rng)
         self.name = name
         self._turn = turn
-        self._longest_delay = min(longest_delay, _LONGEST_DELAY)
+        self._backoff = Backoff(
+            initial=_FIRST_DELAY, maximum=min(longest_delay, _LONGEST_DELAY), jitter=0.1
+        )
         self._is_lasting = is_lasting
         self._called_at: float | None = None
         self._environment = Environment(clock, metrics)
@@ -207,7 +210,7 @@ class SourceThread:
                 self._failing_since = now
             self._newest_error = f"{type(error).__name__}: {text(error)}"[:300]
             failures = self._failures
-        delay = backoff(failures, self.random, first=_FIRST_DELAY, longest=self._longest_delay)
+        delay = self._backoff.delay(failures - 1, self.random)
         _log.error(
             "source %s failed, and is tried again in %.3g s: %s",
             self.name,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
@@ -302,13 +301,11 @@ def _shown(argument: object) -> str:
 
 
 def _check_controller(controller: object) -> None:
-    # Where nobody has loaded that room, it is none; an Operator alone needs no client.
-    watchers: Any = sys.modules.get("appsdk_operator.watchers")
-    if watchers is not None and isinstance(controller, watchers.KubernetesInformer):
-        raise TypeError(
-            f"controller={controller!r} is an informer, no controller: give it to one, "
-            "InformerController.add_informer(informer, kind), and add that"
-        )
+    # What runs only as a part of a controller says so itself, and what to do with it, so that an
+    # Operator imports no client. Asked of the class: instances of mocks have any attribute.
+    hint = getattr(type(controller), "not_a_controller", None)
+    if isinstance(hint, str):
+        raise TypeError(f"controller={controller!r} is {hint}")
     if not isinstance(controller, OperatorController):
         raise TypeError(f"controller={controller!r} is not a controller: it needs run(stop)")
     if isinstance(controller, type):

@@ -1,0 +1,52 @@
+"""Exponential backoff, as every part of the kit that tries again uses it."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import attrs
+
+__all__ = ["Backoff"]
+
+_MAX_EXPONENT = 1000  # 2.0**1024 overflows; every maximum in seconds is reached long before
+
+
+@attrs.frozen(kw_only=True)
+class Backoff:
+    """Exponential backoff: delays that grow with each failure in a row, with jitter.
+
+    It has no state: callers count the failures. The fields are those of apimachinery's
+    ``wait.Backoff``; each user chooses its own numbers.
+
+    >>> backoff = Backoff(initial=1.0, maximum=5.0)
+    >>> [backoff.delay(failures) for failures in range(5)]
+    [1.0, 2.0, 4.0, 5.0, 5.0]
+    """
+
+    initial: float
+    """Seconds to wait after the first failure."""
+    factor: float = 2.0
+    """How much longer each delay is than the one before; default 2."""
+    maximum: float = math.inf
+    """The longest delay in seconds; default: none."""
+    jitter: float = 0.0
+    """The share of the delay by which it may be longer, at random; default 0."""
+    caps_jitter: bool = False
+    """Whether ``maximum`` bounds the delay including its jitter. By default the jitter is added at
+    the maximum, too: after a long outage everything has reached the maximum, and would otherwise
+    come back at the same moment, again and again."""
+
+    def delay(self, failures: int, rng: random.Random | None = None) -> float:
+        """Seconds to wait after one more failure.
+
+        Args:
+            failures: how many failures in a row there were before this one.
+            rng: the source of jitter; without one there is none.
+        """
+        delay = self.initial * self.factor ** min(failures, _MAX_EXPONENT)
+        if not self.caps_jitter:
+            delay = min(self.maximum, delay)
+        if self.jitter and rng is not None:
+            delay *= 1.0 + self.jitter * rng.random()
+        return min(self.maximum, delay) if self.caps_jitter else delay
