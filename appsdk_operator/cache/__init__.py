@@ -24,30 +24,30 @@ from appsdk_operator.cache._cache.errors import Remedies as Remedies
 from appsdk_operator.cache._cache.options import CacheOptions as CacheOptions
 from appsdk_operator.cache._cache.options import NamespaceOptions as NamespaceOptions
 from appsdk_operator.cache._cache.options import checked_namespaces as checked_namespaces
+from appsdk_operator.cache._cache.options import kind_tuple as kind_tuple
 from appsdk_operator.cache._cache.registration import CacheRegistration as CacheRegistration
 from appsdk_operator.cache._client.cached_client import CachedClient as CachedClient
 from appsdk_operator.cache._delivery.delivery import Delivery as Delivery
+from appsdk_operator.cache._delivery.delivery import DeliveryKey as DeliveryKey
+from appsdk_operator.cache._delivery.delivery import EventSource as EventSource
 from appsdk_operator.cache._delivery.delivery import Handle as Handle
-from appsdk_operator.cache._delivery.event_source import DeliveryKey as DeliveryKey
-from appsdk_operator.cache._delivery.event_source import EventSource as EventSource
-from appsdk_operator.cache._delivery.event_source import Overflow as Overflow
+from appsdk_operator.cache._delivery.delivery import Overflow as Overflow
 from appsdk_operator.cache._events import BatchHandler as BatchHandler
 from appsdk_operator.cache._events import Event as Event
 from appsdk_operator.cache._events import EventHandler as EventHandler
 from appsdk_operator.cache._events import ResourceAction as ResourceAction
 from appsdk_operator.cache._informer.foreign import ForeignStream as ForeignStream
+from appsdk_operator.cache._informer.handler_caller import ErrorHandler as ErrorHandler
 from appsdk_operator.cache._informer.health import Health as Health
 from appsdk_operator.cache._informer.informer import Informer as Informer
+from appsdk_operator.cache._informer.informer import Registration as Registration
 from appsdk_operator.cache._informer.reflector import EventStream as EventStream
 from appsdk_operator.cache._informer.reflector import ListWatchClient as ListWatchClient
-from appsdk_operator.cache._informer.registration import ErrorHandler as ErrorHandler
-from appsdk_operator.cache._informer.registration import Registration as Registration
 from appsdk_operator.cache._informer.store import IndexFunction as IndexFunction
 from appsdk_operator.cache._informer.store import Lister as Lister
 from appsdk_operator.cache._informer.store import Store as Store
 from appsdk_operator.cache._informer.transforms import Transform as Transform
 from appsdk_operator.cache._informer.transforms import drop_managed_fields as drop_managed_fields
-from appsdk_operator.cache._options import kind_tuple as kind_tuple
 
 # What is imported above and not listed is for the other rooms of the kit.
 __all__ = [

@@ -1,4 +1,4 @@
-"""What an informer tells those who listen."""
+"""Events, and the protocols of the handlers that receive them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from appsdk_operator.resource import Object, ObjectKey
 __all__ = ["BatchHandler", "Event", "EventHandler", "MaybeAwaitable", "ResourceAction"]
 
 MaybeAwaitable: TypeAlias = Awaitable[None] | None
-"""What a handler's method returns: nothing, or with ``async def`` what is to be awaited."""
+"""The result of a handler's method: None, or with ``async def`` an awaitable."""
 
 
 class ResourceAction(enum.Enum):
@@ -24,11 +24,12 @@ class ResourceAction(enum.Enum):
     UPDATE = "UPDATE"
     DELETE = "DELETE"
     RESYNC = "RESYNC"
-    """Nothing happened: the local copy is shown again, so that what was missed can be mended."""
+    """Nothing happened: the object is delivered again from the local copy, so that a handler can
+    repair what it missed."""
     GENERIC = "GENERIC"
-    """Something outside of the cluster concerns the object; no informer says this."""
+    """Something outside of the cluster concerns the object; informers never send this."""
 
-    # An enumeration's own is a call in Python, which counting by action would make for each event.
+    # Enum's own hash is a Python call, which counting by action would make for each event.
     if not TYPE_CHECKING:
         __hash__ = object.__hash__
 
@@ -47,16 +48,16 @@ class Event(
 
     action: ResourceAction
     object: Object[SpecT_co, StatusT_co]
-    """The object now; for a deletion its last known state."""
+    """The object's new state; for a deletion its last known state."""
     old: Object[SpecT_co, StatusT_co] | None = None
-    """The object before an update; None for every other action."""
+    """The object's state before an update; None for every other action."""
     is_initial: bool = False
-    """Whether the object was there when the handler began to listen."""
+    """Whether the object existed already when the handler was added."""
     is_final_state_unknown: bool = False
-    """Whether a deletion was not seen but found out by a list, so that the object may be stale."""
+    """Whether the deletion was found by a list instead of a watch, so the object may be stale."""
     is_unfollowed: bool = False
-    """Whether a deletion only says that the object's namespace is followed no more: nobody deleted
-    it, as far as is known. It comes with :attr:`is_final_state_unknown`."""
+    """Whether the deletion only means that the cache stopped following the object's namespace; as
+    far as is known the object still exists. Set together with :attr:`is_final_state_unknown`."""
 
     @property
     def key(self) -> ObjectKey:
@@ -72,13 +73,13 @@ class Event(
 
 @runtime_checkable
 class EventHandler(Protocol[SpecT_contra, StatusT_contra]):
-    """One method for each thing that can happen to an object.
+    """A handler with one method each for added, updated and deleted objects.
 
-    An informer calls them one at a time, in the order in which things happened, in a thread that
-    belongs to the handler. What they raise is reported and goes no further.
+    An informer calls the methods one at a time, in the order of the events, in a thread of the
+    handler's own. Exceptions are reported and stop nothing.
 
-    They may be ``async def``: each is awaited to its end before the next event, on one event loop
-    for all calls of the handler, which runs during these calls only.
+    The methods may be ``async def``: the informer awaits each before the next event, on one event
+    loop for all calls of the handler, which runs during these calls only.
     """
 
     if not TYPE_CHECKING:
@@ -87,36 +88,36 @@ class EventHandler(Protocol[SpecT_contra, StatusT_contra]):
     def on_add(
         self, obj: Object[SpecT_contra, StatusT_contra], *, is_initial: bool
     ) -> MaybeAwaitable:
-        """``obj`` appeared, or was there when the handler began to listen (``is_initial``)."""
+        """Handle a new object, or one that is older than the handler (``is_initial``)."""
         ...
 
     def on_update(
         self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
     ) -> MaybeAwaitable:
-        """The object changed; at a resync ``old is new``."""
+        """Handle a changed object; for a resync ``old is new``."""
         ...
 
     def on_delete(
         self, obj: Object[SpecT_contra, StatusT_contra], *, is_final_state_unknown: bool
     ) -> MaybeAwaitable:
-        """The object is gone; ``obj`` is its last known state."""
+        """Handle a deleted object; ``obj`` is its last known state."""
         ...
 
 
 @runtime_checkable
 class BatchHandler(Protocol):
-    """For handlers that queue: gets all events of one read at once, in the informer's own thread.
+    """A handler that queues: it gets all events of one read at once, in the informer's own thread.
 
-    It is called with the informer's lock held, so that a handler which is added meanwhile misses
-    nothing and gets nothing twice. Therefore it must only queue: what waits, takes a lock that
-    others hold while they use the informer, or runs user code here, can stop the informer for ever.
-    What it raises is reported once the lock was released.
+    The informer holds its lock during the call, so that a handler added meanwhile misses nothing
+    and gets nothing twice. So it must only queue: waiting, user code, or a lock that others hold
+    while they use the informer can block the informer for ever. Exceptions are reported after the
+    lock is released.
     """
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Take over events, in order."""
+        """Queue events, in order."""
         ...
 
     def on_initial_list_end(self) -> None:
-        """The objects that were there at the start have all been handed over."""
+        """Note that all initial events have been sent."""
         ...

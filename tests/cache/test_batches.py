@@ -134,7 +134,7 @@ def test_a_handler_that_raises_to_the_top_loses_nothing_that_waits():
     delivery.source("k").on_events([Event(CREATE, thing(name, 1)) for name in "abc"])
     item = delivery._queue.try_get()
     with pytest.raises(SystemExit):
-        delivery._turn(item.key, item.ticket)
+        delivery._process(item.key, item.ticket)
     assert delivery.pending == 1
     assert delivery.step()
     assert seen == ["a", "b", "c"]
@@ -158,7 +158,7 @@ def test_the_source_has_synced_as_soon_as_the_last_initial_event_was_handled():
     )
     source.on_initial_list_end()
     item = delivery._queue.try_get()
-    delivery._turn(item.key, item.ticket)
+    delivery._process(item.key, item.ticket)
     assert seen == [("a", False), ("b", False), ("a", True)]
     delivery.stop()
 
@@ -194,7 +194,7 @@ def test_a_turn_ends_when_it_takes_long_so_that_the_queue_knows_how_long_each_ev
     delivery.source("k").on_events([Event(CREATE, thing(name, 1)) for name in "abc"])
     for count in (1, 2, 3):
         item = delivery._queue.try_get()
-        delivery._turn(item.key, item.ticket)
+        delivery._process(item.key, item.ticket)
         assert len(seen) == count
     assert not delivery.step()
     delivery.stop()
@@ -208,7 +208,7 @@ def test_the_queues_metrics_count_what_waits_and_what_was_handled_in_the_line():
     assert metrics.value("workqueue_depth", **labels, priority="0") == 4
     clock.advance(2.0)
     item = delivery._queue.try_get()
-    delivery._turn(item.key, item.ticket)
+    delivery._process(item.key, item.ticket)
     assert metrics.value("workqueue_depth", **labels, priority="0") == 0
     assert metrics.value("workqueue_adds_total", **labels) == 4
     assert metrics.value("workqueue_queue_duration_seconds_count", **labels) == 4

@@ -13,7 +13,7 @@ from appsdk_operator.cache import (
     NotCachedError,
     NotFollowedError,
 )
-from appsdk_operator.cache._client.overlay import Entry, Overlay
+from appsdk_operator.cache._client.overlay import Overlay, WrittenObject
 from appsdk_operator.client import (
     Client,
     ClientConfig,
@@ -272,15 +272,15 @@ def informer():
     return Informer()
 
 
-def entry(informer, version, uid="u", *, gone=False):
-    obj = None if gone else thing("a", version, uid=uid)
-    return Entry(
+def entry(informer, version, uid="u", *, deleted=False):
+    obj = None if deleted else thing("a", version, uid=uid)
+    return WrittenObject(
         informer=informer,
         rewinds=informer.rewinds,
         version=str(version),
         object=obj,
-        gone=(uid,) if gone else (),
-        gone_version=str(version) if gone else "",
+        deleted_uids=(uid,) if deleted else (),
+        deleted_version=str(version) if deleted else "",
     )
 
 
@@ -302,35 +302,35 @@ def entry(informer, version, uid="u", *, gone=False):
 def test_of_two_writes_whose_answers_come_in_any_order_the_newer_counts(informer, writes, counts):
     overlay = Overlay(10, lambda kind, namespace: informer)
     for version, uid, gone in writes:
-        overlay.lay(THING, KEY, entry(informer, version, uid, gone=gone))
+        overlay.add(THING, KEY, entry(informer, version, uid, deleted=gone))
     found = overlay.get(THING, KEY)
     version, uid, gone = counts
     assert found.version == str(version)
-    assert (uid in found.gone) is gone
+    assert (uid in found.deleted_uids) is gone
     assert (found.object is None) is gone
 
 
 def test_of_a_deletion_and_a_write_whose_order_is_unknown_both_count(informer):
     overlay = Overlay(10, lambda kind, namespace: informer)
-    overlay.lay(THING, KEY, entry(informer, 25, "v"))
-    unseen = entry(informer, "", "u", gone=True)
-    overlay.lay(THING, KEY, unseen)
+    overlay.add(THING, KEY, entry(informer, 25, "v"))
+    unseen = entry(informer, "", "u", deleted=True)
+    overlay.add(THING, KEY, unseen)
     found = overlay.get(THING, KEY)
     assert found.resolved(KEY, informer).uid == "v"
     informer.objects["a"] = thing("a", 30, uid="u")
     assert found.resolved(KEY, informer).uid == "v"
     informer.resource_version = "30"
     assert found.resolved(KEY, informer) is None
-    assert not found.is_over(KEY, informer)
+    assert not found.is_outdated(KEY, informer)
     # Another write that is under way when the deletion ends changes nothing; a later one does.
-    overlay.lay(THING, ObjectKey("x", "b"), entry(informer, 40), created_after=1)
-    assert overlay.get(THING, KEY).is_floating
-    overlay.lay(THING, ObjectKey("x", "b"), entry(informer, 41), created_after=2)
-    assert not overlay.get(THING, KEY).is_over(KEY, informer)
+    overlay.add(THING, ObjectKey("x", "b"), entry(informer, 40), created_after=1)
+    assert overlay.get(THING, KEY).has_open_deletion
+    overlay.add(THING, ObjectKey("x", "b"), entry(informer, 41), created_after=2)
+    assert not overlay.get(THING, KEY).is_outdated(KEY, informer)
     informer.resource_version = "41"
-    assert not overlay.get(THING, KEY).is_over(KEY, informer)
+    assert not overlay.get(THING, KEY).is_outdated(KEY, informer)
     del informer.objects["a"]
-    assert overlay.get(THING, KEY).is_over(KEY, informer)
+    assert overlay.get(THING, KEY).is_outdated(KEY, informer)
 
 
 def test_what_the_informer_applies_while_it_is_asked_is_seen(informer):
@@ -350,8 +350,8 @@ def test_what_the_informer_applies_while_it_is_asked_is_seen(informer):
 def test_deletions_of_one_name_are_remembered_but_not_for_ever(informer):
     overlay = Overlay(10, lambda kind, namespace: informer)
     for number in range(100):
-        overlay.lay(THING, KEY, entry(informer, "", f"u{number}", gone=True))
-    assert overlay.get(THING, KEY).gone == tuple(f"u{number}" for number in range(84, 100))
+        overlay.add(THING, KEY, entry(informer, "", f"u{number}", deleted=True))
+    assert overlay.get(THING, KEY).deleted_uids == tuple(f"u{number}" for number in range(84, 100))
     assert overlay.counts() == {THING: 0}
 
 
@@ -359,17 +359,17 @@ def test_an_overlay_that_is_full_does_not_look_at_all_of_it_for_each_write(infor
     looks = []
     overlay = Overlay(1000, lambda kind, namespace: looks.append(kind) or informer)
     for number in range(3000):
-        overlay.lay(THING, ObjectKey("x", str(number)), entry(informer, 20 + number))
+        overlay.add(THING, ObjectKey("x", str(number)), entry(informer, 20 + number))
     assert len(looks) < 60_000
     assert overlay.counts()[THING] <= 1000
 
 
 def test_what_is_remembered_to_be_on_the_safe_side_goes_first(informer, caplog):
     overlay = Overlay(3, lambda kind, namespace: informer)
-    overlay.lay(THING, KEY, entry(informer, 20))
+    overlay.add(THING, KEY, entry(informer, 20))
     for number in range(5):
-        floating = entry(informer, "", f"u{number}", gone=True)
-        overlay.lay(THING, ObjectKey("x", str(number)), floating)
+        open_deletion = entry(informer, "", f"u{number}", deleted=True)
+        overlay.add(THING, ObjectKey("x", str(number)), open_deletion)
     assert overlay.get(THING, KEY) is not None
     assert overlay.dropped == 0
     assert not caplog.records
@@ -377,10 +377,10 @@ def test_what_is_remembered_to_be_on_the_safe_side_goes_first(informer, caplog):
 
 def test_after_a_history_that_went_back_nothing_sticks(informer):
     overlay = Overlay(10, lambda kind, namespace: informer)
-    overlay.lay(THING, KEY, entry(informer, 1000))
-    overlay.lay(THING, ObjectKey("x", "b"), entry(informer, 1000, gone=True))
+    overlay.add(THING, KEY, entry(informer, 1000))
+    overlay.add(THING, ObjectKey("x", "b"), entry(informer, 1000, deleted=True))
     informer.resource_version, informer.rewinds = "5", 1
-    overlay.lay(THING, KEY, entry(informer, 6))
+    overlay.add(THING, KEY, entry(informer, 6))
     assert overlay.get(THING, KEY).version == "6"
     assert overlay.counts() == {THING: 1}
 
@@ -388,7 +388,7 @@ def test_after_a_history_that_went_back_nothing_sticks(informer):
 def test_the_overlay_is_bounded_and_says_when_it_gives_up(informer, caplog):
     overlay = Overlay(3, lambda kind, namespace: informer)
     for number in range(5):
-        overlay.lay(THING, ObjectKey("x", str(number)), entry(informer, 20 + number))
+        overlay.add(THING, ObjectKey("x", str(number)), entry(informer, 20 + number))
     assert overlay.counts() == {THING: 3}
     assert overlay.dropped == 2
     assert caplog.text.count("no watch has brought back") == 1
@@ -397,5 +397,5 @@ def test_the_overlay_is_bounded_and_says_when_it_gives_up(informer, caplog):
 
 def test_what_nobody_follows_any_more_is_swept_away(informer):
     overlay = Overlay(10, lambda kind, namespace: None)
-    overlay.lay(THING, KEY, entry(informer, 20))
+    overlay.add(THING, KEY, entry(informer, 20))
     assert overlay.counts() == {THING: 0}

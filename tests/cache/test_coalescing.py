@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Event, ResourceAction, Store
-from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer, merged
+from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer, coalesced
 from tests.cache.conftest import THING, check_history, event, line, thing, told
 
 CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
@@ -33,7 +33,7 @@ AGAIN = Event(RESYNC, ONE)
     ],
 )
 def test_two_events_in_a_row_become_one(before, after, expected):
-    both = merged(before, after)
+    both = coalesced(before, after)
     assert (None if both is None else told(both)) == expected
 
 

@@ -124,7 +124,7 @@ def test_a_turn_of_many_small_reads_ends_in_time_as_well():
     for event in adds(9):
         source.on_events([event])
     item = delivery._queue.try_get()
-    delivery._turn(item.key, item.ticket)
+    delivery._process(item.key, item.ticket)
     assert delivery.pending == 6
 
 
@@ -163,7 +163,7 @@ def test_a_worker_that_looks_while_events_are_put_sees_all_of_them_or_none():
     delivery.stop()
 
 
-def test_what_is_put_while_a_worker_looks_waits_for_its_next_turn():
+def test_what_is_put_while_a_worker_looks_waits_for_its_next_process():
     handled, threads, metrics, clock = [], [], Metrics(), ManualClock()
     delivery = Delivery("d", lambda key, _: handled.append(key.name), metrics=metrics, clock=clock)
     source = delivery.source("k")
@@ -177,7 +177,7 @@ def test_what_is_put_while_a_worker_looks_waits_for_its_next_turn():
     source.on_events([add("first")])
     delivery._queue.next_ticket = slow
     item = delivery._queue.try_get()
-    delivery._turn(item.key, item.ticket)
+    delivery._process(item.key, item.ticket)
     for thread in threads:
         thread.join(PATIENCE)
     delivery._queue.next_ticket = next_ticket

@@ -903,7 +903,7 @@ def test_a_flood_of_failures_of_a_handler_is_counted(make, caplog):
     running.informer.add_event_handler(last)
     running.start()
     last.wait_for_count(50)
-    eventually(lambda: not running.informer._registrations[0].own_delivery.pending)
+    eventually(lambda: not running.informer._access.registrations[0].own_delivery.pending)
     said = [record for record in caplog.records if "handler" in record.message]
     assert len(said) == 10
     assert [record.exc_info is not None for record in said] == [True, *9 * [False]]

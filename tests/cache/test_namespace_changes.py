@@ -169,7 +169,7 @@ class NamespaceChanges(RuleBasedStateMachine):
         else:
             self.cache.add(THING)
         self.is_whole = not metadata
-        self.kept = self.cache._kept[THING]
+        self.kept = self.cache._kind_caches[THING]
         self.names = names_of(choice)
         self.own: set[str] | None = None
         self.handlers: list[tuple[BatchRecorder, list[Event]]] = []
@@ -208,7 +208,7 @@ class NamespaceChanges(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 5), budget=st.integers(0, 3))
     def step(self, number: int, budget: int) -> None:
-        living = [f for f in self.kept.all_followed if f.stop is not None]
+        living = [f for f in self.kept.active if f.stop is not None]
         each = living[number % len(living)]
         self.model.budget = budget
         assert each.stop is not None
@@ -239,22 +239,22 @@ class NamespaceChanges(RuleBasedStateMachine):
         for (recorder, _), place in zip(self.handlers, self.places, strict=True):
             held = {
                 (o.namespace, o.name): (o.uid, o.resource_version)
-                for f in self.kept.followed
-                if not place.is_waiting or place.follows(f.informer)
+                for f in self.kept.current
+                if not place.awaits_full_objects or place.follows(f.informer)
                 for o in f.informer.store.list()
             }
             assert told_by(recorder.events, self.model.deleted) == held
 
     @invariant()
     def who_waits_for_whole_objects_has_not_synced(self) -> None:
-        assert not any(place.is_waiting and place.has_synced for place in self.places)
+        assert not any(place.awaits_full_objects and place.has_synced for place in self.places)
 
     @invariant()
     def who_comes_when_the_kind_is_needed_whole_sees_nothing_else(self) -> None:
         for recorder in self.need_whole:
             assert not any(event.object.is_metadata_only for event in recorder.events)
-        for f in self.kept.followed:
-            assert f.informer.transform is None or not self.is_whole or f.scope.metadata_only
+        for f in self.kept.current:
+            assert f.informer.transform is None or not self.is_whole or f.selection.metadata_only
 
     @invariant()
     def nobody_is_told_that_something_is_followed_no_more_that_is(self) -> None:
@@ -286,7 +286,7 @@ class NamespaceChanges(RuleBasedStateMachine):
         if not hasattr(self, "kept"):
             return
         for _ in range(60):
-            for number in range(len(self.kept.all_followed)):
+            for number in range(len(self.kept.active)):
                 self.step(number, 100)
         assert self.cache.has_synced
         assert self.slow_place._delivery is not None
@@ -305,7 +305,7 @@ class NamespaceChanges(RuleBasedStateMachine):
         assert self.slow_place.has_synced
         assert all(place.has_synced for place in self.places)
         assert all(o.is_metadata_only is not self.is_whole for o in self.cache.list(THING))
-        assert len(self.kept.all_followed) == len(self.kept.target)
+        assert len(self.kept.active) == len(self.kept.selections)
         self.slow_place.remove()
 
 
@@ -367,7 +367,7 @@ def lags_behind(machine: NamespaceChanges) -> None:
     machine.step(0, 0)
     machine.cache.set_namespaces(["x", "y"])
     machine.names = {"x", "y"}
-    old, of_x, of_y = kept.all_followed
+    old, of_x, of_y = kept.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     model.write("x", "a", deletes=True)
@@ -375,7 +375,7 @@ def lags_behind(machine: NamespaceChanges) -> None:
     old.informer.step(old.stop)
     for _ in range(2):
         of_y.informer.step(of_y.stop)
-    assert of_x.informer.is_frozen
+    assert of_x.is_frozen
     assert not machine.cache.has_synced
     machine.teardown()
     ((recorder, _),) = machine.handlers
@@ -394,11 +394,11 @@ def test_who_waits_for_whole_objects_in_namespaces_that_are_left_waits_no_longer
         machine.widen()
         machine.add_handler()
         place = machine.places[-1]
-        assert place.is_waiting
+        assert place.awaits_full_objects
         assert not place.has_synced
         assert not place.wait_for_sync(StopSignal(), 0)
         machine.set_namespaces(["y"])
-        assert not place.is_waiting
+        assert not place.awaits_full_objects
         machine.teardown()
     finally:
         machine.slow_place.remove()

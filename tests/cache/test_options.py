@@ -19,14 +19,16 @@ ConfigMap = kinds.core.v1.ConfigMap
 N, K = NamespaceOptions, CacheOptions
 
 
-def scopes(kind, *, options=None, **cache_options):
+def selections(kind, *, options=None, **cache_options):
     cache = Cache(ScriptedClient(), metrics=Metrics(), **cache_options)
     cache.add(kind, options)
-    return cache._kept[kind].target
+    return cache._kind_caches[kind].selections
 
 
 def selectors(found):
-    return {s.namespace: (str(s.label_selector or ""), str(s.query or "")) for s in found}
+    return {
+        s.namespace: (str(s.label_selector or ""), str(s.sent_field_selector or "")) for s in found
+    }
 
 
 @pytest.mark.parametrize(
@@ -100,15 +102,15 @@ def selectors(found):
     ],
 )
 def test_each_option_is_that_of_the_nearest_place(cache, options, expected):
-    assert selectors(scopes(THING, options=options, **cache)) == expected
+    assert selectors(selections(THING, options=options, **cache)) == expected
 
 
 def test_a_cluster_scoped_kind_has_one_scope_whatever_the_namespaces():
     namespaces = {"x": N(label_selector="n=1"), "": N(label_selector="m=1")}
-    found = scopes(PLACE, namespaces=namespaces, label_selector="a=1")
+    found = selections(PLACE, namespaces=namespaces, label_selector="a=1")
     assert selectors(found) == {"": ("a=1", "")}
     assert not found[0].excluded
-    own = scopes(PLACE, options=K(label_selector="k=1"), namespaces=["x"])
+    own = selections(PLACE, options=K(label_selector="k=1"), namespaces=["x"])
     assert selectors(own) == {"": ("k=1", "")}
 
 

@@ -76,7 +76,7 @@ def test_a_read_that_another_informer_overtakes_is_not_older_than_own_writes(
 
         return look
 
-    cache.places = overtaken(cache.places)  # type: ignore[method-assign]
+    cache.read_targets = overtaken(cache.read_targets)  # type: ignore[method-assign]
     assert read(client) == written
 
 
@@ -112,8 +112,8 @@ def test_what_has_synced_is_not_read_before_it_takes_over() -> None:
         for number in (0, 0, 1, 1):
             machine.step(number, 0)
         machine.set_namespaces([])
-        new = machine.kept.all_followed[-1].informer
-        new.on_synced = lambda: None
+        new = machine.kept.active[-1].informer
+        new._access.on_synced = lambda: None
         machine.step(2, 0)
         machine.step(2, 0)
         assert new.has_synced
@@ -137,7 +137,7 @@ def test_what_only_the_new_informer_follows_comes_as_initial_and_the_old_one_is_
         machine.model.write("y", "b", deletes=False)
         machine.step(0, 0)
         machine.step(0, 0)
-        (old,) = machine.kept.all_followed
+        (old,) = machine.kept.active
         machine.set_namespaces([])
         machine.step(1, 0)
         machine.step(1, 0)
@@ -199,7 +199,7 @@ def test_while_what_lags_is_listed_again_the_old_copy_serves_and_nobody_is_told_
     hand_over.step(0, 0)  # no streamed lists here, the fallback comes next
     hand_over.step(0, 0)
     hand_over.set_namespaces(["x", "y"])
-    old, of_x, of_y = hand_over.kept.all_followed
+    old, of_x, of_y = hand_over.kept.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     model.write("x", "a", deletes=False)
@@ -207,13 +207,13 @@ def test_while_what_lags_is_listed_again_the_old_copy_serves_and_nobody_is_told_
     old.informer.step(old.stop)
     for _ in range(2):
         of_y.informer.step(of_y.stop)
-    assert old.informer.is_frozen
-    assert of_x.informer.is_frozen
+    assert old.is_frozen
+    assert of_x.is_frozen
     assert cache.get(THING, "a", namespace="x") == model.objects["x", "a"]
     hand_over.set_namespaces(names)
     assert cache.get(THING, "a", namespace="x") == model.objects["x", "a"]
     hand_over.teardown()
-    assert not any(each.informer.is_frozen for each in hand_over.kept.followed)
+    assert not any(each.is_frozen for each in hand_over.kept.current)
     ((recorder, _),) = hand_over.handlers
     assert [event.action for event in recorder.events] == [
         ResourceAction.CREATE,
@@ -230,7 +230,7 @@ def test_a_cache_that_is_stopped_amid_a_hand_over_says_nothing_of_it() -> None:
     machine.step(0, 0)
     machine.cache.set_namespaces(["x", "y"])
     machine.names = {"x", "y"}
-    _, of_x, of_y = machine.kept.all_followed
+    _, of_x, of_y = machine.kept.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     of_x.stop.set()
@@ -238,5 +238,5 @@ def test_a_cache_that_is_stopped_amid_a_hand_over_says_nothing_of_it() -> None:
     assert of_x.informer.health().text.endswith("stopped")
     for _ in range(2):
         of_y.informer.step(of_y.stop)
-    assert machine.kept.followed == [of_x, of_y]
+    assert machine.kept.current == [of_x, of_y]
     machine.slow_place.remove()

@@ -1,15 +1,16 @@
-"""Informers by kind, shared by everybody who reads or watches."""
+"""The cache: informers by kind and namespace, shared by everybody who reads or watches."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import final
+from typing import TypeAlias, final
 
 import attrs
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache._cache.kind_cache import KindCache
+from appsdk_operator.cache._cache.errors import Remedies
+from appsdk_operator.cache._cache.kind_cache import KindCache, ReadTarget
 from appsdk_operator.cache._cache.metrics import CacheMetrics
 from appsdk_operator.cache._cache.options import (
     CacheOptions,
@@ -18,27 +19,35 @@ from appsdk_operator.cache._cache.options import (
     checked_by_kind,
     checked_namespaces,
 )
-from appsdk_operator.cache._cache.query import FIELD, field_index
-from appsdk_operator.cache._cache.reads import CacheReads
+from appsdk_operator.cache._cache.query import (
+    FIELD_INDEX,
+    Query,
+    field_index,
+    query_of,
+    sorted_objects,
+)
 from appsdk_operator.cache._cache.registration import CacheRegistration
 from appsdk_operator.cache._cache.selection import Selection, selections_of
 from appsdk_operator.cache._cache.switchover import SelectionInformer
-from appsdk_operator.cache._delivery.event_source import Overflow
+from appsdk_operator.cache._delivery.delivery import Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
+from appsdk_operator.cache._informer.handler_caller import check_handler
 from appsdk_operator.cache._informer.health import Health
-from appsdk_operator.cache._informer.informer import Informer
+from appsdk_operator.cache._informer.informer import Informer, access_to
 from appsdk_operator.cache._informer.reflector import ListWatchClient
-from appsdk_operator.cache._informer.registration import check_handler
-from appsdk_operator.cache._informer.store import IndexFunction
+from appsdk_operator.cache._informer.store import IndexFunction, check_index
 from appsdk_operator.cache._informer.transforms import Transform
-from appsdk_operator.cache._options import (
-    check_client,
-    check_function,
-    check_index,
-    checked_seconds,
-    join_all,
+from appsdk_operator.cache._threads import join_all
+from appsdk_operator.resource import (
+    FieldSelection,
+    Kind,
+    LabelSelection,
+    Object,
+    check_kind,
+    check_namespace_name,
+    field_selector_of,
+    label_selector_of,
 )
-from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, check_kind
 from appsdk_operator.runtime import (
     Clock,
     Environment,
@@ -49,24 +58,34 @@ from appsdk_operator.runtime import (
     check_stop,
 )
 from appsdk_operator.runtime.validation import (
+    check_client,
+    check_count,
     check_environment,
     check_flag,
+    check_function,
     check_instance,
     check_number,
     check_text,
     check_wait,
+    checked_seconds,
 )
 
 __all__ = ["Cache"]
 
+# The class below has a method called list.
+Objects: TypeAlias = list[Object[SpecT, StatusT]]
+ReadTargets: TypeAlias = list[ReadTarget]
+
+_REMEDIES = Remedies(to_follow="add it with set_namespaces, or read it with a client")
+
 
 @final
-class Cache(CacheReads):
-    """Local copies of kinds, each with one informer a namespace however many want it.
+class Cache:
+    """Local copies of kinds, each with one informer per namespace, shared by all users.
 
-    Reading a kind that has no informer is an error that says so, unless the cache was made with
-    ``lazy=True``: what a program holds in memory should be written down in it. Typed and untyped
-    kinds are views of one copy. Thread-safe.
+    Reading a kind without an informer is an error that says so, unless the cache was made with
+    ``lazy=True``: what a program holds in memory should show in its code. Typed and untyped kinds
+    are views of one copy. Thread-safe.
 
     >>> from appsdk_operator.resource import kinds
     >>> cache = Cache(client=None)  # doctest: +SKIP
@@ -91,28 +110,27 @@ class Cache(CacheReads):
     ) -> None:
         """A cache without kinds.
 
-        What is to be kept is looked for, each option by itself, in the options of the namespace of
-        the kind, of the kind, of the namespace of the cache, and then here; that is
-        controller-runtime's order.
+        Each option comes from the first of these that sets it: the options of the kind's namespace,
+        the kind, the cache's namespace, and the cache. That is controller-runtime's order.
 
         Args:
             client: lists and watches.
             namespaces: the namespaces to follow, as names or as :class:`NamespaceOptions` by name;
                 default: all. In a mapping the name ``""`` beside others stands for all the others.
-            label_selector: which objects of whatever kind; default: all.
+            label_selector: selects objects of any kind by label; default: all.
             field_selector: the same for fields.
-            transform: what to make of each object before it is kept; default: nothing.
-            resync: seconds after which handlers are shown every object once more; default 0: never.
+            transform: changes each object before it is stored; default: none.
+            resync: seconds after which handlers get every object again; default 0: never.
             by_kind: options for kinds that are added later without any.
             lazy: whether a read of an unknown kind adds it, and waits for its first sync.
             sync_timeout: seconds that a lazy read waits; default 120.
-            on_error: told of every informer's problems; default: they are logged.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            on_error: called with every informer's problems; default: they are logged.
+            clock: the clock of all waits; default: that of its Manager, else the machine's.
+            metrics: where to publish; default: in those of its Manager, else in
                 :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
-            ValueError, TypeError: an option is out of bounds, or of no form that is known.
+            ValueError, TypeError: an option is out of bounds, or of the wrong type.
         """
         check_client(client, "list_page", "watch")
         check_function("on_error", on_error)
@@ -138,9 +156,9 @@ class Cache(CacheReads):
         self._metrics = self._environment.metrics
         self._lock = threading.RLock()
         self._changed = Waiters(clock)
-        self._kept: dict[Kind, KindCache] = {}
-        # Kinds that somebody will need whole.
-        self._whole: set[Kind] = set()
+        self._kind_caches: dict[Kind, KindCache] = {}
+        # Kinds of which full objects will be needed once they are added.
+        self._expected_full: set[Kind] = set()
         self._failure: BaseException | None = None
         self._threads = ThreadGroup("cache")
         self._stop: StopSignal | None = None
@@ -148,18 +166,18 @@ class Cache(CacheReads):
         self._is_over = False
         self._numbers = CacheMetrics(self._handlers, self._metrics, self._lock)
 
-    # Which kinds.
+    # Kinds and namespaces.
 
     def add(self, kind: Kind, options: CacheOptions | None = None) -> None:
-        """Keep ``kind``; while the cache runs its informers start at once.
+        """Add ``kind``; while the cache runs its informers start at once.
 
-        Without ``options`` a kind gets those that the cache was made with, ``by_kind``, and one
-        that is kept already stays as it is. A kind of which the metadata alone is kept, because
-        controllers need no more, is kept whole from now on.
+        Without ``options`` a new kind gets those of ``by_kind``, and a present one keeps its own. A
+        kind of which the cache holds only metadata, because controllers need no more, is upgraded
+        to full objects.
 
         Raises:
             TypeError: ``kind`` is no Kind.
-            ValueError: it is kept already, with other options, or namespaces were given for a
+            ValueError: it was added already, with other options, or namespaces were given for a
                 cluster-scoped kind.
         """
         check_kind(kind)
@@ -168,77 +186,79 @@ class Cache(CacheReads):
             _check_scope(kind, options)
         informers: Sequence[Informer] = ()
         with self._lock:
-            kept = self._kept.get(kind)
-            if kept is None:
-                self._keep(kind, options or self._options_of(kind))
+            present = self._kind_caches.get(kind)
+            if present is None:
+                self._add(kind, options or self._options_of(kind))
             elif options is None or (
-                kept.may_widen and options == attrs.evolve(kept.options, metadata_only=False)
+                present.may_upgrade
+                and options == attrs.evolve(present.options, metadata_only=False)
             ):
-                informers = self._widen(kept)
+                informers = self._upgrade(present)
             else:
-                _check_same(kind, kept.options, options)
-        for informer in informers:
-            informer.report_failures()
+                _check_same(kind, present.options, options)
+        _report_failures(informers)
 
     def add_metadata(self, kind: Kind) -> None:
-        """For sources: keep the metadata of ``kind``, or all of it if anybody needs it whole.
+        """For sources: add ``kind`` with metadata only, or with full objects if those are expected.
 
-        Unlike with :class:`CacheOptions` that say ``metadata_only``, the kind can be had whole
-        later: it is listed again then.
+        Unlike a kind with ``metadata_only`` in its :class:`CacheOptions`, it can be upgraded to
+        full objects later; it is listed again then.
         """
         with self._lock:
-            if kind in self._kept:
+            if kind in self._kind_caches:
                 return
             options = self._options_of(kind)
-            may_widen = kind not in self._whole and not options.metadata_only
-            if may_widen:
+            may_upgrade = kind not in self._expected_full and not options.metadata_only
+            if may_upgrade:
                 options = attrs.evolve(options, metadata_only=True)
-            self._keep(kind, options, may_widen=may_widen)
+            self._add(kind, options, may_upgrade=may_upgrade)
 
     def expect_whole(self, kind: Kind) -> None:
-        """For sources: let whoever adds the metadata of ``kind`` have it kept whole, once added.
+        """For sources: announce that full objects of ``kind`` will be needed once it is added.
 
         Raises:
-            ValueError: the metadata alone is to be kept, by the options of the cache or the kind.
+            ValueError: the options of the cache or the kind say ``metadata_only``.
         """
         with self._lock:
-            kept = self._kept.get(kind)
-            options = self._options_of(kind) if kept is None else kept.options
-            if options.metadata_only and not (kept and kept.may_widen):
+            present = self._kind_caches.get(kind)
+            options = self._options_of(kind) if present is None else present.options
+            if options.metadata_only and not (present and present.may_upgrade):
                 raise ValueError(
                     f"of {kind} the cache keeps the metadata only, as its options say, and there "
                     "is one copy for all: say metadata_only=True here too, or nowhere"
                 )
-            self._whole.add(kind)
+            self._expected_full.add(kind)
 
     def _options_of(self, kind: Kind) -> CacheOptions:
         return self._by_kind.get(kind) or CacheOptions()
 
-    def _keep(self, kind: Kind, options: CacheOptions, *, may_widen: bool = False) -> None:
-        kept = KindCache(kind, options, make=self._informer, run=self._run, may_widen=may_widen)
-        kept.follow(self._scopes(kept))
-        # Kept once nothing can fail any more: a kind without informers would read as empty.
-        self._kept[kind] = kept
+    def _add(self, kind: Kind, options: CacheOptions, *, may_upgrade: bool = False) -> None:
+        added = KindCache(
+            kind, options, make=self._make_informer, run=self._run, may_upgrade=may_upgrade
+        )
+        added.follow(self._selections(added))
+        # Only once nothing can fail any more: a kind without informers would read as empty.
+        self._kind_caches[kind] = added
         self._changed.wake()
 
-    def _widen(self, kept: KindCache) -> Sequence[Informer]:
-        """Keep whole what the metadata alone is kept of; who may have failures to report."""
-        if not kept.may_widen:
+    def _upgrade(self, kind_cache: KindCache) -> Sequence[Informer]:
+        """Upgrade from metadata to full objects; returns informers with failures to report."""
+        if not kind_cache.may_upgrade:
             return ()
-        kept.may_widen = False
-        kept.options = attrs.evolve(kept.options, metadata_only=False)
-        kept.follow(self._scopes(kept))
+        kind_cache.may_upgrade = False
+        kind_cache.options = attrs.evolve(kind_cache.options, metadata_only=False)
+        kind_cache.follow(self._selections(kind_cache))
         self._changed.wake()
-        return [each.informer for each in kept.followed]
+        return [each.informer for each in kind_cache.current]
 
     def options_for(self, kind: Kind) -> CacheOptions:
-        """What is kept of ``kind``, or would be when it is added without options."""
+        """The options of ``kind``, or those that it would get if it was added without any."""
         with self._lock:
-            kept = self._kept.get(kind)
-            return self._options_of(kind) if kept is None else kept.options
+            present = self._kind_caches.get(kind)
+            return self._options_of(kind) if present is None else present.options
 
     def remove(self, kind: Kind, *, timeout: float = 30.0) -> None:
-        """Stop the informers of ``kind``, forget it and its handlers; an unknown one: nothing.
+        """Remove ``kind`` and its handlers, and stop its informers; ignores an unknown kind.
 
         Args:
             kind: the kind.
@@ -250,36 +270,35 @@ class Cache(CacheReads):
         check_kind(kind)
         checked_seconds("timeout", timeout)
         with self._lock:
-            kept = self._kept.pop(kind, None)
-            if kept is None:
+            removed = self._kind_caches.pop(kind, None)
+            if removed is None:
                 return
-            for registration in kept.registrations:
+            for registration in removed.registrations:
                 registration.stop()
                 self._numbers.note_removed(registration)
-            kept.end()
+            removed.end()
             self._changed.wake()
-        joins = [registration.join for registration in kept.registrations]
+        joins = [registration.join for registration in removed.registrations]
         join_all(joins, timeout, f"the cache of {kind}")
 
     def set_namespaces(self, namespaces: Namespaces | None, *, kind: Kind | None = None) -> None:
         """Follow these namespaces from now on; empty: all.
 
-        Informers of namespaces that stay go on. What is new is listed, and handlers get its objects
-        as initial additions; until that is done, see :meth:`wait_for_sync`, reads of it raise
-        :class:`NotCachedError`, or wait in a lazy cache, and so do reads of all namespaces. What is
-        followed no longer is gone from reads at once, which raise :class:`NotFollowedError`;
-        handlers are told of a deletion with an unknown final state, and events say that it is
-        :attr:`Event.is_unfollowed`.
+        Informers of namespaces that stay are not affected. A new namespace is listed, and handlers
+        get its objects as initial additions. Until then (see :meth:`wait_for_sync`), reads of it
+        and of all namespaces raise :class:`NotCachedError`, or wait in a lazy cache. Reads of a
+        namespace that is no longer followed raise :class:`NotFollowedError` at once; handlers get
+        deletions with an unknown final state, and events have :attr:`Event.is_unfollowed` set.
 
         Between all namespaces and some of them, the old informers serve until the new ones have
-        synced. Handlers are then told what happened between the two, and nothing that they know.
+        synced. Handlers then get what changed in between as events, and nothing twice.
 
         Args:
             namespaces: names, or options by name; None, for a ``kind``: those of the cache.
             kind: the kind to which this applies; default: all that have no namespaces of their own.
 
         Raises:
-            NotCachedError: ``kind`` is not kept.
+            NotCachedError: ``kind`` was not added.
             ValueError: ``kind`` is cluster-scoped, or a name is empty.
         """
         if namespaces is None and kind is None:
@@ -290,40 +309,39 @@ class Cache(CacheReads):
         with self._lock:
             if kind is None:
                 self._namespaces = wanted or {}
-                changed = list(self._kept.values())
+                changed = list(self._kind_caches.values())
             else:
-                kept = self._get(kind)
-                options = attrs.evolve(kept.options, namespaces=wanted)
+                kind_cache = self._get(kind)
+                options = attrs.evolve(kind_cache.options, namespaces=wanted)
                 _check_scope(kind, options)
-                kept.options = options
-                changed = [kept]
-            for kept in changed:
-                kept.follow(self._scopes(kept))
+                kind_cache.options = options
+                changed = [kind_cache]
+            for kind_cache in changed:
+                kind_cache.follow(self._selections(kind_cache))
             self._changed.wake()
-            informers = [f.informer for kept in changed for f in kept.followed]
-        for informer in informers:
-            informer.report_failures()
+            informers = [each.informer for kind_cache in changed for each in kind_cache.current]
+        _report_failures(informers)
 
     def add_index(
         self, kind: Kind[SpecT, StatusT], name: str, function: IndexFunction[SpecT, StatusT]
     ) -> None:
-        """Index the objects of ``kind`` that are there and all that come; waits for no sync.
+        """Add an index over present and future objects of ``kind``; does not wait for a sync.
 
         Raises:
-            NotCachedError: ``kind`` is not kept.
+            NotCachedError: ``kind`` was not added.
             ValueError: there is an index of that name.
         """
         check_kind(kind)
         check_index(name, function)
         with self._lock:
-            kept = self._get(kind)
-            if name in kept.indexes:
+            kind_cache = self._get(kind)
+            if name in kind_cache.indexes:
                 raise ValueError(
                     f"{kind} has an index {name!r} already: use it, or choose another name"
                 )
-            kept.indexes[name] = function
-            informers = [each.informer for each in {*kept.followed, *kept.all_followed}]
-        # The function is user code, so without the lock.
+            kind_cache.indexes[name] = function
+            informers = [each.informer for each in {*kind_cache.current, *kind_cache.active}]
+        # Without the lock, because the function is user code.
         for informer in informers:
             informer.add_index(name, function)
 
@@ -336,32 +354,34 @@ class Cache(CacheReads):
         """Let :meth:`list` answer field selectors on ``path``.
 
         Args:
-            kind: a kind that is kept.
+            kind: a kind that was added.
             path: such as ``spec.nodeName``; any name will do if ``function`` is given.
             function: the values of an object; default: what is found at ``path``.
 
         Raises:
-            NotCachedError: ``kind`` is not kept.
+            NotCachedError: ``kind`` was not added.
             ValueError: ``path`` is indexed already.
         """
         check_text("path", path, empty=False)
-        self.add_index(kind, FIELD + path, field_index(path) if function is None else function)
+        self.add_index(
+            kind, FIELD_INDEX + path, field_index(path) if function is None else function
+        )
 
     @property
     def kinds(self) -> Sequence[Kind]:
-        """The kinds that are kept."""
+        """The kinds that were added."""
         with self._lock:
-            return list(self._kept)
+            return list(self._kind_caches)
 
     def informers(self, kind: Kind[SpecT, StatusT]) -> Sequence[Informer[SpecT, StatusT]]:
-        """The informers of ``kind``, one for each namespace that is followed.
+        """The informers of ``kind``, one for each followed namespace.
 
         Raises:
-            NotCachedError: ``kind`` is not kept.
+            NotCachedError: ``kind`` was not added.
         """
         check_kind(kind)
         with self._lock:
-            return [each.informer for each in self._get(kind).followed]
+            return [each.informer for each in self._get(kind).current]
 
     def add_event_handler(
         self,
@@ -372,21 +392,21 @@ class Cache(CacheReads):
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
     ) -> CacheRegistration:
-        """Tell ``handler`` of the objects of ``kind``, in namespaces that are added later too.
+        """Send ``handler`` the events of ``kind``, also of namespaces that are added later.
 
-        An EventHandler is shown objects with the types of ``kind``, whatever those are with which
-        the cache was told of it first, in one thread of its own, however many namespaces there are;
-        a BatchHandler gets them as they are. See :meth:`Informer.add_event_handler` for the
-        arguments.
+        An EventHandler gets objects with the types of ``kind`` here, whatever types the kind was
+        added with, in one thread of its own, however many namespaces there are. A BatchHandler gets
+        them with the types that the kind was added with. See :meth:`Informer.add_event_handler` for
+        the arguments.
 
         Raises:
-            NotCachedError: ``kind`` is not kept.
+            NotCachedError: ``kind`` was not added.
             TypeError, ValueError: as :meth:`Informer.add_event_handler`.
         """
         check_kind(kind)
         check_handler(handler, resync, max_pending, overflow)
         with self._lock:
-            kept = self._get(kind)
+            kind_cache = self._get(kind)
             registration = CacheRegistration(
                 kind,
                 handler,
@@ -399,7 +419,7 @@ class Cache(CacheReads):
                 remove=self._remove_handler,
             )
             try:
-                kept.register(registration)
+                kind_cache.register(registration)
             except BaseException:
                 registration.stop()
                 raise
@@ -412,31 +432,108 @@ class Cache(CacheReads):
         with self._lock:
             registration.stop()
             self._changed.wake()
-            kept = self._kept.get(registration.kind)
-            if kept is not None and registration in kept.registrations:
-                kept.registrations.remove(registration)
+            kind_cache = self._kind_caches.get(registration.kind)
+            if kind_cache is not None and registration in kind_cache.registrations:
+                kind_cache.registrations.remove(registration)
                 self._numbers.note_removed(registration)
         join_all([registration.join], timeout, f"a handler of {registration.kind}")
 
-    # How it stands.
+    # Reading.
+
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+    ) -> Object[SpecT, StatusT] | None:
+        """The object of that name, None when there is none.
+
+        Raises:
+            NotCachedError: ``kind`` was not added, ``namespace`` is not followed, or they have not
+                synced.
+            TimeoutError: a lazy read did not sync in time.
+            ValueError: a namespace is missing, or given for a cluster-scoped kind.
+        """
+        # This cheap test first, because caches are read very often.
+        if type(name) is not str or type(namespace) is not str:
+            check_text("name", name)
+            check_namespace_name(namespace)
+        for target in self.object_read_targets(kind, namespace):
+            obj = target.informer.store.get(name, namespace)
+            if obj is not None:
+                return obj.viewed_as(kind)
+        return None
+
+    def list(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        namespace: str | None = None,
+        label_selector: LabelSelection | None = None,
+        field_selector: FieldSelection | None = None,
+        limit: int = 0,
+    ) -> Objects[SpecT, StatusT]:
+        """The objects in ``namespace`` that the selectors match, sorted by namespace and name.
+
+        Args:
+            kind: what to list.
+            namespace: the namespace; default and ``""``: all that are followed.
+            label_selector: as text, as a mapping or parsed.
+            field_selector: the same for fields, for equality with ``metadata.name``,
+                ``metadata.namespace`` and the paths given to :meth:`index_field`.
+            limit: the most objects to return, the first ones; default 0: all.
+
+        Raises:
+            NotCachedError: ``kind`` was not added, ``namespace`` is not followed, or they have not
+                synced.
+            TimeoutError: a lazy read did not sync in time.
+            ValueError: a namespace was given for a cluster-scoped kind, or no index answers the
+                field selector.
+        """
+        check_kind(kind)
+        check_count("limit", limit)
+        if limit < 0:
+            raise ValueError(f"limit={limit}: use 0 for all, or more")
+        check_namespace_name("" if namespace is None else namespace)
+        labels, fields = label_selector_of(label_selector), field_selector_of(field_selector)
+        targets = self.read_targets(kind, namespace or "")
+        query = self.query(kind, namespace=namespace, label_selector=labels, field_selector=fields)
+        found = [obj for target in targets for obj in query.objects_in(target)] if query else []
+        return sorted_objects(found, kind, limit)
+
+    def by_index(
+        self, kind: Kind[SpecT, StatusT], index: str, value: str
+    ) -> Objects[SpecT, StatusT]:
+        """The objects that ``index`` has under ``value``, sorted by namespace and name.
+
+        Raises:
+            NotCachedError: ``kind`` was not added, or has not synced.
+            KeyError: there is no such index.
+        """
+        check_kind(kind)
+        check_text("index", index)
+        check_text("value", value)
+        query = Query(indexes=[(index, value)])
+        targets = self.read_targets(kind, "")
+        found = [obj for target in targets for obj in query.objects_in(target)]
+        return sorted_objects(found, kind, 0)
+
+    # State.
 
     @property
     def has_synced(self) -> bool:
         """Whether every local copy is complete, and no change of namespaces is under way."""
         with self._lock:
-            return all(kept.is_settled for kept in self._kept.values())
+            return all(kind_cache.is_settled for kind_cache in self._kind_caches.values())
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
         check_wait(stop, timeout)
-        # Informers may come and go while we wait.
+        # Informers may come and go during the wait.
         self._changed.wait(lambda: self.has_synced or self._is_over, stop, timeout)
         return self.has_synced
 
     def health(self) -> Health:
-        """Whether every informer has synced and follows the server, and if not why."""
+        """Whether every informer has synced and follows the server, and if not, why."""
         with self._lock:
-            informers = [f.informer for kept in self._kept.values() for f in kept.all_followed]
+            informers = [each.informer for kc in self._kind_caches.values() for each in kc.active]
         healths = [informer.health() for informer in informers]
         bad = [health.text for health in healths if not health.is_ready]
         return Health(not bad, "; ".join(bad) or f"cache: {len(healths)} informers ok")
@@ -444,13 +541,13 @@ class Cache(CacheReads):
     # Running.
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was run already."""
+        """For managers: use these, unless the constructor got others or it was run already."""
         with self._lock:
             if not self._has_run:
                 self._environment.inherit(clock, metrics)
 
     def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
-        """Run the informers until ``stop`` is set; returns when all threads have ended.
+        """Run the informers until ``stop`` is set; returns once all threads have ended.
 
         Args:
             stop: ends it.
@@ -459,7 +556,7 @@ class Cache(CacheReads):
 
         Raises:
             TypeError: ``stop`` is no StopSignal.
-            RuntimeError: it was run before, or an informer failed, which should not be.
+            RuntimeError: it was run before, or an informer failed, which is a defect.
             TimeoutError: some still run; the text names their threads.
         """
         check_stop(stop)
@@ -470,10 +567,10 @@ class Cache(CacheReads):
                 raise RuntimeError("the cache was run before: make a new one")
             self._has_run = True
             self._stop = own
-            for kept in self._kept.values():
-                for registration in kept.registrations:
+            for kind_cache in self._kind_caches.values():
+                for registration in kind_cache.registrations:
                     registration.start()
-                kept.run()
+                kind_cache.run()
         self._numbers.publish()
         try:
             own.wait()
@@ -495,56 +592,209 @@ class Cache(CacheReads):
                 self._failure
             )
 
-    def _informer(self, kept: KindCache, scope: Selection) -> Informer:
-        options = kept.options
+    # For the cached client.
+
+    def object_read_targets(self, kind: Kind, namespace: str) -> ReadTargets:
+        """The informers for a read of one object.
+
+        Raises:
+            as :meth:`get`.
+        """
+        if check_kind(kind).is_namespaced is not bool(namespace):
+            raise ValueError(
+                f"namespace={namespace!r}: {kind} is "
+                + (
+                    "namespaced, say where"
+                    if kind.is_namespaced
+                    else "cluster-scoped, leave it out"
+                )
+            )
+        return self.read_targets(kind, namespace)
+
+    def read_targets(self, kind: Kind, namespace: str) -> ReadTargets:
+        """The informers for a read of ``namespace``, ``""`` for all; all of them have synced.
+
+        Raises:
+            as :meth:`list`.
+        """
+        if not check_kind(kind).is_namespaced and namespace:
+            raise ValueError(f"namespace={namespace!r}: {kind} is cluster-scoped, leave it out")
+        deadline = self._clock.monotonic() + self._sync_timeout
+        while True:
+            targets = self._read_targets(kind, namespace)
+            unsynced = [target for target in targets if not target.informer.has_synced]
+            if unsynced:
+                self._wait_for_sync_of(unsynced[0].informer, deadline)
+            elif any(target.is_switching for target in targets):
+                self._wait_for_switchover(kind, namespace, deadline)
+            else:
+                return targets
+
+    def read_target(self, kind: Kind, namespace: str) -> ReadTarget | None:
+        """The read target of ``namespace``, synced or not; None if it is not followed."""
+        with self._lock:
+            kind_cache = self._kind_caches.get(kind)
+            targets = [] if kind_cache is None else kind_cache.read_targets(namespace)
+        return targets[0] if targets else None
+
+    def informer_of(
+        self, kind: Kind[SpecT, StatusT], namespace: str
+    ) -> Informer[SpecT, StatusT] | None:
+        """The informer that follows ``namespace``, even if a switchover is about to end it."""
+        with self._lock:
+            kind_cache = self._kind_caches.get(kind)
+            return None if kind_cache is None else kind_cache.informer_of(namespace)
+
+    def next_informer_of(self, kind: Kind, namespace: str) -> Informer | None:
+        """The informer that will follow ``namespace`` after a switchover; else the present one."""
+        with self._lock:
+            kind_cache = self._kind_caches.get(kind)
+            return None if kind_cache is None else kind_cache.next_informer_of(namespace)
+
+    def selects(self, kind: Kind, obj: Object) -> bool:
+        """Whether the cache follows ``obj``, by its namespace and the selectors."""
+        with self._lock:
+            kind_cache = self._kind_caches.get(kind)
+            selections = [] if kind_cache is None else kind_cache.selections_of(obj.namespace)
+        return any(selection.selects(obj) for selection in selections)
+
+    def selects_all(self, kind: Kind, namespace: str) -> bool:
+        """Whether the cache follows ``namespace`` without selectors."""
+        with self._lock:
+            kind_cache = self._kind_caches.get(kind)
+            selections = [] if kind_cache is None else kind_cache.selections_of(namespace)
+        return all(selection.selects_all for selection in selections)
+
+    def query(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None,
+        label_selector: LabelSelection | None,
+        field_selector: FieldSelection | None,
+    ) -> Query | None:
+        """The query for a list; None when no object can match.
+
+        Raises:
+            ValueError: the field selector cannot be answered from the indexes.
+        """
+        with self._lock:
+            indexes = list(self._get(kind).indexes)
+        return query_of(
+            kind,
+            indexes,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )
+
+    def _read_targets(self, kind: Kind, namespace: str) -> ReadTargets:
+        with self._lock:
+            if self._is_lazy and kind not in self._kind_caches:
+                self.add(kind)
+            kind_cache = self._get(kind)
+            targets = kind_cache.read_targets(namespace)
+            if not targets:
+                known = ", ".join(sorted(str(selection) for selection in kind_cache.selections))
+                raise _REMEDIES.not_followed(
+                    f"{kind} is cached in {known} only, not in namespace {namespace!r}",
+                    kind,
+                    namespace,
+                )
+        return targets
+
+    def _get(self, kind: Kind) -> KindCache:
+        kind_cache = self._kind_caches.get(kind)
+        if kind_cache is None:
+            known = ", ".join(sorted(str(k) for k in self._kind_caches)) or "none"
+            raise _REMEDIES.not_cached(f"{kind} has no informer in this cache (it keeps: {known})")
+        return kind_cache
+
+    def _wait_for_sync_of(self, informer: Informer, deadline: float) -> None:
+        """Wait for the first list, which must not be read before it is complete."""
+        if not self._is_lazy:
+            raise _REMEDIES.not_synced(informer.health().text)
+        stop = self._stop
+        if stop is None:
+            raise TimeoutError(
+                f"the cache does not run, so {informer.kind} cannot be read: run it first"
+            )
+        left = max(0.0, deadline - self._clock.monotonic())
+        if not informer.wait_for_sync(stop, left) and not access_to(informer).is_frozen:
+            raise TimeoutError(f"{informer.health().text}; waited {self._sync_timeout:g} s")
+
+    def _wait_for_switchover(self, kind: Kind, namespace: str, deadline: float) -> None:
+        """Wait for a switchover, because the new informers may be behind earlier reads."""
+        what = f"{kind} is being handed over to other informers"
+        if not self._is_lazy:
+            raise _REMEDIES.not_synced(what)
+
+        def is_done() -> bool:
+            with self._lock:
+                targets = self._read_targets(kind, namespace)
+            return not any(target.is_switching for target in targets)
+
+        left = max(0.0, deadline - self._clock.monotonic())
+        self._changed.wait(lambda: self._stop is None or is_done(), timeout=left)
+        if not is_done():
+            raise TimeoutError(f"{what}; waited {self._sync_timeout:g} s")
+
+    # Informers.
+
+    def _make_informer(self, kind_cache: KindCache, selection: Selection) -> Informer:
+        options = kind_cache.options
         informer = Informer(
-            kept.kind,
+            kind_cache.kind,
             self._client,
-            namespace=scope.namespace,
-            label_selector=scope.label_selector,
-            field_selector=scope.query,
-            transform=scope.transform,
-            metadata_only=scope.metadata_only,
-            indexes=kept.indexes,
+            namespace=selection.namespace,
+            label_selector=selection.label_selector,
+            field_selector=selection.sent_field_selector,
+            transform=selection.transform,
+            metadata_only=selection.metadata_only,
+            indexes=kind_cache.indexes,
             resync=self._resync if options.resync is None else options.resync,
             on_error=self._on_error,
             clock=self._clock,
             metrics=self._metrics,
         )
-        informer.on_synced = lambda: self._synced(kept)
+        access_to(informer).on_synced = lambda: self._synced(kind_cache)
         return informer
 
-    def _synced(self, kept: KindCache) -> None:
+    def _synced(self, kind_cache: KindCache) -> None:
         with self._lock:
-            if self._kept.get(kept.kind) is kept:
-                kept.advance()
+            if self._kind_caches.get(kind_cache.kind) is kind_cache:
+                kind_cache.advance()
             self._changed.wake()
-            informers = [each.informer for each in kept.followed]
-        for informer in informers:
-            informer.report_failures()
+            informers = [each.informer for each in kind_cache.current]
+        _report_failures(informers)
 
-    def _run(self, followed: SelectionInformer) -> None:
+    def _run(self, made: SelectionInformer) -> None:
         stop = self._stop
-        if stop is not None and followed.stop is None:
-            own = followed.stop = stop.child()
-            informer = followed.informer
+        if stop is not None and made.stop is None:
+            own = made.stop = stop.child()
+            informer = made.informer
 
             def follow() -> None:
                 try:
                     informer.run(own)
                 except BaseException as error:
-                    # A local copy that stands still must not go on to be read as if it followed.
+                    # Nobody may go on reading a local copy that no longer follows the server.
                     self._failure = error
                     stop.set()
 
-            self._threads.start(f"{informer.kind}/{followed.scope}", follow)
+            self._threads.start(f"{informer.kind}/{made.selection}", follow)
 
-    def _scopes(self, kept: KindCache) -> Sequence[Selection]:
-        return selections_of(kept.kind, kept.options, self._namespaces, self._defaults)
+    def _selections(self, kind_cache: KindCache) -> Sequence[Selection]:
+        return selections_of(kind_cache.kind, kind_cache.options, self._namespaces, self._defaults)
 
     def _handlers(self) -> Sequence[CacheRegistration]:
         with self._lock:
-            return [r for kept in self._kept.values() for r in kept.registrations]
+            return [r for kc in self._kind_caches.values() for r in kc.registrations]
+
+
+def _report_failures(informers: Sequence[Informer]) -> None:
+    for informer in informers:
+        access_to(informer).report_failures()
 
 
 def _check_scope(kind: Kind, options: CacheOptions) -> None:
@@ -552,11 +802,11 @@ def _check_scope(kind: Kind, options: CacheOptions) -> None:
         raise ValueError(f"{kind} is cluster-scoped: leave its namespaces out")
 
 
-def _check_same(kind: Kind, kept: CacheOptions, wanted: CacheOptions) -> None:
-    """Refuse what is kept otherwise; whole objects serve those who need their metadata only."""
-    if wanted in (kept, attrs.evolve(kept, metadata_only=True)):
+def _check_same(kind: Kind, present: CacheOptions, wanted: CacheOptions) -> None:
+    """Refuse other options than the present ones; full objects serve metadata-only users too."""
+    if wanted in (present, attrs.evolve(present, metadata_only=True)):
         return
-    if kept.metadata_only and not wanted.metadata_only:
+    if present.metadata_only and not wanted.metadata_only:
         raise ValueError(
             f"of {kind} only the metadata is kept, and there is one copy for all: add it without "
             "metadata_only in the first place, which serves both, or remove it first"

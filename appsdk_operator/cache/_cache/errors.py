@@ -1,4 +1,4 @@
-"""Reads that a cache cannot answer."""
+"""The errors of reads that a cache cannot answer."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ __all__ = ["NotCachedError", "NotFollowedError", "NotSyncedError", "Remedies"]
 
 
 class NotCachedError(LookupError):
-    """A kind, or a namespace of it, was read that the cache does not hold, or not yet."""
+    """The cache does not hold the kind, or the namespace of it, that was read, or not yet."""
 
     fact: str = ""
-    """What is wrong, without the remedy; empty if that is all of the text."""
+    """The text without the remedy; empty if the text has none."""
 
 
 class NotSyncedError(NotCachedError):
-    """A kind was read whose local copy is not complete yet, there or at all.
+    """The local copy of the kind, or of the namespace, that was read is not complete yet.
 
-    A controller that meets this tries again soon, and counts no failure.
+    A controller whose reconciler raises this tries again soon, and counts no failure.
     """
 
 
 class NotFollowedError(NotCachedError):
-    """A namespace was read that the cache does not follow, or follows no longer.
+    """The cache does not follow the namespace that was read, or no longer does.
 
-    Who reconciles an object there has nothing more to do with it: a controller takes it for done
-    when a read of its kind, in the namespace of its request, raises this.
+    There is nothing left to reconcile there: when a read of the controller's own kind, in the
+    namespace of the request, raises this, the controller treats the request as done.
     """
 
     def __init__(self, message: str, *, kind: Kind | None = None, namespace: str = "") -> None:
-        """``message``, and what was to be read."""
+        """An error with ``message``, for a read of ``kind`` in ``namespace``."""
         super().__init__(message)
         self.kind = kind
-        """The kind, None if it is not known."""
+        """The kind that was read; None if unknown."""
         self.namespace = namespace
-        """The namespace."""
+        """The namespace that was read."""
 
 
 @attrs.frozen(kw_only=True)
 class Remedies:
-    """What to do where a read is none of the cache's, in the words of what the reader has."""
+    """The advice in the texts of these errors, in terms of the API that the reader uses."""
 
     to_keep: str = "call cache.add(kind) first, or make the cache with lazy=True"
     to_follow: str = "add it with set_namespaces"
     to_sync: str = "run the cache and wait with wait_for_sync before reading"
     to_read_live: str = "with the live client, or always, with CachedClient(…, uncached=[kind])"
 
-    def not_kept(self, fact: str) -> NotCachedError:
-        """The error for a kind that is not kept."""
+    def not_cached(self, fact: str) -> NotCachedError:
+        """The error for a kind that the cache does not hold."""
         return _with_fact(NotCachedError(f"{fact}: {self.to_keep}"), fact)
 
     def not_followed(self, fact: str, kind: Kind | None, namespace: str) -> NotCachedError:
-        """The error for a namespace that is not followed."""
+        """The error for a namespace that the cache does not follow."""
         text = f"{fact}: {self.to_follow}"
         return _with_fact(NotFollowedError(text, kind=kind, namespace=namespace), fact)
 
     def not_synced(self, fact: str) -> NotCachedError:
-        """The error for a copy that is not complete yet."""
+        """The error for a local copy that is not complete yet."""
         return _with_fact(NotSyncedError(f"{fact}: {self.to_sync}"), fact)
 
     def for_client(self, error: NotCachedError) -> NotCachedError:
-        """``error`` for who reads through a client, which may read from the server as well."""
+        """``error`` with advice for reads through a client, which can also read from the server."""
         fact = error.fact or str(error)
         live = f". Or read it from the server: {self.to_read_live}"
         advice = attrs.evolve(
@@ -74,7 +74,9 @@ class Remedies:
         if isinstance(error, NotFollowedError):
             return advice.not_followed(fact, error.kind, error.namespace)
         return (
-            advice.not_synced(fact) if isinstance(error, NotSyncedError) else advice.not_kept(fact)
+            advice.not_synced(fact)
+            if isinstance(error, NotSyncedError)
+            else advice.not_cached(fact)
         )
 
 

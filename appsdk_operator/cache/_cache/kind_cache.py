@@ -1,4 +1,4 @@
-"""One kind in a cache: its informers, its handlers, and the change from one informer to another."""
+"""One kind in a cache: its informers, its handlers, and switchovers between informers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["KindCache", "ReadTarget"]
 
 @attrs.frozen
 class ReadTarget:
-    """Where to read: an informer, and what of its objects is meant."""
+    """What a read goes to: an informer, and the part of its objects that the read covers."""
 
     informer: Informer
     namespace: str = ""
-    """Only this one; ``""``: all."""
+    """Only this namespace; ``""``: all."""
     excluded: frozenset[str] = frozenset()
-    """Not these."""
-    is_to_come: bool = False
-    """Whether the informer has yet to take over: it may be behind what was read before."""
+    """Not these namespaces."""
+    is_switching: bool = False
+    """Whether a switchover to the informer is under way: it may be behind earlier reads."""
 
 
 @attrs.define
 class _Switchover:
-    """From ``old`` to ``new``, which overlap: begun, and over when ``new`` have synced."""
+    """From ``old`` to ``new`` informers, which overlap: ends once ``new`` have synced."""
 
     old: list[SelectionInformer]
     new: list[SelectionInformer]
@@ -43,7 +43,7 @@ class _Switchover:
 
 @final
 class KindCache:
-    """One kind's informers and handlers. Everything is called with the cache's lock held."""
+    """The informers and handlers of one kind. Every method is called with the cache's lock held."""
 
     def __init__(
         self,
@@ -52,103 +52,106 @@ class KindCache:
         *,
         make: Callable[[KindCache, Selection], Informer],
         run: Callable[[SelectionInformer], None],
-        may_widen: bool = False,
+        may_upgrade: bool = False,
     ) -> None:
-        """A kind that nobody follows yet.
+        """A kind without informers.
 
         Args:
             kind: the kind.
-            options: as given, without what is taken from the cache.
+            options: as given, without what the cache adds.
             make: makes an informer.
             run: runs one, if the cache runs.
-            may_widen: whether the metadata alone is kept only because nobody needs more so far.
+            may_upgrade: whether it holds only metadata because nobody has needed full objects yet.
         """
         self.kind = kind
         self.options = options
-        self.may_widen = may_widen
+        self.may_upgrade = may_upgrade
         self.indexes: dict[str, IndexFunction] = dict(options.indexes)
         self.registrations: list[CacheRegistration] = []
-        self.target: list[Selection] = []
-        """What is to be followed, once no change is under way."""
+        self.selections: list[Selection] = []
+        """The selections to follow, once no switchover is under way."""
         self._make = make
         self._run = run
-        self._followed: dict[Selection, SelectionInformer] = {}
-        self._change: _Switchover | None = None
+        self._current: dict[Selection, SelectionInformer] = {}
+        self._switchover: _Switchover | None = None
 
     @property
-    def followed(self) -> list[SelectionInformer]:
-        """Those that handlers are told by."""
-        return list(self._followed.values())
+    def current(self) -> list[SelectionInformer]:
+        """The informers whose events handlers get."""
+        return list(self._current.values())
 
     @property
-    def all_followed(self) -> list[SelectionInformer]:
-        """Those, and the ones that are to take over; without what is at its end."""
-        living = [each for each in self.followed if not each.informer.is_frozen]
-        return living + (self._change.new if self._change else [])
+    def active(self) -> list[SelectionInformer]:
+        """The informers that follow the server: without frozen ones, with those to switch to."""
+        following = [each for each in self.current if not each.is_frozen]
+        return following + (self._switchover.new if self._switchover else [])
 
     @property
     def is_settled(self) -> bool:
-        """Whether no change is under way, and every local copy is complete."""
-        return self._change is None and all(f.informer.has_synced for f in self.followed)
+        """Whether every local copy is complete and no switchover is under way."""
+        return self._switchover is None and all(f.informer.has_synced for f in self.current)
 
-    def follow(self, target: Sequence[Selection]) -> None:
-        """Follow these scopes from now on.
+    def follow(self, selections: Sequence[Selection]) -> None:
+        """Follow these selections from now on.
 
-        What overlaps with nothing that was followed begins at once, and what overlaps with nothing
-        that will be ends at once. The rest is handed over when its new informers have synced.
+        A selection that overlaps with no earlier one starts at once, and an earlier one that
+        overlaps with no new one ends at once. The others switch over when the new informers have
+        synced.
         """
-        self.target = list(target)
-        before, self._change = self._change, None
-        ready = {each.scope: each for each in before.new} if before else {}
-        old = [f for f in self.followed if f.scope not in target or f.informer.is_frozen]
-        fresh = [s for s in target if s not in self._followed or self._followed[s] in old]
-        contested = [s for s in fresh if any(s.overlaps(f.scope) for f in old)]
-        leaving = [f for f in old if any(s.overlaps(f.scope) for s in contested)]
-        for scope, each in ready.items():
-            if scope not in contested:
+        self.selections = list(selections)
+        before, self._switchover = self._switchover, None
+        prepared = {each.selection: each for each in before.new} if before else {}
+        old = [f for f in self.current if f.selection not in selections or f.is_frozen]
+        added = [s for s in selections if s not in self._current or self._current[s] in old]
+        overlapping = [s for s in added if any(s.overlaps(f.selection) for f in old)]
+        replaced = [f for f in old if any(s.overlaps(f.selection) for s in overlapping)]
+        for selection, each in prepared.items():
+            if selection not in overlapping:
                 each.end()
         for each in old:
-            if each not in leaving:
+            if each not in replaced:
                 switchover.end(each, self.registrations)
-                del self._followed[each.scope]
-        for scope in fresh:
-            if scope not in contested:
-                self._begin(scope)
-        if contested:
-            news = [ready.get(s) or SelectionInformer(s, self._make(self, s)) for s in contested]
-            are_frozen = all(each.informer.is_frozen for each in leaving)
-            self._change = _Switchover(leaving, news, are_frozen)
-            for each in news:
+                del self._current[each.selection]
+        for selection in added:
+            if selection not in overlapping:
+                self._start(selection)
+        if overlapping:
+            new = [
+                prepared.get(s) or SelectionInformer(s, self._make(self, s)) for s in overlapping
+            ]
+            are_frozen = all(each.is_frozen for each in replaced)
+            self._switchover = _Switchover(replaced, new, are_frozen)
+            for each in new:
                 self._run(each)
             self.advance()
-        self._end_waits()
+        self._note_upgraded()
 
     def register(self, registration: CacheRegistration) -> None:
-        """Let a handler be told, where whole objects are on their way of those and no others."""
-        if self._is_widening:
-            registration.is_waiting = True
-        for each in self.followed:
-            if each.scope.metadata_only == self.options.metadata_only:
+        """Add a handler; during an upgrade to full objects it only gets events of full objects."""
+        if self._is_upgrading:
+            registration.awaits_full_objects = True
+        for each in self.current:
+            if each.selection.metadata_only == self.options.metadata_only:
                 registration.follow(each.informer)
         self.registrations.append(registration)
 
     @property
-    def _is_widening(self) -> bool:
-        return any(f.scope.metadata_only != self.options.metadata_only for f in self.followed)
+    def _is_upgrading(self) -> bool:
+        return any(f.selection.metadata_only != self.options.metadata_only for f in self.current)
 
-    def _end_waits(self) -> None:
-        if not self._is_widening:
+    def _note_upgraded(self) -> None:
+        if not self._is_upgrading:
             for registration in self.registrations:
-                registration.is_waiting = False
+                registration.awaits_full_objects = False
 
     def advance(self) -> None:
-        """Go on with the change that is under way, as far as it can go now."""
-        change = self._change
+        """Continue the switchover that is under way, as far as possible now."""
+        change = self._switchover
         if change is None:
             return
         if all(each.stop is None for each in change.old):
-            # Nothing ran yet, so nobody knows anything.
-            self._take_over(change)
+            # The old informers never ran, so no handler has had any event.
+            self._complete(change)
             return
         if not all(each.informer.has_synced for each in change.new):
             return
@@ -156,84 +159,86 @@ class KindCache:
             change.is_frozen = True
             for each in change.old:
                 each.end()
-            behind = switchover.is_behind(change.new, change.old)
+            behind = switchover.behind(change.new, change.old)
             for each in behind:
-                # A list that begins now shows all that was seen before.
+                # A list that begins now shows everything that the old informers have seen.
                 each.end()
-                again = SelectionInformer(each.scope, self._make(self, each.scope))
+                again = SelectionInformer(each.selection, self._make(self, each.selection))
                 change.new[change.new.index(each)] = again
                 self._run(again)
             if behind:
                 return
-        self._take_over(change)
+        self._complete(change)
 
-    def _take_over(self, change: _Switchover) -> None:
-        self._change = None
+    def _complete(self, change: _Switchover) -> None:
+        self._switchover = None
         switchover.switch_over(change.old, change.new, self.registrations)
         for each in change.old:
-            del self._followed[each.scope]
+            del self._current[each.selection]
         for each in change.new:
-            self._followed[each.scope] = each
-        self._end_waits()
+            self._current[each.selection] = each
+        self._note_upgraded()
 
-    def _begin(self, scope: Selection) -> None:
-        followed = SelectionInformer(scope, self._make(self, scope))
+    def _start(self, selection: Selection) -> None:
+        started = SelectionInformer(selection, self._make(self, selection))
         for registration in self.registrations:
-            registration.follow(followed.informer)
-        self._followed[scope] = followed
-        self._run(followed)
+            registration.follow(started.informer)
+        self._current[selection] = started
+        self._run(started)
 
     def run(self) -> None:
-        """Run what does not run yet."""
-        for each in self.all_followed:
+        """Run the informers that do not run yet."""
+        for each in self.active:
             self._run(each)
 
     def end(self) -> None:
-        """End all informers; handlers are told nothing more."""
-        for each in self.all_followed:
+        """Stop all informers; handlers get no more events."""
+        for each in self.active:
             if each.stop is not None:
                 each.stop.set()
 
-    def places(self, namespace: str) -> list[ReadTarget]:
-        """Where to read ``namespace``, ``""`` for all; none when it is not followed.
+    def read_targets(self, namespace: str) -> list[ReadTarget]:
+        """What a read of ``namespace``, or of all for ``""``, goes to; empty if not followed.
 
-        While a change is under way, what is followed before and after it is read from the informers
-        that have it already.
+        During a switchover, reads of what both sets of informers follow go to the old ones.
         """
-        wanted = [s for s in self.target if not namespace or s.covers(namespace)]
-        return [self._place(scope, namespace) for scope in wanted]
+        wanted = [s for s in self.selections if not namespace or s.covers(namespace)]
+        return [self._read_target(selection, namespace) for selection in wanted]
 
-    def follower(self, namespace: str) -> Informer | None:
-        """Who follows ``namespace``; also one that a change is about to end.
+    def informer_of(self, namespace: str) -> Informer | None:
+        """The informer that follows ``namespace``, even if a switchover is about to end it.
 
-        The next change may call it back, and it may not have seen what was written meanwhile.
+        The next change of namespaces may keep it after all, and it may not have seen recent writes.
         """
-        places = self.places(namespace)
-        if places:
-            return places[0].informer
-        found = (f.informer for f in self.followed if f.scope.covers(namespace))
+        targets = self.read_targets(namespace)
+        if targets:
+            return targets[0].informer
+        found = (f.informer for f in self.current if f.selection.covers(namespace))
         return next(found, None)
 
-    def shaper(self, namespace: str) -> Informer | None:
-        """Who decides what is kept of an object of ``namespace``: the one that is to take over."""
-        to_come = self._change.new if self._change else []
-        found = (f.informer for f in to_come if f.scope.covers(namespace))
-        return next(found, None) or self.follower(namespace)
+    def next_informer_of(self, namespace: str) -> Informer | None:
+        """The informer that will follow ``namespace`` after a switchover; else the present one."""
+        new = self._switchover.new if self._switchover else []
+        found = (f.informer for f in new if f.selection.covers(namespace))
+        return next(found, None) or self.informer_of(namespace)
 
-    def scopes(self, namespace: str) -> list[Selection]:
-        """The scopes to which ``namespace`` belongs, as :meth:`follower` finds them."""
-        wanted = [scope for scope in self.target if scope.covers(namespace)]
-        return wanted or [f.scope for f in self.followed if f.scope.covers(namespace)]
+    def selections_of(self, namespace: str) -> list[Selection]:
+        """The selections that cover ``namespace``, present or else those that end now."""
+        wanted = [selection for selection in self.selections if selection.covers(namespace)]
+        return wanted or [f.selection for f in self.current if f.selection.covers(namespace)]
 
-    def _place(self, scope: Selection, namespace: str) -> ReadTarget:
-        asked = namespace or scope.namespace
-        now = self._followed.get(scope)
+    def _read_target(self, selection: Selection, namespace: str) -> ReadTarget:
+        asked = namespace or selection.namespace
+        now = self._current.get(selection)
         if now is not None:
             return ReadTarget(now.informer, asked)
-        part = attrs.evolve(scope, namespace=asked, excluded=frozenset()) if namespace else scope
-        for each in self.followed:
-            if each.scope.covers_all_of(part):
-                return ReadTarget(each.informer, asked, frozenset() if asked else scope.excluded)
-        assert self._change is not None
-        new = next(each for each in self._change.new if each.scope == scope)
-        return ReadTarget(new.informer, asked, is_to_come=True)
+        part = selection
+        if namespace:
+            part = attrs.evolve(selection, namespace=asked, excluded=frozenset())
+        for each in self.current:
+            if each.selection.covers_all_of(part):
+                excluded = frozenset[str]() if asked else selection.excluded
+                return ReadTarget(each.informer, asked, excluded)
+        assert self._switchover is not None
+        new = next(each for each in self._switchover.new if each.selection == selection)
+        return ReadTarget(new.informer, asked, is_switching=True)

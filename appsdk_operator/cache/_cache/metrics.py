@@ -1,4 +1,4 @@
-"""A cache's numbers that are not its informers'."""
+"""The metrics of a cache, besides those of its informers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MERGED = Family(
 
 @final
 class CacheMetrics:
-    """What waits for the handlers of each kind."""
+    """Pending and merged events of the handlers, by kind."""
 
     def __init__(
         self,
@@ -34,18 +34,18 @@ class CacheMetrics:
     ) -> None:
         self._handlers = handlers
         self._metrics = metrics
-        # The cache's, so that a handler that goes is counted in one of the two places.
+        # The cache's lock, so that a removed handler is counted exactly once.
         self._lock = lock
-        # A counter must not fall when a handler goes.
+        # Merged events of removed handlers: a counter must not go down.
         self._removed: dict[str, int] = {}
         self.retire: Callable[[], None] = lambda: None
 
     def publish(self) -> None:
-        """Show the numbers from now on."""
+        """Publish from now on."""
         self.retire = self._metrics.add_source(self._samples)
 
     def note_removed(self, registration: CacheRegistration) -> None:
-        """Keep the count of a handler that has stopped and goes, with the lock held."""
+        """With the lock held, keep the count of a handler that is removed."""
         kind = str(registration.kind)
         self._removed[kind] = self._removed.get(kind, 0) + registration.pending_events[1]
 

@@ -1,4 +1,4 @@
-"""What a cache is to keep: by default, of one kind, and in one namespace."""
+"""Options of a cache for one kind and for one namespace."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from appsdk_operator.cache._informer.store import IndexFunction
+from appsdk_operator.cache._informer.store import IndexFunction, check_indexes
 from appsdk_operator.cache._informer.transforms import Transform
-from appsdk_operator.cache._options import (
-    check_function,
-    check_indexes,
-    checked_seconds,
-)
 from appsdk_operator.resource import (
     FieldSelector,
     Kind,
@@ -23,7 +18,12 @@ from appsdk_operator.resource import (
     field_selector_of,
     label_selector_of,
 )
-from appsdk_operator.runtime.validation import check_flag, check_instance
+from appsdk_operator.runtime.validation import (
+    check_flag,
+    check_function,
+    check_instance,
+    checked_seconds,
+)
 
 __all__ = [
     "CacheOptions",
@@ -31,6 +31,7 @@ __all__ = [
     "Namespaces",
     "checked_by_kind",
     "checked_namespaces",
+    "kind_tuple",
 ]
 
 
@@ -49,31 +50,31 @@ def _seconds(_: object, field: attrs.Attribute[float | None], value: float | Non
 
 @attrs.frozen(kw_only=True)
 class NamespaceOptions:
-    """What to keep in one namespace; what is None here is taken from the next in line.
+    """Options for one namespace; those that are None come from the next level.
 
-    The line is controller-runtime's: the namespace of the kind, the kind, the namespace of the
+    The levels are controller-runtime's: the namespace of the kind, the kind, the namespace of the
     cache, the cache.
     """
 
     label_selector: LabelSelector | None = attrs.field(default=None, converter=label_selector_of)
-    """Which objects, as text, as a mapping of labels or as a LabelSelector; ``""``: all."""
+    """Selects by label, as text, as a mapping of labels or as a LabelSelector; ``""``: all."""
     field_selector: FieldSelector | None = attrs.field(default=None, converter=field_selector_of)
     """The same for fields."""
     transform: Transform | None = attrs.field(default=None, validator=_function)
-    """What to make of each object before it is kept."""
+    """Changes each object before it is stored."""
 
 
 Namespaces: TypeAlias = Sequence[str] | Mapping[str, NamespaceOptions]
-"""Names, or options by name; none at all: all namespaces. In a mapping the name ``""`` stands for
-all namespaces, or beside others for all the others."""
+"""Names, or options by name; empty: all namespaces. In a mapping the name ``""`` stands for all
+namespaces, or beside others for all the others."""
 
 
 def checked_namespaces(namespaces: Namespaces) -> dict[str, NamespaceOptions]:
-    """Namespaces in one form, in their order and each once; empty: all.
+    """``namespaces`` as a mapping of names to options, in the same order; empty: all.
 
     Raises:
-        ValueError: a name is empty, or the names are one text.
-        TypeError: the options of a namespace are something else.
+        ValueError: a name is empty, or a single string was given.
+        TypeError: the options of a namespace are no NamespaceOptions.
     """
     if isinstance(namespaces, Mapping):
         given: Mapping[Any, Any] = namespaces
@@ -112,7 +113,7 @@ def _indexes(_: object, __: object, value: Mapping[str, IndexFunction] | None) -
 
 @attrs.frozen(kw_only=True)
 class CacheOptions:
-    """What to keep of one kind; what is None here is taken from the cache."""
+    """Options for one kind; those that are None come from the cache."""
 
     namespaces: Mapping[str, NamespaceOptions] | None = attrs.field(
         default=None, converter=_namespaces_or_none
@@ -120,29 +121,29 @@ class CacheOptions:
     """The namespaces to follow, as names or as :class:`NamespaceOptions` by name; default: those of
     the cache; empty: all. In a mapping the name ``""`` beside others stands for all the others."""
     label_selector: LabelSelector | None = attrs.field(default=None, converter=label_selector_of)
-    """Which objects, as text, as a mapping of labels or as a LabelSelector; default: the cache's;
-    ``""``: all."""
+    """Selects objects by label, as text, as a mapping of labels or as a LabelSelector; default: the
+    cache's; ``""``: all."""
     field_selector: FieldSelector | None = attrs.field(default=None, converter=field_selector_of)
     """The same for fields."""
     transform: Transform | None = attrs.field(default=None, validator=_function)
-    """What to make of each object before it is kept; default: the cache's own."""
+    """Changes each object before it is stored; default: the cache's own."""
     indexes: Mapping[str, IndexFunction] = attrs.field(factory=dict, validator=_indexes)
-    """Index functions by name. One that is named ``field:spec.nodeName`` answers field selectors on
+    """Index functions by name. One named ``field:spec.nodeName`` answers field selectors on
     ``spec.nodeName``; see :meth:`Cache.index_field`."""
     resync: float | None = attrs.field(default=None, validator=_seconds)
-    """Seconds after which handlers are shown every object once more; default: the cache's, which
-    is 0 unless set: never."""
+    """Seconds after which handlers get every object again; default: the cache's, which is 0 unless
+    set: never."""
     metadata_only: bool = attrs.field(default=False, validator=_flag)
-    """Follow and keep the metadata of the objects alone, which takes a fraction of the memory;
-    reading their spec is an error. Where the kind is kept whole, for somebody else, that copy
-    serves; but what is kept so cannot be had whole."""
+    """Request and store only the metadata of the objects, which takes a fraction of the memory;
+    reading their spec is an error. If the cache already holds full objects of the kind, that copy
+    is used; a copy with these options never becomes one of full objects."""
 
 
 def checked_by_kind(by_kind: Mapping[Kind, CacheOptions]) -> dict[Kind, CacheOptions]:
-    """Options by kind.
+    """``by_kind`` as a dict, checked.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: it is no mapping of kinds to CacheOptions.
     """
     if not isinstance(by_kind, Mapping):
         raise TypeError(f"by_kind={by_kind!r}: give a mapping of kinds to CacheOptions")
@@ -150,3 +151,21 @@ def checked_by_kind(by_kind: Mapping[Kind, CacheOptions]) -> dict[Kind, CacheOpt
         check_kind(kind, "by_kind")
         check_instance("by_kind", options, CacheOptions, "CacheOptions()")
     return dict(by_kind)
+
+
+def kind_tuple(what: str, kinds: Iterable[Kind]) -> tuple[Kind, ...]:
+    """``kinds`` as a tuple.
+
+    Args:
+        what: the name of the argument, for the error text.
+        kinds: the kinds.
+
+    Raises:
+        TypeError: ``kinds`` is a single kind, or contains something else.
+    """
+    given: Any = kinds
+    if isinstance(given, Kind):
+        raise TypeError(f"{what}={given}: give a list of kinds, {what}=[kind]")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{what}={given!r}: give a list of kinds")
+    return tuple(check_kind(kind, what) for kind in kinds)

@@ -1,4 +1,4 @@
-"""What a list asks for, and the objects of a local copy that are so."""
+"""Queries: what a list asks for, and how a local copy answers it from its indexes."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from appsdk_operator.resource import (
     label_selector_of,
 )
 
-__all__ = ["FIELD", "Query", "field_index", "in_order", "query_of"]
+__all__ = ["FIELD_INDEX", "Query", "field_index", "query_of", "sorted_objects"]
 
-FIELD = "field:"
-"""Before the path in the name of an index that answers field selectors."""
+FIELD_INDEX = "field:"
+"""The prefix, before the path, of the name of an index that answers field selectors."""
 
 
 @attrs.frozen(kw_only=True)
 class Query:
-    """Which objects of a kind are asked for."""
+    """The conditions of a list, all of which must hold."""
 
     namespace: str = ""
-    """Where; ``""``: everywhere."""
+    """The namespace; ``""``: all."""
     name: str = ""
     """The name; ``""``: any."""
     labels: LabelSelector | None = None
     indexes: Sequence[tuple[str, str]] = ()
-    """Indexes, and the values under which they must have the object."""
+    """Pairs of an index and a value under which it must have the object."""
 
     def matches(self, obj: Object, store: Lister) -> bool:
-        """Whether ``obj``, which need not be in ``store``, is asked for."""
+        """Whether ``obj``, which need not be in ``store``, meets the conditions."""
         return self._is_selected(obj) and all(
             value in store.values_of(index, obj) for index, value in self.indexes
         )
 
-    def found_at(self, place: ReadTarget) -> list[Object]:
-        """The objects at ``place`` that are asked for."""
-        store = place.informer.store
-        namespace = self.namespace or place.namespace
+    def objects_in(self, target: ReadTarget) -> list[Object]:
+        """The objects of ``target`` that meet the conditions."""
+        store = target.informer.store
+        namespace = self.namespace or target.namespace
         if self.indexes:
             (index, value), *others = self.indexes
             found = store.by_index(index, value)
@@ -60,8 +60,8 @@ class Query:
             found = [] if obj is None else [obj]
         else:
             found = store.list(namespace=namespace or None)
-        if place.excluded:
-            found = [obj for obj in found if obj.namespace not in place.excluded]
+        if target.excluded:
+            found = [obj for obj in found if obj.namespace not in target.excluded]
         if namespace:
             found = [obj for obj in found if obj.namespace == namespace]
         return [obj for obj in found if self._is_selected(obj)]
@@ -82,10 +82,10 @@ def query_of(
     label_selector: LabelSelection | None,
     field_selector: FieldSelection | None,
 ) -> Query | None:
-    """What is asked for, None when nothing can be so.
+    """The query for a list; None when no object can meet its conditions.
 
     Raises:
-        ValueError: the field selector asks for what no index answers, or for other than a value.
+        ValueError: the field selector needs an index that does not exist, or is negated.
     """
     where, name, wanted = namespace or "", "", []
     fields = field_selector_of(field_selector)
@@ -103,22 +103,22 @@ def query_of(
             if where not in ("", term.value) or bool(term.value) is not kind.is_namespaced:
                 return None
             where = term.value
-        elif FIELD + term.path in indexes:
-            wanted.append((FIELD + term.path, term.value))
+        elif FIELD_INDEX + term.path in indexes:
+            wanted.append((FIELD_INDEX + term.path, term.value))
         else:
             raise ValueError(
                 f"field_selector={str(fields)!r}: the cache of {kind} has no index "
-                f"{FIELD + term.path!r}: declare it with cache.index_field(kind, {term.path!r}), "
-                "or list through the live client"
+                f"{FIELD_INDEX + term.path!r}: declare it with "
+                f"cache.index_field(kind, {term.path!r}), or list through the live client"
             )
     labels = label_selector_of(label_selector)
     return Query(namespace=where, name=name, labels=labels, indexes=wanted)
 
 
-def in_order(
+def sorted_objects(
     found: list[Object[SpecT, StatusT]], kind: Kind[SpecT, StatusT], limit: int
 ) -> list[Object[SpecT, StatusT]]:
-    """By namespace and name, as the server lists them; the first ``limit``, 0 for all."""
+    """``found`` sorted by namespace and name, as servers list; the first ``limit``, 0 for all."""
     found.sort(key=_key)
     return [obj.viewed_as(kind) for obj in (found[:limit] if limit else found)]
 
@@ -127,7 +127,7 @@ _key: Callable[[Object], ObjectKey] = lambda obj: obj.key  # noqa: E731 - it sor
 
 
 def field_index(path: str) -> IndexFunction:
-    """An index function for the value at ``path``, as field selectors see it: absent is ``""``.
+    """An index function for the value at ``path``, as field selectors see it: ``""`` if absent.
 
     >>> from appsdk_operator.resource import Object, kinds
     >>> pod = Object.from_dict(

@@ -1,16 +1,14 @@
-"""A handler's place at a cache: at every informer of a kind."""
+"""A handler that was added to a cache: it is registered at every informer of a kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import final
 
-from appsdk_operator.cache._delivery.delivery import Delivery
-from appsdk_operator.cache._delivery.event_source import Overflow
+from appsdk_operator.cache._delivery.delivery import Delivery, Overflow, check_overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler
-from appsdk_operator.cache._informer.informer import Informer
-from appsdk_operator.cache._informer.registration import ErrorHandler, HandlerCaller, Registration
-from appsdk_operator.cache._options import check_overflow
+from appsdk_operator.cache._informer.handler_caller import ErrorHandler, HandlerCaller
+from appsdk_operator.cache._informer.informer import Informer, Registration, access_to
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal, Waiters, present_clock
 
@@ -19,9 +17,9 @@ __all__ = ["CacheRegistration"]
 
 @final
 class CacheRegistration:
-    """A handler's place at a cache, in all namespaces of a kind. Thread-safe.
+    """A handler that was added to a cache, for all namespaces of a kind. Thread-safe.
 
-    However many namespaces there are, an EventHandler has one thread, and is never called twice at
+    An EventHandler has one thread however many namespaces there are, and is never called twice at
     once.
     """
 
@@ -40,17 +38,17 @@ class CacheRegistration:
     ) -> None:
         check_overflow(overflow)
         self.kind = kind
-        """The kind whose objects it is told of."""
+        """The kind whose events it gets."""
         self._sink = handler
         self._clock = clock
         self._is_over = self._has_ended = False
         self._changed = changed
-        self.is_waiting = False
-        """For the cache: whether it is to be told once whole objects are there."""
+        self.awaits_full_objects = False
+        """For the cache: whether it gets no events until an upgrade to full objects is done."""
         self._resync = resync
         self._do_remove = remove
-        # Only ever replaced, so that it can be read without the cache's lock.
-        self._places: dict[Informer, Registration] = {}
+        # Replaced, never changed, so that it can be read without the cache's lock.
+        self._registrations: dict[Informer, Registration] = {}
         self._is_started = False
         self._delivery: Delivery | None = None
         if isinstance(handler, EventHandler) and not isinstance(handler, BatchHandler):
@@ -63,49 +61,54 @@ class CacheRegistration:
                 worker_context=calls.bound,
                 clock=clock,
             )
-            # One for all informers: what one of them said is in order with what the next one says.
+            # One source for all informers, so that events of one object stay in order when another
+            # informer takes over.
             self._sink = self._delivery.source(str(kind))
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler has handled every object that was there when it was added, and when
-        a namespace was added later."""
-        return not self.is_waiting and all(p.has_synced for p in self._places.values())
+        """Whether the handler has handled every object that was there when it was added, and when a
+        namespace was added later."""
+        registrations = self._registrations.values()
+        return not self.awaits_full_objects and all(each.has_synced for each in registrations)
 
     @property
     def pending_events(self) -> tuple[int, int]:
-        """How many events wait for the handler, and how many were merged so far."""
+        """How many events are pending for the handler, and how many were merged so far."""
         delivery = self._delivery
         return (0, 0) if delivery is None else (delivery.pending, delivery.merged)
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until the local copies are complete, and the handler has handled what was there.
+        """Wait until the local copies are complete and the handler has handled their objects.
 
         Args:
             stop: ends the wait.
             timeout: the longest to wait, in seconds of the cache's clock; default: no limit.
 
         Returns:
-            False when stopped, after ``timeout`` seconds, or when the cache or the handler came to
-            its end meanwhile.
+            False when stopped, after ``timeout`` seconds, or when the cache or the handler ended
+            meanwhile.
         """
         clock = present_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
-        # Woken when that changes, and at the end of the cache.
+        # Woken by every change, and by the end of the cache.
         if not self._changed.wait(
-            lambda: not self.is_waiting or self._is_over or self._has_ended, stop, timeout
+            lambda: not self.awaits_full_objects or self._is_over or self._has_ended,
+            stop,
+            timeout,
         ):
             return False
-        # Namespaces may come and go while we wait.
-        while waiting := [place for place in self._places.values() if not place.has_synced]:
+        # Namespaces may come and go during the wait.
+        while unsynced := [r for r in self._registrations.values() if not r.has_synced]:
             left = None if deadline is None else max(0.0, deadline - clock.monotonic())
-            is_over = not waiting[0].wait_for_sync(stop, left)
-            if is_over and (waiting[0] in self._places.values() or stop.is_set() or left == 0):
+            has_ended = not unsynced[0].wait_for_sync(stop, left)
+            is_present = unsynced[0] in self._registrations.values()
+            if has_ended and (is_present or stop.is_set() or left == 0):
                 return False
-        return not (self._is_over or self.is_waiting)
+        return not (self._is_over or self.awaits_full_objects)
 
     def remove(self, *, timeout: float = 30.0) -> None:
-        """Stop handing events to the handler, and wait for the call that runs; twice is harmless.
+        """Stop delivering events, and wait for a call in progress; twice is harmless.
 
         A handler that removes itself is not waited for.
 
@@ -120,72 +123,75 @@ class CacheRegistration:
     # For the cache.
 
     def follows(self, informer: Informer) -> bool:
-        """Whether it is handed the events of ``informer``."""
-        return informer in self._places
+        """Whether it gets the events of ``informer``."""
+        return informer in self._registrations
 
     def follow(self, informer: Informer) -> None:
-        """Hand over the events of ``informer`` too."""
-        place = informer.attach(self._sink, resync=self._resync)
-        self._places = {**self._places, informer: place}
+        """Get the events of ``informer`` too."""
+        registration = access_to(informer).attach(self._sink, resync=self._resync)
+        self._registrations = {**self._registrations, informer: registration}
 
     def report_failures(self) -> None:
-        """Report what the handler raised when it was handed what was there; with no lock held."""
-        for informer in self._places:
-            informer.report_failures()
+        """Report what the handler raised when it got the present objects; with no lock held."""
+        for informer in self._registrations:
+            access_to(informer).report_failures()
 
-    def leave(self, informer: Informer, events: Sequence[Event] = ()) -> None:
-        """Hand over ``events``, and after them none of ``informer``."""
-        place = self._places.get(informer)
-        if place is None:
+    def unfollow(self, informer: Informer, events: Sequence[Event] = ()) -> None:
+        """Get ``events``, and after them none of ``informer``."""
+        registration = self._registrations.get(informer)
+        if registration is None:
             return
         if events:
-            informer.tell(place, events)
-        self._places = {i: p for i, p in self._places.items() if i is not informer}
-        place.remove()
+            access_to(informer).send(registration, events)
+        others = {i: r for i, r in self._registrations.items() if i is not informer}
+        self._registrations = others
+        registration.remove()
 
-    def move(
+    def switch(
         self,
         old: Sequence[Informer],
         new: Sequence[Informer],
         events: Sequence[Event],
         *,
-        tells_end: bool,
+        sends_list_end: bool,
     ) -> None:
-        """Follow ``new`` instead of ``old``, which differ by ``events``; all are locked."""
-        places = {
-            informer: informer.attach(self._sink, resync=self._resync, shows_present=False)
+        """Follow ``new`` instead of ``old``, which differ by ``events``, with all locks held."""
+        added = {
+            informer: access_to(informer).attach(
+                self._sink, resync=self._resync, sends_present=False
+            )
             for informer in new
         }
-        informer, place = next(iter(places.items()))
+        informer, registration = next(iter(added.items()))
         if events:
-            informer.tell(place, events)
-        if tells_end:
-            informer.tell(place, None)
-        left = [self._places[informer] for informer in old if informer in self._places]
-        kept = {i: p for i, p in self._places.items() if i not in old}
-        self._places = {**kept, **places}
-        for place in left:
-            place.remove()
+            access_to(informer).send(registration, events)
+        if sends_list_end:
+            access_to(informer).send(registration, None)
+        removed = [self._registrations[i] for i in old if i in self._registrations]
+        others = {i: r for i, r in self._registrations.items() if i not in old}
+        self._registrations = {**others, **added}
+        for registration in removed:
+            registration.remove()
 
     def start(self) -> None:
-        """Begin to call the handler."""
+        """Start the handler's thread."""
         if self._delivery is not None and not self._is_started:
             self._is_started = True
             self._delivery.start()
 
     def end(self) -> None:
-        """Begin no more calls; needs no lock of an informer, one of which may be stuck."""
+        """Begin no more calls; takes no lock of an informer, which may be stuck."""
         self._has_ended = True
         if self._delivery is not None:
             self._delivery.stop()
 
     def stop(self) -> None:
-        """Leave every informer; the call that runs goes on."""
+        """Unfollow every informer; a call in progress continues."""
         self._is_over = True
         self.end()
-        for informer in self._places:
-            self.leave(informer)
+        for informer in self._registrations:
+            self.unfollow(informer)
 
     def join(self, timeout: float | None = None) -> list[str]:
-        """Wait for the call that runs; the name of its thread if it still does."""
+        """Wait for the handler's thread to end; returns its name if it still runs."""
         return [] if self._delivery is None else self._delivery.join(timeout)

@@ -1,6 +1,6 @@
-"""Which objects one informer follows, worked out from the options of a cache, a kind, a namespace.
+"""The selection of one informer, computed from the options of the cache, the kind, the namespace.
 
-Pure values: what a change of namespaces means is decided by comparing them.
+Selections are values: a change of namespaces is worked out by comparing them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _DEFAULTS = NamespaceOptions()
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """The objects that one informer follows."""
+    """The objects that one informer follows: a namespace, selectors, and the form of storage."""
 
     namespace: str
-    """The namespace; ``""``: all but :attr:`excluded`, or those of a cluster-scoped kind."""
+    """The namespace; ``""``: all but :attr:`excluded`, or the objects of a cluster-scoped kind."""
     excluded: frozenset[str] = frozenset()
     label_selector: LabelSelector | None = None
     field_selector: FieldSelector | None = None
@@ -33,13 +33,13 @@ class Selection:
     metadata_only: bool = False
 
     def covers(self, namespace: str) -> bool:
-        """Whether objects of ``namespace`` are within."""
+        """Whether objects of ``namespace`` may be part of it."""
         if self.namespace:
             return namespace == self.namespace
         return namespace not in self.excluded
 
     def covers_all_of(self, other: Selection) -> bool:
-        """Whether everything of ``other`` is followed here, selected in the same way."""
+        """Whether it contains all of ``other``, with the same selectors."""
         if not self.selects_like(other):
             return False
         if other.namespace:
@@ -47,7 +47,7 @@ class Selection:
         return not self.namespace and self.excluded <= other.excluded
 
     def selects_like(self, other: Selection) -> bool:
-        """Whether both select the same objects of a namespace."""
+        """Whether both have the same selectors."""
         return (self.label_selector, self.field_selector) == (
             other.label_selector,
             other.field_selector,
@@ -61,21 +61,21 @@ class Selection:
         )
 
     def overlaps(self, other: Selection) -> bool:
-        """Whether there are namespaces that are within both."""
+        """Whether some namespace is covered by both."""
         if self.namespace:
             return other.covers(self.namespace)
         return not other.namespace or self.covers(other.namespace)
 
     def selects(self, obj: Object) -> bool:
-        """Whether ``obj``, of a namespace within, is one that the selectors choose."""
+        """Whether the selectors match ``obj``, whose namespace is covered."""
         labels, fields = self.label_selector, self.field_selector
         if labels is not None and not labels.matches(obj.labels):
             return False
         return fields is None or fields.empty or fields.matches(obj.to_dict())
 
     @property
-    def query(self) -> FieldSelector | None:
-        """The field selector to send, which leaves the excluded namespaces out."""
+    def sent_field_selector(self) -> FieldSelector | None:
+        """The field selector for requests, which leaves the excluded namespaces out."""
         if not self.excluded:
             return self.field_selector
         others = FieldSelector.parse(
@@ -96,34 +96,34 @@ def selections_of(
     namespaces: Mapping[str, NamespaceOptions],
     defaults: NamespaceOptions,
 ) -> list[Selection]:
-    """What to follow of ``kind``, one scope for each informer.
+    """The selections of ``kind``, one for each informer.
 
     Args:
         kind: the kind.
         options: its options.
-        namespaces: the cache's own; empty: all.
-        defaults: the cache's options for whatever has none of its own.
+        namespaces: those of the cache; empty: all.
+        defaults: the cache's options, which apply where no other does.
     """
     chosen = namespaces if options.namespaces is None else options.namespaces
     names = list(chosen or ("",)) if kind.is_namespaced else [""]
     own = options.namespaces or {}
-    scopes: list[Selection] = []
+    selections: list[Selection] = []
     for name in names:
-        line: list[Any] = [own.get(name, _DEFAULTS), options]
+        precedence: list[Any] = [own.get(name, _DEFAULTS), options]
         if kind.is_namespaced:
-            line.append(namespaces.get(name, _DEFAULTS))
-        line.append(defaults)
-        scopes.append(
+            precedence.append(namespaces.get(name, _DEFAULTS))
+        precedence.append(defaults)
+        selections.append(
             Selection(
                 namespace=name,
                 excluded=frozenset(names) - {""} if not name else frozenset(),
-                label_selector=_first([each.label_selector for each in line]),
-                field_selector=_first([each.field_selector for each in line]),
-                transform=_first([each.transform for each in line]),
+                label_selector=_first([each.label_selector for each in precedence]),
+                field_selector=_first([each.field_selector for each in precedence]),
+                transform=_first([each.transform for each in precedence]),
                 metadata_only=options.metadata_only,
             )
         )
-    return scopes
+    return selections
 
 
 def _first(values: list[_T | None]) -> _T | None:

@@ -1,4 +1,4 @@
-"""From the informers that handlers were told by to others that follow the same objects."""
+"""The switchover of handlers from one set of informers to another that follows the same objects."""
 
 from __future__ import annotations
 
@@ -10,45 +10,50 @@ import attrs
 from appsdk_operator.cache._cache.registration import CacheRegistration
 from appsdk_operator.cache._cache.selection import Selection
 from appsdk_operator.cache._events import Event, ResourceAction
-from appsdk_operator.cache._informer.informer import Informer
+from appsdk_operator.cache._informer.informer import Informer, access_to
 from appsdk_operator.resource import Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["SelectionInformer", "end", "is_behind", "switch_over"]
+__all__ = ["SelectionInformer", "behind", "end", "switch_over"]
 
 _CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, ResourceAction.DELETE
 
 
 @attrs.define(eq=False)
 class SelectionInformer:
-    """A scope, and who follows it."""
+    """An informer and the selection that it follows."""
 
-    scope: Selection
+    selection: Selection
     informer: Informer
     stop: StopSignal | None = None
-    """What ends the informer; None until it runs."""
+    """The signal that stops the informer; None until it runs."""
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the informer applies no more events."""
+        return access_to(self.informer).is_frozen
 
     def end(self) -> None:
-        """Let the informer end, and apply no more news."""
-        self.informer.freeze()
+        """Freeze the local copy and stop the informer."""
+        access_to(self.informer).freeze()
         if self.stop is not None:
             self.stop.set()
 
 
-def end(followed: SelectionInformer, registrations: Sequence[CacheRegistration]) -> None:
-    """Follow it no more; handlers are told that its objects are followed no longer."""
-    informer = followed.informer
-    with informer.lock:
-        followed.end()
+def end(old: SelectionInformer, registrations: Sequence[CacheRegistration]) -> None:
+    """End an informer that has no successor; handlers get a deletion for each of its objects."""
+    informer = old.informer
+    with access_to(informer).lock:
+        old.end()
         events = [_unfollowed(obj) for obj in informer.store.list()]
         for registration in registrations:
-            registration.leave(informer, events)
+            registration.unfollow(informer, events)
 
 
-def is_behind(
+def behind(
     new: Sequence[SelectionInformer], old: Sequence[SelectionInformer]
 ) -> list[SelectionInformer]:
-    """Those of ``new`` that may not have seen all that ``old``, which are frozen, have seen."""
+    """Those of ``new`` that may be at an older resource version than ``old``, which are frozen."""
     reached = [each.informer.resource_version for each in old]
     return [
         each
@@ -68,58 +73,59 @@ def switch_over(
     new: Sequence[SelectionInformer],
     registrations: Sequence[CacheRegistration],
 ) -> None:
-    """Let ``registrations`` be told by ``new`` what they were told by ``old``.
+    """Move ``registrations`` from the informers ``old`` to ``new``.
 
-    ``old`` are frozen, ``new`` have synced and are not behind. What differs between the two copies
-    happened meanwhile, so that is what handlers are told: nothing twice, and nothing left out. A
-    handler that waits for whole objects is told of all that is there.
+    ``old`` are frozen; ``new`` have synced and are not behind. Handlers get the difference between
+    the two local copies as events, because that is what happened meanwhile: nothing twice, and
+    nothing left out. A handler that waits for full objects gets all objects as additions.
     """
     with contextlib.ExitStack() as locks:
         for each in (*old, *new):
-            locks.enter_context(each.informer.lock)
+            locks.enter_context(access_to(each.informer).lock)
         had_synced = all(each.informer.has_synced for each in old)
         have_synced = all(each.informer.has_synced for each in new)
         events = _difference(old, new, had_synced=had_synced)
         for registration in registrations:
-            told, knows_all, missed = old, had_synced, events
-            if registration.is_waiting:
-                told = [each for each in old if registration.follows(each.informer)]
-                knows_all, missed = False, _difference(told, new, had_synced=False)
-            registration.move(
-                [each.informer for each in told],
+            sources, has_all, missed = old, had_synced, events
+            if registration.awaits_full_objects:
+                sources = [each for each in old if registration.follows(each.informer)]
+                has_all, missed = False, _difference(sources, new, had_synced=False)
+            registration.switch(
+                [each.informer for each in sources],
                 [each.informer for each in new],
                 missed,
-                tells_end=not knows_all and have_synced,
+                sends_list_end=not has_all and have_synced,
             )
 
 
 def _difference(
     old: Sequence[SelectionInformer], new: Sequence[SelectionInformer], *, had_synced: bool
 ) -> list[Event]:
-    told = _objects(old)
-    present = _objects(new)
+    """The events that lead from the objects of ``old`` to those of ``new``."""
+    before = _objects(old)
+    after = _objects(new)
     events: list[Event] = []
-    for key, before in told.items():
-        obj = present.get(key)
+    for key, known in before.items():
+        obj = after.get(key)
         if obj is None:
-            if any(each.scope.covers(key.namespace) for each in new):
-                events.append(Event(_DELETE, before, None, False, True))
+            if any(each.selection.covers(key.namespace) for each in new):
+                events.append(Event(_DELETE, known, None, False, True))
             else:
-                events.append(_unfollowed(before))
-        elif obj.uid != before.uid:
-            events.append(Event(_DELETE, before, None, False, True))
+                events.append(_unfollowed(known))
+        elif obj.uid != known.uid:
+            events.append(Event(_DELETE, known, None, False, True))
             events.append(Event(_CREATE, obj))
-        elif obj.resource_version != before.resource_version:
-            events.append(Event(_UPDATE, obj, before))
-    for key, obj in present.items():
-        if key not in told:
-            was_followed = any(each.scope.covers(key.namespace) for each in old)
+        elif obj.resource_version != known.resource_version:
+            events.append(Event(_UPDATE, obj, known))
+    for key, obj in after.items():
+        if key not in before:
+            was_followed = any(each.selection.covers(key.namespace) for each in old)
             events.append(Event(_CREATE, obj, None, not (had_synced and was_followed)))
     return events
 
 
-def _objects(all_followed: Sequence[SelectionInformer]) -> dict[ObjectKey, Object]:
-    return {obj.key: obj for each in all_followed for obj in each.informer.store.list()}
+def _objects(informers: Sequence[SelectionInformer]) -> dict[ObjectKey, Object]:
+    return {obj.key: obj for each in informers for obj in each.informer.store.list()}
 
 
 def _unfollowed(obj: Object) -> Event:

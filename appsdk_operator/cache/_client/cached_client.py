@@ -1,4 +1,4 @@
-"""A client that reads from a cache, and never reads less than what it wrote."""
+"""A client that reads from a cache and always sees its own writes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache.cache import Cache
 from appsdk_operator.cache._cache.errors import NotCachedError, Remedies
 from appsdk_operator.cache._cache.kind_cache import ReadTarget
-from appsdk_operator.cache._cache.query import Query, in_order
-from appsdk_operator.cache._client.overlay import Entry, Overlay
-from appsdk_operator.cache._informer.informer import Informer
-from appsdk_operator.cache._options import kind_tuple
+from appsdk_operator.cache._cache.options import kind_tuple
+from appsdk_operator.cache._cache.query import Query, sorted_objects
+from appsdk_operator.cache._client.overlay import Overlay, WrittenObject
+from appsdk_operator.cache._informer.informer import Informer, access_to
 from appsdk_operator.client import (
     ClientError,
     ClientLike,
@@ -80,24 +80,25 @@ class CachedClient(ClientWrapper):
     """Reads from a cache, and writes to the server.
 
     Guarantees:
-        * A read never waits, but in a lazy cache for the first sync.
-        * After a write through this client has returned, no read through it gives anything older
-          than what the write returned, and none an object that it deleted: what was written is
-          laid over the local copy until the informer has seen that version of the server, and not
-          longer. What others did to the object meanwhile shows as soon as the informer has it.
-        * What the cache would not hold (another namespace, other labels) does not show.
+        * A read never blocks, except in a lazy cache for the first sync.
+        * Once a write through this client has returned, no read through it returns an older state
+          of the object, or an object that the write deleted. An overlay over the local copy holds
+          what was written, exactly until the informer has reached that resource version. Later
+          changes by others show as soon as the informer has them.
+        * Objects that the cache does not follow (another namespace, other labels) do not show.
 
     Caveats:
-        * Events and the cache's own reads know nothing of what is laid over.
-        * A deletion without ``uid`` is known to be that of the object which a read would have given
-          before. Of one that the cache had never shown, the watch may bring the last news.
-        * A write whose answer was lost lays nothing over.
-        * Resource versions are compared as numbers (KEP-5504); where they are none, and beyond
-          ``overlay_limit`` writes that have not come back, reads are the cache's own.
+        * Events, and reads of the cache itself, do not use the overlay.
+        * A deletion without ``uid`` is taken to be of the object that a read would have returned
+          before. An object that the cache has not seen yet may still show until the watch delivers
+          its deletion.
+        * A write whose answer was lost is not in the overlay.
+        * Resource versions are compared as numbers (KEP-5504). Where they are none, and beyond
+          ``overlay_limit`` writes that the watch has not delivered, reads may be older than writes.
 
     Wrap it (:class:`~appsdk_operator.client.NamespacedClient`,
-    :class:`~appsdk_operator.client.DryRunClient`, …) rather than what it wraps. Thread-safe. The
-    idea is java-operator-sdk's; controller-runtime waits instead.
+    :class:`~appsdk_operator.client.DryRunClient`, …) rather than the client inside. Thread-safe.
+    The idea is java-operator-sdk's; controller-runtime waits instead.
     """
 
     def __init__(
@@ -109,17 +110,17 @@ class CachedClient(ClientWrapper):
         overlay_limit: int = 10_000,
         metrics: Metrics | None = None,
     ) -> None:
-        """A client of ``cache``.
+        """A client that reads from ``cache``.
 
         Args:
-            client: writes, and reads what is not read from the cache.
-            cache: what is read from; it runs elsewhere.
-            uncached: kinds to be read from the server, kept by the cache or not.
+            client: writes, and reads kinds that are ``uncached``.
+            cache: the cache to read from; it runs elsewhere.
+            uncached: kinds to read from the server, whether or not the cache holds them.
             overlay_limit: the most written objects to remember; default 10,000.
-            metrics: where it publishes, until :meth:`close`; default: nowhere.
+            metrics: where to publish, until :meth:`close`; default: nowhere.
 
         Raises:
-            TypeError: ``uncached`` is a single kind, or has what is none.
+            TypeError: ``uncached`` is a single kind, or contains something else.
             ValueError: ``overlay_limit`` is less than 1.
         """
         super().__init__(client)
@@ -127,9 +128,9 @@ class CachedClient(ClientWrapper):
         check_count("overlay_limit", overlay_limit, 1)
         check_environment(metrics=metrics)
         self.cache = cache
-        """What is read from."""
+        """The cache to read from."""
         self.remedies: Remedies = Remedies()
-        """What errors advise where a read is none of the cache's."""
+        """The advice in errors of reads that the cache cannot answer."""
         self._uncached = frozenset(kind_tuple("uncached", uncached))
         self._overlay = Overlay(overlay_limit, self._informer_of)
         self._is_dry = _is_dry(client)
@@ -141,7 +142,7 @@ class CachedClient(ClientWrapper):
         return self.inner
 
     def close(self) -> None:
-        """Publish no more metrics; neither client nor cache are closed."""
+        """Publish no more metrics; closes neither the client nor the cache."""
         self._retire()
 
     # Reading.
@@ -149,11 +150,11 @@ class CachedClient(ClientWrapper):
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
     ) -> Object[SpecT, StatusT]:
-        """The object as the cache has it, or as it was written.
+        """The object from the cache, or as last written.
 
         Raises:
             NotFound: there is none.
-            NotCachedError: the cache does not keep ``kind``, or not there, or not yet.
+            NotCachedError: the cache does not hold ``kind``, or ``namespace`` of it, or not yet.
             ValueError: a namespace is missing, or given for a cluster-scoped kind.
         """
         if kind in self._uncached:
@@ -161,12 +162,14 @@ class CachedClient(ClientWrapper):
         key = ObjectKey(namespace, name)
         while True:
             try:
-                (place,) = self.cache.places_of(kind, namespace)
+                (target,) = self.cache.object_read_targets(kind, namespace)
             except NotCachedError as error:
                 raise self.remedies.for_client(error) from None
-            obj = self._resolved(kind, key, place.informer)
-            # One that was relieved meanwhile is behind, and what is laid over is not for it.
-            if not place.informer.is_frozen or [place] == self.cache.places_of(kind, namespace):
+            obj = self._resolved(kind, key, target.informer)
+            # Again after a switchover: the old informer is behind, and the overlay is not for it.
+            if not access_to(target.informer).is_frozen:
+                break
+            if [target] == self.cache.object_read_targets(kind, namespace):
                 break
         if obj is None:
             raise _not_found(kind, name)
@@ -175,13 +178,13 @@ class CachedClient(ClientWrapper):
     def list(
         self, kind: Kind[SpecT, StatusT], **options: Unpack[ListOptions]
     ) -> Iterator[Object[SpecT, StatusT]]:
-        """The objects as the cache has them, or as they were written, by namespace and name.
+        """The objects from the cache, or as last written, sorted by namespace and name.
 
-        ``limit`` is a client's number of objects a page, and means nothing here.
+        ``limit``, a client's number of objects per page, is ignored.
 
         Raises:
-            NotCachedError: the cache does not keep ``kind``, or not there, or not yet.
-            ValueError: the field selector is none that a cache can answer.
+            NotCachedError: the cache does not hold ``kind``, or the namespace of it, or not yet.
+            ValueError: the field selector cannot be answered from the indexes.
         """
         if kind in self._uncached:
             return self.inner.list(kind, **options)
@@ -189,7 +192,7 @@ class CachedClient(ClientWrapper):
         check_namespace_name(namespace)
         labels = label_selector_of(options.get("label_selector"))
         fields = field_selector_of(options.get("field_selector"))
-        self._places(kind, namespace)
+        self._read_targets(kind, namespace)
         query = self.cache.query(
             kind, namespace=namespace, label_selector=labels, field_selector=fields
         )
@@ -201,7 +204,7 @@ class CachedClient(ClientWrapper):
         """The objects that ``index`` of the cache has under ``value``, by namespace and name.
 
         Raises:
-            NotCachedError: the cache does not keep ``kind``, or not yet.
+            NotCachedError: the cache does not hold ``kind``, or not yet.
             KeyError: there is no such index.
         """
         check_text("index", index)
@@ -209,10 +212,10 @@ class CachedClient(ClientWrapper):
         return self._found(kind, Query(indexes=[(index, value)]), "")
 
     def wait_until_seen(self, obj: Object, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until the informer has come as far as ``obj``, for those who want events too.
+        """Wait until the informer has reached the resource version of ``obj``, for users of events.
 
         Args:
-            obj: what a write returned.
+            obj: the object that a write returned.
             stop: ends the wait.
             timeout: the longest to wait, in seconds of the cache's clock; default: no limit.
 
@@ -220,67 +223,67 @@ class CachedClient(ClientWrapper):
             False when stopped, after ``timeout`` seconds, or when the informer has ended.
 
         Raises:
-            NotFollowedError: the cache does not keep objects of this kind in this namespace.
+            NotFollowedError: the cache does not follow objects of this kind in this namespace.
         """
-        place = self.cache.place_of(obj.kind, obj.namespace)
-        if place is None:
+        target = self.cache.read_target(obj.kind, obj.namespace)
+        if target is None:
             fact = f"{obj.kind} is not followed in namespace {obj.namespace!r}"
             raise self.remedies.not_followed(fact, obj.kind, obj.namespace)
-        return place.informer.wait_for_version(obj.resource_version, stop, timeout)
+        return target.informer.wait_for_version(obj.resource_version, stop, timeout)
 
-    def _places(self, kind: Kind, namespace: str) -> ReadTargets:
+    def _read_targets(self, kind: Kind, namespace: str) -> ReadTargets:
         try:
-            return self.cache.places(kind, namespace)
+            return self.cache.read_targets(kind, namespace)
         except NotCachedError as error:
             raise self.remedies.for_client(error) from None
 
     def _resolved(
         self, kind: Kind[SpecT, StatusT], key: ObjectKey, informer: Informer[SpecT, StatusT]
     ) -> Object[SpecT, StatusT] | None:
-        entry = self._overlay.get(kind, key)
-        if entry is None:
+        written = self._overlay.get(kind, key)
+        if written is None:
             return informer.store.get(key.name, key.namespace)
-        if entry.is_over(key, informer):
-            self._overlay.drop(kind, key, entry)
+        if written.is_outdated(key, informer):
+            self._overlay.drop(kind, key, written)
             return informer.store.get(key.name, key.namespace)
-        return entry.resolved(key, informer)
+        return written.resolved(key, informer)
 
     def _found(
         self, kind: Kind[SpecT, StatusT], query: Query, namespace: str
     ) -> Objects[SpecT, StatusT]:
         while True:
-            places = self._places(kind, namespace)
-            found = self._found_at(kind, query, places)
-            # One that was relieved meanwhile is behind, and what is laid over is not for it.
-            if not any(place.informer.is_frozen for place in places):
+            targets = self._read_targets(kind, namespace)
+            found = self._found_in(kind, query, targets)
+            # Again after a switchover: the old informer is behind, and the overlay is not for it.
+            if not any(access_to(target.informer).is_frozen for target in targets):
                 return found
-            if places == self._places(kind, namespace):
+            if targets == self._read_targets(kind, namespace):
                 return found
 
-    def _found_at(
-        self, kind: Kind[SpecT, StatusT], query: Query, places: ReadTargets
+    def _found_in(
+        self, kind: Kind[SpecT, StatusT], query: Query, targets: ReadTargets
     ) -> Objects[SpecT, StatusT]:
-        informers = {place.informer for place in places}
-        written: dict[ObjectKey, tuple[Entry, Informer]] = {}
-        for key, entry in self._overlay.of_kind(kind).items():
+        informers = {target.informer for target in targets}
+        overlaid: dict[ObjectKey, tuple[WrittenObject, Informer]] = {}
+        for key, written in self._overlay.of_kind(kind).items():
             informer = self._informer_of(kind, key.namespace)
             if informer is None or informer not in informers:
                 continue
-            if entry.is_over(key, informer):
-                self._overlay.drop(kind, key, entry)
+            if written.is_outdated(key, informer):
+                self._overlay.drop(kind, key, written)
             else:
-                written[key] = entry, informer
+                overlaid[key] = written, informer
         found: Objects = []
-        for place in places:
-            for obj in query.found_at(place):
-                if obj.key not in written or not written[obj.key][0].hides(obj):
+        for target in targets:
+            for obj in query.objects_in(target):
+                if obj.key not in overlaid or not overlaid[obj.key][0].hides(obj):
                     found.append(obj)
-                    written.pop(obj.key, None)
-        for key, (_, informer) in written.items():
-            made = self._resolved(kind, key, informer)
-            if made is not None and query.matches(made, informer.store):
-                found.append(made)
-        return in_order(found, kind, 0)
+                    overlaid.pop(obj.key, None)
+        for key, (_, informer) in overlaid.items():
+            resolved = self._resolved(kind, key, informer)
+            if resolved is not None and query.matches(resolved, informer.store):
+                found.append(resolved)
+        return sorted_objects(found, kind, 0)
 
     # Writing.
 
@@ -288,9 +291,9 @@ class CachedClient(ClientWrapper):
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
     ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.create`."""
-        mark = self._overlay.mark()
+        before = self._overlay.mark()
         answer = self.inner.create(obj, **options)
-        return self.note(obj.kind, answer, options, created_after=mark)
+        return self.note(obj.kind, answer, options, created_after=before)
 
     def update(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
@@ -319,20 +322,20 @@ class CachedClient(ClientWrapper):
         answer = self.inner.delete(kind, name, **options)
         if self._is_noted(kind, options):
             uid, version = options.get("uid", ""), options.get("resource_version", "")
-            if answer is not None and not _is_gone(answer) and answer.is_deleting:
-                self._lay(kind, answer)
+            if answer is not None and not _is_deleted(answer) and answer.is_deleting:
+                self._add_written(kind, answer)
             elif answer is not None:
-                self._lay_gone(kind, answer.key, answer.uid, answer.resource_version)
+                self._add_deletion(kind, answer.key, answer.uid, answer.resource_version)
             else:
                 if known is not None:
-                    # If it is not the one that was deleted, then it was gone before.
-                    self._lay_gone(kind, key, known.uid, self._last_version(known))
+                    # If another object was deleted, then this one was deleted earlier.
+                    self._add_deletion(kind, key, known.uid, self._last_version(known))
                 if uid and (known is None or uid != known.uid):
-                    self._lay_gone(kind, key, uid, version)
+                    self._add_deletion(kind, key, uid, version)
         return answer
 
     def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
-        """As :meth:`Client.delete_collection`; lists what is left, once, to know what is gone."""
+        """As :meth:`Client.delete_collection`; then lists once, to find out what was deleted."""
         namespace: str = options.get("namespace", "")
         informer = self._informer_of(kind, namespace)
         known: Objects = []
@@ -343,7 +346,7 @@ class CachedClient(ClientWrapper):
         self.inner.delete_collection(kind, **options)
         if known:
             try:
-                self._note_rest(kind, namespace, known)
+                self._note_remaining(kind, namespace, known)
             except (ClientError, DecodeError, OSError) as error:
                 _log.warning(
                     "%s in %r were deleted, but cannot be listed: until the watch brings it, reads "
@@ -354,10 +357,10 @@ class CachedClient(ClientWrapper):
                 )
 
     def subresource(self, name: str) -> SubresourceLike:
-        """A subresource; what comes back as the object itself is laid over as well."""
+        """A subresource; an answer that is the object itself goes into the overlay too."""
         return _CachedSubresource(self.inner.subresource(name), self)
 
-    # What was written.
+    # The overlay.
 
     def note(
         self,
@@ -367,15 +370,15 @@ class CachedClient(ClientWrapper):
         *,
         created_after: int | None = None,
     ) -> Object[SpecT, StatusT]:
-        """For subresources: remember what a write made; returns it."""
+        """For subresources: add the answer of a write to the overlay; returns it."""
         if answer.kind == kind and self._is_noted(kind, options):
-            if _is_gone(answer):
-                self._lay_gone(kind, answer.key, answer.uid, answer.resource_version)
+            if _is_deleted(answer):
+                self._add_deletion(kind, answer.key, answer.uid, answer.resource_version)
             else:
-                self._lay(kind, answer, created_after)
+                self._add_written(kind, answer, created_after)
         return answer
 
-    def _note_rest(self, kind: Kind, namespace: str, known: Objects) -> None:
+    def _note_remaining(self, kind: Kind, namespace: str, known: Objects) -> None:
         version, token = "", ""
         left: dict[str, Object] = {}
         while True:
@@ -387,54 +390,54 @@ class CachedClient(ClientWrapper):
                 break
         for obj in known:
             if obj.uid in left:
-                self._lay(kind, left[obj.uid])
+                self._add_written(kind, left[obj.uid])
             else:
-                self._lay_gone(kind, obj.key, obj.uid, version)
+                self._add_deletion(kind, obj.key, obj.uid, version)
 
     def _is_noted(self, kind: Kind, options: Any) -> bool:
         return not (self._is_dry or options.get("dry_run") or kind in self._uncached)
 
     def _known(self, kind: Kind[SpecT, StatusT], key: ObjectKey) -> Object[SpecT, StatusT] | None:
-        """What a read would give, before the first sync too."""
+        """What a read would return, also before the first sync."""
         informer = None if kind in self._uncached else self._informer_of(kind, key.namespace)
         return None if informer is None else self._resolved(kind, key, informer)
 
     def _last_version(self, deleted: Object) -> str:
-        """The last version that the informer may bring of it; ``""`` when that is not known."""
-        # One that left the selection and came back, meanwhile, would show once more.
+        """The last version of a deleted object that the watch may deliver; ``""`` if unknown."""
+        # With selectors, it may have left the selection and come back in a later version.
         is_known = self.cache.selects_all(deleted.kind, deleted.namespace)
         return deleted.resource_version if is_known else ""
 
-    def _lay(self, kind: Kind, obj: Object, created_after: int | None = None) -> None:
+    def _add_written(self, kind: Kind, obj: Object, created_after: int | None = None) -> None:
         informer = self._informer_of(kind, obj.namespace)
         if informer is None or not obj.resource_version.isdigit():
             return
-        kept: Object | None = None
-        if self.cache.scope_selects(kind, obj):
-            shaper = self.cache.shaper_of(kind, obj.namespace) or informer
-            kept = shaper.transformed(obj)
-        entry = Entry(
-            informer=informer, rewinds=informer.rewinds, version=obj.resource_version, object=kept
+        stored: Object | None = None
+        if self.cache.selects(kind, obj):
+            next_informer = self.cache.next_informer_of(kind, obj.namespace) or informer
+            stored = access_to(next_informer).transformed(obj)
+        written = WrittenObject(
+            informer=informer, rewinds=informer.rewinds, version=obj.resource_version, object=stored
         )
-        self._overlay.lay(kind, obj.key, entry, created_after=created_after)
+        self._overlay.add(kind, obj.key, written, created_after=created_after)
 
-    def _lay_gone(self, kind: Kind, key: ObjectKey, uid: str, version: str) -> None:
+    def _add_deletion(self, kind: Kind, key: ObjectKey, uid: str, version: str) -> None:
         informer = self._informer_of(kind, key.namespace)
         if informer is None or not uid or (version and not version.isdigit()):
             return
-        entry = Entry(
+        written = WrittenObject(
             informer=informer,
             rewinds=informer.rewinds,
             version=version,
-            gone=(uid,),
-            gone_version=version,
+            deleted_uids=(uid,),
+            deleted_version=version,
         )
-        self._overlay.lay(kind, key, entry)
+        self._overlay.add(kind, key, written)
 
     def _informer_of(
         self, kind: Kind[SpecT, StatusT], namespace: str
     ) -> Informer[SpecT, StatusT] | None:
-        return self.cache.follower_of(kind, namespace)
+        return self.cache.informer_of(kind, namespace)
 
     def _samples(self) -> Samples:
         counts = dict.fromkeys(self.cache.kinds, 0)
@@ -473,8 +476,8 @@ class _CachedSubresource(SubresourceWrapper):
         return self._client.note(kind, self.inner.apply(obj, **options), options)
 
 
-def _is_gone(obj: Object) -> bool:
-    """Whether the answer shows an object that nothing holds any longer."""
+def _is_deleted(obj: Object) -> bool:
+    """Whether the answer shows an object that is deleted for good, without finalizers."""
     if not obj.is_deleting or obj.finalizers or obj.metadata.get("deletionGracePeriodSeconds"):
         return False
     if obj.is_metadata_only:

@@ -1,4 +1,4 @@
-"""What was written and has not come back through a watch yet, laid over a local copy."""
+"""The overlay: written objects that no watch has delivered yet, over the local copies."""
 
 from __future__ import annotations
 
@@ -13,67 +13,68 @@ from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import get_logger
 
-__all__ = ["Entry", "Overlay"]
+__all__ = ["Overlay", "WrittenObject"]
 
 _log = get_logger("appsdk_operator.cache")
-_FEWEST_TO_SWEEP = 64
-# Objects of one name that were deleted one after the other while the informer slept.
-_MOST_GONE = 16
+_MIN_SWEEP_COUNT = 64
+# Objects of one name that were deleted one after the other while the informer was behind.
+_MAX_DELETED_UIDS = 16
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Entry:
-    """What writes made of one object. It counts until the informer has seen them."""
+class WrittenObject:
+    """The outcome of writes to one object, valid until the informer has seen them."""
 
     informer: Informer
     rewinds: int
+    """:attr:`Informer.rewinds` at the time of the write."""
     version: str = ""
-    """The server's version after the write of :attr:`object`, or one that a deleted one had."""
+    """The resource version of the written :attr:`object`, or one that a deleted object had."""
     object: Object | None = None
-    """The object; None when there is none, or none that the cache would hold."""
-    gone: tuple[str, ...] = ()
-    """The uids of objects that were deleted, the newest last."""
-    gone_version: str = ""
-    """From this version of the server on nothing is known of what is :attr:`gone` but that it ends;
-    ``""`` when no such version is known."""
+    """The object; None when it is deleted, or when the cache does not follow it."""
+    deleted_uids: tuple[str, ...] = ()
+    """The uids of deleted objects of this name, the latest last."""
+    deleted_version: str = ""
+    """A resource version after which a watch can only deliver the deletion of these objects;
+    ``""`` if unknown."""
 
     @property
-    def is_floating(self) -> bool:
-        """Whether there are deleted objects of which the informer may learn at any time."""
-        return bool(self.gone) and not self.gone_version
+    def has_open_deletion(self) -> bool:
+        """Whether it has deletions whose resource version is unknown."""
+        return bool(self.deleted_uids) and not self.deleted_version
 
-    def is_over(self, key: ObjectKey, informer: Informer) -> bool:
-        """Whether the local copy has come as far as the writes."""
+    def is_outdated(self, key: ObjectKey, informer: Informer) -> bool:
+        """Whether the local copy has caught up with the writes."""
         if informer is self.informer and informer.rewinds != self.rewinds:
-            return True  # the history that the write belongs to is no more
-        if self.is_floating or not _has_reached(informer, self.version):
+            return True  # the server's history with the write in it is gone
+        if self.has_open_deletion or not _has_reached(informer, self.version):
             return False
-        if not self.gone:
+        if not self.deleted_uids:
             return True
-        if not _has_reached(informer, self.gone_version):
+        if not _has_reached(informer, self.deleted_version):
             return False
         stored = informer.store.get(key.name, key.namespace)
-        return stored is None or stored.uid not in self.gone
+        return stored is None or stored.uid not in self.deleted_uids
 
     def resolved(
         self, key: ObjectKey, informer: Informer[SpecT, StatusT]
     ) -> Object[SpecT, StatusT] | None:
-        """What there is: the newer one of what was written and what the local copy has."""
+        """The newer one of the written object and the stored one."""
         while True:
-            # In this order: what the informer applies in between is seen by the next look.
-            counts = not _has_reached(informer, self.version)
+            # In this order, so that the second look notices what the informer applies in between.
+            is_behind = not _has_reached(informer, self.version)
             stored = informer.store.get(key.name, key.namespace)
-            if stored is None and counts and _has_reached(informer, self.version):
+            if stored is None and is_behind and _has_reached(informer, self.version):
                 continue
-            if self.hides(stored, counts=counts):
-                return self.object if counts else None
+            if self.hides(stored, is_behind=is_behind):
+                return self.object if is_behind else None
             return stored
 
-    def hides(self, stored: Object | None, *, counts: bool = True) -> bool:
-        """Whether ``stored`` is not what there is; ``counts``: the informer is behind the write."""
-        if stored is None or stored.uid in self.gone:
+    def hides(self, stored: Object | None, *, is_behind: bool = True) -> bool:
+        """Whether ``stored`` must not show; ``is_behind``: the informer is behind the write."""
+        if stored is None or stored.uid in self.deleted_uids:
             return True
-        return counts and is_older_version(stored.resource_version, self.version)
+        return is_behind and is_older_version(stored.resource_version, self.version)
 
 
 def _has_reached(informer: Informer, version: str) -> bool:
@@ -86,120 +87,131 @@ def _later(first: str, second: str) -> str:
 
 @final
 class Overlay:
-    """Entries by kind and key. Thread-safe; holds no lock while it looks at an informer."""
+    """Written objects by kind and key. Thread-safe; holds no lock while it reads an informer."""
 
     def __init__(self, limit: int, informer_of: Callable[[Kind, str], Informer | None]) -> None:
-        """Nothing written.
+        """An empty overlay.
 
         Args:
-            limit: the most entries to hold.
-            informer_of: who follows a namespace of a kind now.
+            limit: the most written objects to hold.
+            informer_of: the informer that follows a namespace of a kind now.
         """
         self._limit = limit
         self._informer_of = informer_of
         self._lock = threading.Lock()
-        self._entries: dict[Kind, dict[ObjectKey, Entry]] = {}
+        self._written: dict[Kind, dict[ObjectKey, WrittenObject]] = {}
         self._count = 0
-        self._sweep_at = _FEWEST_TO_SWEEP
-        # Deleted objects of which no version is known, by kind, and when each was laid: the version
-        # of the next object that somebody begins to create is later than whatever becomes of them.
-        self._floating: dict[Kind, dict[ObjectKey, int]] = {}
-        self._laid = 0
+        self._sweep_at = _MIN_SWEEP_COUNT
+        # Deletions whose version is unknown, by kind, each with the sequence number of its
+        # addition. A create that begins later gets a later version than any event about them.
+        self._open_deletions: dict[Kind, dict[ObjectKey, int]] = {}
+        self._sequence = 0
         self.dropped = 0
-        """How many entries were given up because there were too many."""
+        """How many written objects were dropped early because there were too many."""
 
-    def get(self, kind: Kind, key: ObjectKey) -> Entry | None:
-        """What was written last, if the informer may not have it yet."""
-        entries = self._entries.get(kind)
-        return None if entries is None else entries.get(key)
+    def get(self, kind: Kind, key: ObjectKey) -> WrittenObject | None:
+        """The written object of that key, if the informer may not have it yet."""
+        of_kind = self._written.get(kind)
+        return None if of_kind is None else of_kind.get(key)
 
-    def of_kind(self, kind: Kind) -> dict[ObjectKey, Entry]:
-        """All of one kind."""
-        if not self._entries.get(kind):
+    def of_kind(self, kind: Kind) -> dict[ObjectKey, WrittenObject]:
+        """All written objects of one kind."""
+        if not self._written.get(kind):
             return {}
         with self._lock:
-            return dict(self._entries.get(kind, {}))
+            return dict(self._written.get(kind, {}))
 
     def counts(self) -> dict[Kind, int]:
-        """How many there are of each kind that the informers have yet to bring."""
+        """The number of writes of each kind that the informers have not delivered."""
         self.sweep()
         with self._lock:
             return {
-                kind: sum(not entry.is_floating for entry in entries.values())
-                for kind, entries in self._entries.items()
+                kind: sum(not written.has_open_deletion for written in of_kind.values())
+                for kind, of_kind in self._written.items()
             }
 
     def mark(self) -> int:
-        """Now, for :meth:`lay`."""
-        return self._laid
+        """The present sequence number, for :meth:`add`."""
+        return self._sequence
 
-    def lay(
-        self, kind: Kind, key: ObjectKey, entry: Entry, *, created_after: int | None = None
+    def add(
+        self,
+        kind: Kind,
+        key: ObjectKey,
+        written: WrittenObject,
+        *,
+        created_after: int | None = None,
     ) -> None:
-        """Lay ``entry`` over, unless what is there is newer.
+        """Add ``written``, unless something newer is there.
 
-        What is new, ``created_after`` a :meth:`mark`, is known to have a later version than all
-        that was laid before that.
+        Args:
+            kind: the kind.
+            key: the object's key.
+            written: the outcome of a write.
+            created_after: for a create, the :meth:`mark` before it began: its version is later than
+                those of everything added before.
         """
         before = self.get(kind, key)
-        if before is not None and before.is_over(key, entry.informer):
+        if before is not None and before.is_outdated(key, written.informer):
             self.drop(kind, key, before)
         with self._lock:
-            self._laid += 1
+            self._sequence += 1
             if created_after is not None:
-                self._settle_floating(kind, entry.version, created_after)
-            entries = self._entries.setdefault(kind, {})
-            before = entries.get(key)
-            merged = entry if before is None else _merged(before, entry)
+                self._close_deletions(kind, written.version, created_after)
+            of_kind = self._written.setdefault(kind, {})
+            before = of_kind.get(key)
+            merged = written if before is None else _merged(before, written)
             if before is None:
                 self._count += 1
-            entries[key] = merged
-            if merged.is_floating and merged is not before:
-                self._floating.setdefault(kind, {})[key] = self._laid
+            of_kind[key] = merged
+            if merged.has_open_deletion and merged is not before:
+                self._open_deletions.setdefault(kind, {})[key] = self._sequence
             is_much = self._count >= self._sweep_at or self._count > self._limit
         if is_much:
             self.sweep()
-            self._bound()
+            self._enforce_limit()
 
-    def drop(self, kind: Kind, key: ObjectKey, entry: Entry) -> None:
-        """Forget ``entry``, if it is still the one that counts."""
+    def drop(self, kind: Kind, key: ObjectKey, written: WrittenObject) -> None:
+        """Remove ``written``, unless a later write has replaced it."""
         with self._lock:
-            entries = self._entries.get(kind, {})
-            if entries.get(key) is entry:
-                self._forget(kind, key)
+            of_kind = self._written.get(kind, {})
+            if of_kind.get(key) is written:
+                self._remove(kind, key)
 
     def sweep(self) -> None:
-        """Forget what the informers have seen, and what nobody follows any more."""
-        for kind in list(self._entries):
-            for key, entry in self.of_kind(kind).items():
+        """Remove what the informers have seen, and what no informer follows any more."""
+        for kind in list(self._written):
+            for key, written in self.of_kind(kind).items():
                 informer = self._informer_of(kind, key.namespace)
-                if informer is None or entry.is_over(key, informer):
-                    self.drop(kind, key, entry)
+                if informer is None or written.is_outdated(key, informer):
+                    self.drop(kind, key, written)
         with self._lock:
-            self._sweep_at = max(_FEWEST_TO_SWEEP, 2 * self._count)
+            self._sweep_at = max(_MIN_SWEEP_COUNT, 2 * self._count)
 
-    def _settle_floating(self, kind: Kind, version: str, mark: int) -> None:
-        floating = self._floating.get(kind, {})
-        for key in [key for key, laid in floating.items() if laid <= mark and version]:
-            del floating[key]
-            self._entries[kind][key] = attrs.evolve(self._entries[kind][key], gone_version=version)
+    def _close_deletions(self, kind: Kind, version: str, mark: int) -> None:
+        """Give deletions from before ``mark`` the version of a create that began after it."""
+        deletions = self._open_deletions.get(kind, {})
+        for key in [key for key, added in deletions.items() if added <= mark and version]:
+            del deletions[key]
+            before = self._written[kind][key]
+            self._written[kind][key] = attrs.evolve(before, deleted_version=version)
 
-    def _forget(self, kind: Kind, key: ObjectKey) -> None:
-        del self._entries[kind][key]
-        self._floating.get(kind, {}).pop(key, None)
+    def _remove(self, kind: Kind, key: ObjectKey) -> None:
+        del self._written[kind][key]
+        self._open_deletions.get(kind, {}).pop(key, None)
         self._count -= 1
 
-    def _bound(self) -> None:
+    def _enforce_limit(self) -> None:
         with self._lock:
             if self._count <= self._limit:
                 return
-            # Some more than needed, or the next write would look at them all once more.
+            # Some more than needed, or the next write would sweep again.
             excess = self._count - self._limit + self._limit // 10
-            for kind, floating in self._floating.items():
-                # Those are kept to be on the safe side: nobody misses them.
-                entries = self._entries[kind]
-                for key in [key for key in floating if entries[key].object is None][:excess]:
-                    self._forget(kind, key)
+            for kind, deletions in self._open_deletions.items():
+                # These are only a precaution, so nobody misses them.
+                of_kind = self._written[kind]
+                for key in [key for key in deletions if of_kind[key].object is None][:excess]:
+                    self._remove(kind, key)
                     excess -= 1
             if not excess:
                 return
@@ -209,42 +221,45 @@ class Overlay:
                     "be older than these writes; do the informers follow the server?",
                     self._limit,
                 )
-            for kind, entries in self._entries.items():
-                for key in list(entries)[:excess]:
-                    self._forget(kind, key)
+            for kind, of_kind in self._written.items():
+                for key in list(of_kind)[:excess]:
+                    self._remove(kind, key)
                     excess -= 1
                     self.dropped += 1
 
 
-def _merged(before: Entry, entry: Entry) -> Entry:
-    """Of two writes whose answers may have come in either order, what counts."""
-    if entry.gone:
-        return _merged_deletion(before, entry)
-    written = entry.object
-    is_older = is_older_version(entry.version, before.version)
-    if written is not None and written.uid in before.gone:
-        # An answer that was overtaken by the one to the deletion. What was there before it is no
-        # more.
-        return before if is_older else attrs.evolve(before, version=entry.version, object=None)
-    newer = before if is_older else entry
-    if before.is_floating or newer.object is None:
-        return attrs.evolve(newer, gone=before.gone, gone_version=before.gone_version)
+def _merged(before: WrittenObject, later: WrittenObject) -> WrittenObject:
+    """The outcome of two writes whose answers may have arrived in either order."""
+    if later.deleted_uids:
+        return _merged_deletion(before, later)
+    written = later.object
+    is_older = is_older_version(later.version, before.version)
+    if written is not None and written.uid in before.deleted_uids:
+        # The answer to the deletion overtook this one: the object is deleted, and so is any before.
+        return before if is_older else attrs.evolve(before, version=later.version, object=None)
+    newer = before if is_older else later
+    if before.has_open_deletion or newer.object is None:
+        return attrs.evolve(
+            newer, deleted_uids=before.deleted_uids, deleted_version=before.deleted_version
+        )
     return newer
 
 
-def _merged_deletion(before: Entry, entry: Entry) -> Entry:
+def _merged_deletion(before: WrittenObject, deletion: WrittenObject) -> WrittenObject:
     written = before.object
-    kept: Object | None = None
-    if written is not None and written.uid not in entry.gone:
-        if entry.is_floating:
-            kept = written  # which of the two was first is not known
-        elif is_older_version(entry.version, before.version):
+    remaining: Object | None = None
+    if written is not None and written.uid not in deletion.deleted_uids:
+        if deletion.has_open_deletion:
+            remaining = written  # which of the two came first is not known
+        elif is_older_version(deletion.version, before.version):
             return before
-    is_floating = before.is_floating or entry.is_floating
+    is_open = before.has_open_deletion or deletion.has_open_deletion
+    uids = dict.fromkeys((*before.deleted_uids, *deletion.deleted_uids))
+    later = _later(deletion.deleted_version, before.deleted_version)
     return attrs.evolve(
-        entry,
-        version=_later(entry.version, before.version),
-        object=kept,
-        gone=tuple(dict.fromkeys((*before.gone, *entry.gone)))[-_MOST_GONE:],
-        gone_version="" if is_floating else _later(entry.gone_version, before.gone_version),
+        deletion,
+        version=_later(deletion.version, before.version),
+        object=remaining,
+        deleted_uids=tuple(uids)[-_MAX_DELETED_UIDS:],
+        deleted_version="" if is_open else later,
     )

@@ -1,4 +1,4 @@
-"""Events that wait for their turn, in order, object by object; bounded by merging."""
+"""A bounded buffer of events per object, which merges events once it is full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, final
 
 from appsdk_operator.cache._events import Event, ResourceAction
 
-__all__ = ["CoalescingBuffer", "merged"]
+__all__ = ["CoalescingBuffer", "coalesced"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -19,10 +19,10 @@ _CREATE, _UPDATE, _DELETE, _RESYNC = (
 )
 
 
-def merged(before: Event, event: Event) -> Event | None:
-    """Two events in a row as one; None when together they are nothing.
+def coalesced(before: Event, event: Event) -> Event | None:
+    """Two consecutive events as one; None when they cancel each other out.
 
-    Only for events of one object (one uid) of which the first was not delivered yet.
+    Both must be about one object (one uid), and the first not delivered yet.
     """
     if event.action is _RESYNC:
         return before
@@ -37,17 +37,17 @@ def merged(before: Event, event: Event) -> Event | None:
 class CoalescingBuffer(Generic[K]):
     """Events by key, each with its ticket. Not thread-safe.
 
-    While at most ``bound`` events wait, all are kept. Beyond that a new event is merged with the
-    last one of its object, so that memory is bounded by the objects instead of the events.
+    Up to ``bound`` events are stored one by one. Beyond that, a new event is merged with the last
+    one of its object, so that the number of objects bounds the memory, not the number of events.
     """
 
     def __init__(self, bound: int, *, on_dropped: Callable[[K, Event], None]) -> None:
-        """Nothing pending.
+        """An empty buffer.
 
         Args:
-            bound: how many events may wait before merging begins.
-            on_dropped: told of an event that will never be delivered, because it became part of
-                another one or of nothing.
+            bound: how many events it holds before merging begins.
+            on_dropped: called with each event that will never be delivered, because it was merged
+                into another one or cancelled out.
         """
         self._bound = bound
         self._on_dropped = on_dropped
@@ -57,9 +57,9 @@ class CoalescingBuffer(Generic[K]):
         self.merged_count = 0
 
     def put(self, key: K, ticket: int, event: Event, *, beside: int = 0) -> bool:
-        """Add an event; whether ``key`` has something pending now that it had not before.
+        """Add an event; returns whether it is the first pending one of ``key``.
 
-        ``beside`` as many events wait elsewhere, which count against the bound.
+        ``beside`` is the number of events queued elsewhere that count against the bound too.
         """
         waiting = self._by_key.get(key)
         if waiting is None:
@@ -67,7 +67,7 @@ class CoalescingBuffer(Generic[K]):
             self.count += 1
             return True
         if event.action is _RESYNC:
-            # What waits is as new as the resync.
+            # The pending event is at least as new as the resync.
             return False
         if self.count + beside >= self._bound and self._merge(key, waiting, event):
             return False
@@ -76,7 +76,7 @@ class CoalescingBuffer(Generic[K]):
         return False
 
     def take(self, key: K, up_to: int) -> Event | None:
-        """The oldest event of ``key`` if its ticket is at most ``up_to``, else None."""
+        """Remove and return the oldest event of ``key`` if its ticket is at most ``up_to``."""
         waiting = self._by_key.get(key)
         if waiting is None or waiting[0][0] > up_to:
             return None
@@ -92,12 +92,12 @@ class CoalescingBuffer(Generic[K]):
         return waiting[0][0] if waiting else None
 
     def clear(self) -> None:
-        """Forget everything; nobody is told of it."""
+        """Remove all events, without calls of ``on_dropped``."""
         self._by_key.clear()
         self.count = 0
 
     def drop(self, matches: Callable[[K], bool]) -> None:
-        """Forget the events of the keys that match."""
+        """Remove the events of the keys that match."""
         for key in [key for key in self._by_key if matches(key)]:
             waiting = self._by_key.pop(key)
             self.count -= len(waiting)
@@ -108,7 +108,7 @@ class CoalescingBuffer(Generic[K]):
         ticket, before = waiting[-1]
         if before.object.uid != event.object.uid or before.action is _DELETE:
             return False
-        both = merged(before, event)
+        both = coalesced(before, event)
         self.merged_count += 1
         self._on_dropped(key, event)
         if both is None:

@@ -1,8 +1,14 @@
-"""From informers to handlers: events in order for each object, side by side for different ones."""
+"""The way of events from informers to one handler function: queues, workers, merging, resyncs.
+
+An informer puts events into an :class:`EventSource`; the workers of its :class:`Delivery` take them
+out and call the handler. Events of one object stay in order; those of different objects run side by
+side when there are several workers. ``docs/internals/delivery.md`` draws the whole path.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import operator
 import random
 import sys
@@ -10,13 +16,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 from appsdk_operator.cache._delivery.batches import Batch, BatchQueue
 from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer
-from appsdk_operator.cache._delivery.event_source import DeliveryKey, EventSource, Overflow
 from appsdk_operator.cache._events import Event, ResourceAction
-from appsdk_operator.cache._options import check_overflow
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
     Clock,
     Family,
@@ -38,7 +43,7 @@ from appsdk_operator.runtime.validation import (
     check_text,
 )
 
-__all__ = ["Delivery", "Handle"]
+__all__ = ["Delivery", "DeliveryKey", "EventSource", "Handle", "Overflow", "check_overflow"]
 
 _log = get_logger("appsdk_operator.cache")
 
@@ -57,36 +62,153 @@ _MERGED = Family(
 _action_of = operator.attrgetter("action")
 _is_initial = operator.attrgetter("is_initial")
 _EXACT_BOUND = 1000
-"""A smaller bound is kept to the event, so that each has its place by object from the start."""
+"""Smaller bounds than this are enforced event by event, so the batch queue is not used."""
 _LINE = "line"
 _RESYNC_KEY = "resync "
-_LONGEST_TURN = 0.01
-"""Seconds after which the line has its next turn, so that the queue's metrics tell of them."""
+_MAX_BATCH_TIME = 0.01
+"""Seconds after which the worker interrupts the batch queue, so that metrics stay current."""
 _CREATE, _RESYNC = ResourceAction.CREATE, ResourceAction.RESYNC
 _ACTIONS = tuple(action for action in ResourceAction if action is not ResourceAction.GENERIC)
 
 
+class Overflow(enum.Enum):
+    """What happens to new events when too many wait for a slow handler."""
+
+    COALESCE = "coalesce"
+    """Merge them, object by object, into the newest state. Nothing waits; the handler misses
+    intermediate states of an object, and objects that came and went meanwhile."""
+    BLOCK = "block"
+    """Make the informer wait. The handler sees every event; the local copy falls behind the server,
+    and the server may end a watch that is read too slowly."""
+
+
+def check_overflow(overflow: object) -> None:
+    """Refuse anything but an :class:`Overflow`, for example its value."""
+    if not isinstance(overflow, Overflow):
+        raise TypeError(f"overflow={overflow!r}: use Overflow.COALESCE or Overflow.BLOCK")
+
+
+class DeliveryKey(NamedTuple):
+    """One object of one source: the unit that is never handled twice at once."""
+
+    source: EventSource
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.source.kind} {name}"
+
+
 class Handle(Protocol):
-    """What a :class:`Delivery` calls; must not raise."""
+    """The function that a :class:`Delivery` calls; it must not raise."""
 
     def __call__(self, key: DeliveryKey, event: Event | None) -> float | None:
-        """Handle ``event``, or what became due meanwhile when it is None.
+        """Handle ``event``; None means that the time which an earlier call returned has passed.
 
         Returns:
-            In how many seconds to be called again with None, unless an event comes first; None:
-            not before the next event.
+            Seconds after which to call again with None unless an event comes first; None: call
+            again with the next event only.
         """
         ...
 
 
 @final
+class EventSource:
+    """The handler through which one informer puts events into a :class:`Delivery`.
+
+    Add it to the informer with ``add_event_handler``.
+
+    It is a :class:`BatchHandler` for this package's informers and an :class:`EventHandler` for any
+    other. Thread-safe.
+    """
+
+    def __init__(self, delivery: Delivery, kind: str, counts: dict[ResourceAction, int]) -> None:
+        self.kind = kind
+        """The kind's name, which labels the event metrics and finds the handlers."""
+        self._delivery = delivery
+        self.counts = counts
+        """Events received, by action; the sources of a kind share one count."""
+        self.initial_left = 0
+        """How many initial events are not handled yet."""
+        self.is_initial_ended = False
+        """Whether the informer has put its last initial event."""
+        self.is_removed = False
+        self.view: Kind | None = None
+        """The kind, with its types, that handlers of this source see objects as; None: the
+        informer's. Set where several users with different types share an informer."""
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has handled every initial event."""
+        return self.is_initial_ended and not self.initial_left
+
+    def key_of(self, obj: Object) -> DeliveryKey:
+        """The queue key of an object of this source."""
+        return DeliveryKey(self, obj.namespace, obj.name)
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait for :attr:`has_synced`; False when stopped, removed, or after ``timeout`` s."""
+        return self._delivery.wait_for_sync(stop, timeout, source=self)
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Queue events, in order."""
+        self._delivery.put(self, events)
+
+    def on_initial_list_end(self) -> None:
+        """Record that the last initial event has been put."""
+        self._delivery.end_initial_list(self)
+
+    def wait_for_room(self, stop: StopSignal | None = None) -> None:
+        """With :attr:`Overflow.BLOCK`, wait until fewer than ``max_pending`` events are pending.
+
+        A set ``stop`` and the source's removal end the wait.
+        """
+        self._delivery.wait_for_room(self, stop)
+
+    def resync_every(self, seconds: float, replay: Callable[[], None]) -> Callable[[], None]:
+        """Call ``replay`` in a worker every ``seconds``, give or take a tenth.
+
+        Returns:
+            A function that ends the calls.
+        """
+        return self._delivery.resync_every(self, seconds, replay)
+
+    def on_add(self, obj: Object, *, is_initial: bool = False) -> None:
+        """As :meth:`EventHandler.on_add`."""
+        self.wait_for_room()
+        self._put(Event(ResourceAction.CREATE, obj, None, is_initial))
+
+    def on_update(self, old: Object, new: Object) -> None:
+        """As :meth:`EventHandler.on_update`."""
+        self.wait_for_room()
+        # Other libraries' informers resync with a new Python object, and report an object that was
+        # deleted and recreated under the same name as an update.
+        if old.uid != new.uid and old.uid and new.uid:
+            self._put(Event(ResourceAction.DELETE, old, None, False, True))
+            self._put(Event(ResourceAction.CREATE, new))
+        elif old is new or (new.resource_version and old.resource_version == new.resource_version):
+            self._put(Event(ResourceAction.RESYNC, new))
+        else:
+            self._put(Event(ResourceAction.UPDATE, new, old))
+
+    def on_delete(self, obj: Object, *, is_final_state_unknown: bool = False) -> None:
+        """As :meth:`EventHandler.on_delete`."""
+        self.wait_for_room()
+        self._put(Event(ResourceAction.DELETE, obj, None, False, is_final_state_unknown))
+
+    def _put(self, event: Event) -> None:
+        self._delivery.put(self, (event,), by_object=True)
+
+
+@final
 class Delivery:
-    """Workers that hand events to one function.
+    """Queues and worker threads that bring events to one handler function.
 
     Guarantees:
-        * The events of one object come in order, and never two at once.
-        * With one worker all events come in the order in which they arrived.
-        * What waits is bounded, as the :class:`Overflow` says.
+        * The events of one object are handled in order, never two at once.
+        * With one worker all events are handled in order of arrival.
+        * The number of pending events is bounded, as :class:`Overflow` says.
 
     Thread-safe.
     """
@@ -106,22 +228,22 @@ class Delivery:
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """Workers that are not running yet.
+        """A delivery whose workers do not run yet.
 
         Args:
-            name: names threads and labels metrics.
-            handle: what is called with each event.
-            workers: how many threads; default 1.
-            max_pending: how many events may wait before ``overflow`` applies; default 10,000.
+            name: names the threads and labels the metrics.
+            handle: called with each event.
+            workers: number of threads; default 1.
+            max_pending: how many events may be pending before ``overflow`` applies; default 10,000.
             overflow: what happens then; default: coalesce.
-            worker_context: entered by each worker for as long as it works.
-            handle_event: the same as ``handle`` for one that seldom needs the key of an event;
-                called instead of it where the key is not known yet.
-            on_failure: told of what ``handle`` raised all the same, and of whatever else ends a
-                worker, which does not go on then; default: it is logged, and the worker goes on
-                with the next event.
-            clock: what it waits on.
-            metrics: where it publishes; default: nowhere.
+            worker_context: a context that each worker enters for its whole life.
+            handle_event: a faster form of ``handle`` that computes the key only when it needs it;
+                called for events that come from the batch queue.
+            on_failure: called with what ``handle`` raises in spite of its contract, and with
+                whatever else ends a worker, which then ends; default: log it, and let the worker
+                continue with the next event.
+            clock: the clock of all waits.
+            metrics: where to publish; default: nowhere.
             rng: the source of jitter, for repeatable tests.
         """
         check_text("name", name, empty=False)
@@ -146,8 +268,8 @@ class Delivery:
         self._metrics = metrics
         self._on_failure = on_failure
         self._threads = ThreadGroup(name, on_failure=on_failure)
-        # Before the queue, whose metrics count it from the moment in which it is made.
-        self._line = BatchQueue()
+        # Before the work queue, whose metrics count its events from the start.
+        self._line: BatchQueue[EventSource] = BatchQueue()
         # Re-entrant: a signal handler may stop us in the very thread that puts events.
         self._lock = threading.RLock()
         if isinstance(clock, InheritedClock):
@@ -161,12 +283,13 @@ class Delivery:
         self._pending: CoalescingBuffer[DeliveryKey] = CoalescingBuffer(
             bound, on_dropped=self._on_dropped
         )
-        # One worker takes events as they come, without a place for each object: as many as this.
+        # A single worker takes events in order of arrival, so up to this many of them wait in the
+        # batch queue, where they need no queue entry per object.
         self._line_bound = bound // 2 if workers == 1 and bound >= _EXACT_BOUND else 0
         self._line_key = DeliveryKey(EventSource(self, "", {}), "", _LINE)
         self._is_line_queued = False
         self._sources: list[EventSource] = []
-        # By kind, because a counter must not fall when a source is removed.
+        # By kind, because a counter must not go down when a source is removed.
         self._counts: dict[str, dict[ResourceAction, int]] = {}
         self._resyncs: dict[DeliveryKey, tuple[float, Callable[[], None]]] = {}
         self._random = rng or random_of(clock)
@@ -175,7 +298,7 @@ class Delivery:
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
 
     def source(self, kind: str) -> EventSource:
-        """A way in for one informer, its events counted under ``kind``."""
+        """A new source for one informer, whose events are counted under ``kind``."""
         with self._lock:
             counts = self._counts.setdefault(kind, dict.fromkeys(ResourceAction, 0))
             source = EventSource(self, kind, counts)
@@ -183,7 +306,7 @@ class Delivery:
         return source
 
     def remove(self, source: EventSource) -> None:
-        """Forget a source and the events of its that wait; what is being handled goes on."""
+        """Remove a source and its pending events; a call in progress continues."""
         with self._lock:
             if source in self._sources:
                 self._sources.remove(source)
@@ -195,9 +318,9 @@ class Delivery:
         self._notify()
 
     def put(self, source: EventSource, events: Sequence[Event], *, by_object: bool = False) -> None:
-        """Queue events; never waits.
+        """Queue events; never blocks.
 
-        Those that come one at a time are better put ``by_object`` at once.
+        ``by_object`` skips the batch queue, which is cheaper for events that come one at a time.
         """
         events = tuple(events)  # ours from now on: the caller may use its list again
         counts = Counter(map(_action_of, events))
@@ -221,7 +344,8 @@ class Delivery:
     def _put_in_line(
         self, source: EventSource, events: Sequence[Event], tickets: range
     ) -> list[tuple[DeliveryKey, int]]:
-        """Let events wait in the line, but for objects that wait already; who became ready."""
+        """Append events to the batch queue, except for objects that have pending events of their
+        own; returns the keys that became ready."""
         keys = (source.key_of(event.object) for event in events)
         held = self._queue.holds_others(self._line_key, keys)
         ready: list[tuple[DeliveryKey, int]] = []
@@ -243,7 +367,7 @@ class Delivery:
     def _put_by_object(
         self, source: EventSource, events: Iterable[tuple[int, Event]]
     ) -> list[tuple[DeliveryKey, int]]:
-        """Let events wait in the places of their objects; who became ready."""
+        """Add events to the pending events of their objects; returns the keys that became ready."""
         ready: list[tuple[DeliveryKey, int]] = []
         in_line: set[tuple[str, str]] | None = None
         for ticket, event in events:
@@ -261,10 +385,10 @@ class Delivery:
     def wait_for_room(
         self, source: EventSource | None = None, stop: StopSignal | None = None
     ) -> None:
-        """Wait, with :attr:`Overflow.BLOCK`, until fewer than ``max_pending`` events wait.
+        """With :attr:`Overflow.BLOCK`, wait until fewer than ``max_pending`` events are pending.
 
-        An informer asks before it hands over what one read brought, and without a lock, so the
-        bound may be passed by that much. The wait ends early when this delivery is stopped, the
+        An informer waits here before it puts the events of one read, without a lock, so that one
+        read may exceed the bound. The wait ends early when this delivery is stopped, the
         ``source`` is removed, or ``stop`` is set.
         """
         if self._overflow is Overflow.BLOCK:
@@ -275,34 +399,35 @@ class Delivery:
     def resync_every(
         self, source: EventSource, seconds: float, replay: Callable[[], None]
     ) -> Callable[[], None]:
-        """Call ``replay`` in a worker each ``seconds``, give or take a tenth, until removed.
+        """Call ``replay`` in a worker every ``seconds``, give or take a tenth.
 
         Returns:
-            A function that ends it.
+            A function that ends the calls; removing the source ends them too.
         """
         with self._lock:
             self._resync_number += 1
-            # No namespace has a space in its name; several informers may share a source.
+            # A key that no object has: no namespace has a space in its name. Numbered, because
+            # several informers may share a source.
             key = DeliveryKey(source, f"{_RESYNC_KEY}{self._resync_number}", "")
             self._resyncs[key] = (seconds, replay)
         self._queue.add(key, after=self._jittered(seconds))
         return lambda: self._end_resync(key)
 
     def hold_times(self) -> threading.RLock:
-        """For inherited clocks: the lock under which it keeps times."""
+        """For inherited clocks: the lock that guards the stored times."""
         return self._lock
 
     def shift_times(self, seconds: float) -> None:
-        """For inherited clocks: add ``seconds`` to every time; the lock is held."""
+        """For inherited clocks, which hold the lock: add ``seconds`` to every stored time."""
         self._line.shift(seconds)
 
     def end_initial_list(self, source: EventSource) -> None:
-        """Every initial event of ``source`` was put."""
+        """Record that ``source`` has put its last initial event."""
         source.is_initial_ended = True
         self._synced.wake()
 
     def wake(self, key: DeliveryKey) -> None:
-        """Call the handler for ``key`` soon, as if its time had come."""
+        """Call the handler for ``key`` now, instead of when its delay has passed."""
         self._queue.add(key)
 
     def start(self) -> None:
@@ -311,7 +436,7 @@ class Delivery:
             self._threads.start(f"worker-{number}", self._work)
 
     def stop(self) -> None:
-        """Drop what waits and let the workers end after what they do now; twice is harmless."""
+        """Drop pending events and end the workers after their current call; twice is harmless."""
         with self._lock:
             self._is_stopped = True
             self._line.clear()
@@ -322,7 +447,7 @@ class Delivery:
         self._retire()
 
     def join(self, timeout: float | None = None) -> list[str]:
-        """Wait for the workers to end; the names of those that still run."""
+        """Wait for the workers to end; returns the names of those that still run."""
         return self._threads.join(timeout)
 
     def step(self) -> bool:
@@ -331,7 +456,7 @@ class Delivery:
         if item is None:
             return False
         with self._worker_context():
-            self._turn(item.key, item.ticket, limit=1)
+            self._process(item.key, item.ticket, limit=1)
         return True
 
     def wait_idle(self, timeout: float | None = None) -> bool:
@@ -360,12 +485,12 @@ class Delivery:
 
     @property
     def pending(self) -> int:
-        """How many events wait."""
+        """How many events are pending."""
         return self._pending.count + self._line.count
 
     @property
     def merged(self) -> int:
-        """How many events were merged into others, because too many waited."""
+        """How many events were merged into others, because too many were pending."""
         return self._pending.merged_count
 
     def next_due(self) -> float | None:
@@ -376,26 +501,25 @@ class Delivery:
         with self._worker_context():
             while (item := self._queue.get()) is not None:
                 try:
-                    self._turn(item.key, item.ticket)
+                    self._process(item.key, item.ticket)
                 except BaseException:
                     if self._on_failure is not None:
                         raise
-                    # Such as SystemExit: it must not silently leave us without workers.
+                    # SystemExit, for example: it must not silently end the worker.
                     _log.exception(
                         "%s: handling %s failed outside of the user's code", self._name, item.key
                     )
 
-    def _turn(self, key: DeliveryKey, ticket: int, *, limit: int | None = None) -> None:
-        """Handle what ``key`` stands for: at most ``limit`` events."""
+    def _process(self, key: DeliveryKey, ticket: int, *, limit: int | None = None) -> None:
+        """Process one key of the work queue: the batch queue, a resync, or an object's event."""
         if key is self._line_key:
-            self._line_turn(limit)
+            self._process_batches(limit)
             return
         if not key.name and key.namespace.startswith(_RESYNC_KEY):
             self._resync(key)
             return
         with self._lock:
-            # An event has its own place in line, also where its key came up earlier because a
-            # time had come.
+            # Not an event with a later ticket: a delay that has passed brought the key up early.
             event = self._pending.take(key, ticket)
         if self._room.waiting:
             self._room.wake()
@@ -413,12 +537,12 @@ class Delivery:
                 self._queue.add(key, after=delay)
             self._queue.done(key)
 
-    def _line_turn(self, limit: int | None) -> None:
-        """Handle the events that wait in line, up to the first object that waits by itself."""
+    def _process_batches(self, limit: int | None) -> None:
+        """Handle events of the batch queue, up to the ticket of the next key in the work queue."""
         with self._lock:
             began = self._clock.monotonic()
             runs = self._line.take(self._queue.next_ticket(), limit)
-        until = began + _LONGEST_TURN
+        until = began + _MAX_BATCH_TIME
         try:
             for run in runs:
                 if self._is_stopped or not self._handle_run(run, until):
@@ -437,10 +561,10 @@ class Delivery:
                 self._queue.add(self._line_key, ticket=following)
             self._queue.done(self._line_key, pieces=pieces, waited=waited)
 
-    def _handle_run(self, run: Batch, until: float) -> bool:
-        """Handle one event of the run after another; whether there is time for more.
+    def _handle_run(self, run: Batch[EventSource], until: float) -> bool:
+        """Handle the events of a batch; returns False when interrupted.
 
-        There is not when the time is ``until``, or after a stop.
+        The time ``until`` interrupts it, and so does a stop.
         """
         line, source, handle = self._line, run.source, self._handle_event
         monotonic, blocked = self._clock.monotonic, self._room.waiting
@@ -500,7 +624,7 @@ class Delivery:
             self._resyncs.pop(key, None)
 
     def _jittered(self, seconds: float) -> float:
-        # Many informers that were started together should not all resync in the same second.
+        # Informers that were started together should not all resync in the same second.
         return seconds * self._random.uniform(0.9, 1.1)
 
     def _on_dropped(self, key: DeliveryKey, event: Event) -> None:
@@ -517,7 +641,7 @@ class Delivery:
                 *(
                     Sample(_EVENTS, (action.value, kind), counts[action])
                     for kind, counts in self._counts.items()
-                    # No informer says GENERIC, only those who deliver events of their own.
+                    # Without GENERIC, which comes from no informer.
                     for action in _ACTIONS
                 ),
                 Sample(_PENDING, (self._name,), self.pending),
@@ -526,7 +650,7 @@ class Delivery:
 
 
 def _runs(events: Iterable[tuple[int, Event]]) -> list[tuple[int, list[Event]]]:
-    """Events whose tickets follow each other, together with the first ticket."""
+    """Groups events with consecutive tickets; each group comes with its first ticket."""
     runs: list[tuple[int, list[Event]]] = []
     for ticket, event in events:
         if runs and runs[-1][0] + len(runs[-1][1]) == ticket:

@@ -24,7 +24,7 @@ class ForeignStream:
             converted as by :func:`~appsdk_operator.resource.as_object`.
 
     Raises:
-        TypeError: while it is read: an event or its object has no form that is known.
+        TypeError: while it is read, if the form of an event or its object is unknown.
 
     >>> from appsdk_operator.resource import kinds
     >>> stream = ForeignStream(kinds.core.v1.Pod, [("ADDED", {"metadata": {"name": "web"}})])
@@ -62,7 +62,7 @@ class ForeignStream:
 
 def _parts(event: Any) -> tuple[str, Any]:
     if isinstance(event, Mapping):
-        # The official client keeps what the server sent beside its model.
+        # The official client has the server's own JSON beside its model.
         found = event.get("type"), event.get("raw_object", event.get("object"))
     elif isinstance(event, tuple) and len(event) == 2:
         found = event

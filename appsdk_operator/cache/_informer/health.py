@@ -1,4 +1,4 @@
-"""Whether an informer can be relied on, and for how long it could not."""
+"""The health of an informer: synced, in touch with the server, not blocked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from appsdk_operator.cache._informer.watch_state import WatchState
 __all__ = ["GRACE", "Contact", "Health", "health_of"]
 
 GRACE = 10.0
-"""Seconds that a problem may last before it counts: watches end and are resumed all the time."""
+"""Seconds for which a problem does not count: watches end and are resumed all the time."""
 
 
 @attrs.frozen
 class Health:
-    """Whether an informer can be relied on, and why not."""
+    """Whether something is ready, and if not, why."""
 
     is_ready: bool
     text: str
@@ -24,11 +24,11 @@ class Health:
 
 @final
 class Contact:
-    """Since when an informer is out of touch with the server.
+    """How long an informer has been out of touch with the server, or blocked by a handler.
 
-    That a watch was opened proves little: some servers and proxies accept every watch and cut it.
-    So it counts once it delivered something, or has stood open for the grace. Written by one
-    thread, read by any.
+    An open watch proves little: some servers and proxies accept every watch and cut it. So a watch
+    counts once it has delivered something, or has been open for :data:`GRACE` seconds. Written by
+    one thread, read by any.
     """
 
     def __init__(self, state: WatchState) -> None:
@@ -36,10 +36,10 @@ class Contact:
         self._failing_since: float | None = None
         self._open_since: float | None = None
         self.blocked_since: float | None = None
-        """Since when the informer waits for room for a slow handler."""
+        """When the informer began to wait for a slow handler; None while it does not."""
 
     def note(self, now: float, *, is_failing: bool) -> None:
-        """Take in what the state machine says after each of its steps."""
+        """Update from the state machine, after each of its steps."""
         state = self._state
         if self._has_stood(now) or (state.is_following and state.has_delivered and not is_failing):
             self._failing_since = None
@@ -48,16 +48,16 @@ class Contact:
         self._open_since = state.opened_at if state.is_following else None
 
     def lost_for(self, now: float) -> float | None:
-        """For how many seconds the server is out of touch, None when no longer than the grace."""
+        """Seconds out of touch with the server; None while no more than :data:`GRACE`."""
         since = self._failing_since
         return None if self._has_stood(now) else _beyond_grace(since, now)
 
     def blocked_for(self, now: float) -> float | None:
-        """For how many seconds a handler has had no room, None when no longer than the grace."""
+        """Seconds that a slow handler has blocked it; None while no more than :data:`GRACE`."""
         return _beyond_grace(self.blocked_since, now)
 
     def _has_stood(self, now: float) -> bool:
-        """Whether the watch that is open was opened after the problem and has stood since."""
+        """Whether the open watch is younger than the problem and has been open for the grace."""
         opened, failing = self._open_since, self._failing_since
         return opened is not None and now - opened >= GRACE and (failing or 0.0) <= opened
 
@@ -78,10 +78,10 @@ def health_of(
     count: int,
     undecodable: str = "",
 ) -> Health:
-    """The health of an informer, ``what``, and in words what to do.
+    """The health of the informer ``what``, with the next step to take.
 
-    Objects that cannot be read are named and leave it ready: who can write one object must not
-    take the operator away from all others.
+    Undecodable objects are named and leave it ready: whoever can write one object must not be able
+    to take the operator away from all others.
     """
     if has_stopped:
         return Health(False, f"{what}: stopped")

@@ -1,33 +1,31 @@
-"""Keep a local copy of one kind and tell handlers what happens to its objects."""
+"""A local copy of one kind, and the handlers that receive its events."""
 
 from __future__ import annotations
 
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, final
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
-from appsdk_operator.cache import _options
-from appsdk_operator.cache._delivery.event_source import EventSource, Overflow
+from appsdk_operator.cache._delivery.delivery import Delivery, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
-from appsdk_operator.cache._informer.health import Contact, Health, health_of
-from appsdk_operator.cache._informer.metrics import InformerMetrics
-from appsdk_operator.cache._informer.reflector import ListWatchClient, Reflector
-from appsdk_operator.cache._informer.registration import (
+from appsdk_operator.cache._informer.handler_caller import (
     ErrorHandler,
-    Registration,
     check_handler,
     report_problem,
     sink_of,
 )
+from appsdk_operator.cache._informer.health import Contact, Health, health_of
+from appsdk_operator.cache._informer.metrics import InformerMetrics
+from appsdk_operator.cache._informer.options import InformerOptions
+from appsdk_operator.cache._informer.reflector import ListWatchClient, Reflector
 from appsdk_operator.cache._informer.store import IndexFunction, Lister, Store
 from appsdk_operator.cache._informer.transforms import (
     Transform,
     objects_of,
-    only_metadata_then,
     stored_form,
-    transformed,
+    transform_step,
 )
 from appsdk_operator.cache._informer.undecodable import UndecodableObjects
 from appsdk_operator.cache._informer.watch_state import (
@@ -36,10 +34,11 @@ from appsdk_operator.cache._informer.watch_state import (
     Finish,
     Problem,
     Step,
-    Unread,
+    Unreadable,
     Upsert,
     WatchState,
 )
+from appsdk_operator.cache._threads import join_all
 from appsdk_operator.client import Forbidden
 from appsdk_operator.resource import (
     FieldSelection,
@@ -48,9 +47,7 @@ from appsdk_operator.resource import (
     LabelSelection,
     LabelSelector,
     Object,
-    field_selector_of,
     is_older_version,
-    label_selector_of,
 )
 from appsdk_operator.runtime import (
     Clock,
@@ -60,28 +57,119 @@ from appsdk_operator.runtime import (
     StopSignal,
     Waiters,
     check_stop,
+    present_clock,
     random_of,
 )
-from appsdk_operator.runtime.validation import check_environment, check_flag, check_wait
+from appsdk_operator.runtime.validation import (
+    check_client,
+    check_environment,
+    check_wait,
+    checked_seconds,
+)
 
-__all__ = ["Informer"]
+__all__ = ["Informer", "InformerAccess", "Registration", "access_to"]
 
 _LOG_PERIOD = 30.0
-"""Seconds for which a problem that stays the same is not logged again."""
+"""Seconds for which an unchanged problem is not logged again."""
+
+
+@final
+class Registration:
+    """A handler that was added to an informer. Thread-safe."""
+
+    def __init__(
+        self,
+        informer: Informer,
+        sink: BatchHandler,
+        own_delivery: Delivery | None,
+        *,
+        replay: Callable[[Registration], None],
+        remove: Callable[[Registration], None],
+    ) -> None:
+        self.informer = informer
+        self._do_replay = replay
+        self._do_remove = remove
+        self.sink = sink
+        self.own_delivery = own_delivery
+        self.is_started: bool = False
+        self.end_resync: Callable[[], None] = lambda: None
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has handled every object that was there when it was added."""
+        # Both: an EventSource shared by several informers only knows when the first list ended.
+        return self.informer.has_synced and bool(getattr(self.sink, "has_synced", True))
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait until the local copy is complete and the handler has handled its objects.
+
+        A :class:`BatchHandler` has handled what was handed to it.
+
+        Args:
+            stop: ends the wait.
+            timeout: the longest to wait, in seconds of the informer's clock; default: no limit.
+
+        Returns:
+            False when stopped, after ``timeout`` seconds, or when the informer or the handler ended
+            meanwhile.
+        """
+        clock = present_clock(self.informer.clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        if not self.informer.wait_for_sync(stop, timeout):
+            return False
+        if not isinstance(self.sink, EventSource):
+            return True
+        left = None if deadline is None else deadline - clock.monotonic()
+        return self.sink.wait_for_sync(stop, left)
+
+    def remove(self, *, timeout: float = 30.0) -> None:
+        """Stop delivering events, and wait for a call in progress; twice is harmless.
+
+        A handler that removes itself is not waited for.
+
+        Args:
+            timeout: seconds of real time that the call has to end; default 30.
+
+        Raises:
+            TimeoutError: it still runs; the text names its thread.
+        """
+        own = self.own_delivery
+        if own is not None:
+            own.stop()
+        self.end_resync()
+        self._do_remove(self)
+        if own is not None:
+            join_all([own.join], timeout, f"a handler of {self.informer.kind}")
+
+    @property
+    def pending_events(self) -> tuple[int, int]:
+        """How many events are pending for an EventHandler, and how many were merged so far."""
+        own = self.own_delivery
+        return (0, 0) if own is None else (own.pending, own.merged)
+
+    def start(self) -> None:
+        """Start the handler's thread, if it has one. The informer calls this."""
+        if self.own_delivery is not None and not self.is_started:
+            self.is_started = True
+            self.own_delivery.start()
+
+    def replay(self) -> None:
+        """Deliver every object to the handler again, as :attr:`ResourceAction.RESYNC`."""
+        self._do_replay(self)
 
 
 class Informer(Generic[SpecT, StatusT]):
-    """A local copy of the objects of one kind, and those who want to know of changes.
+    """A local copy of the objects of one kind, and the handlers of its events.
 
     Guarantees:
-        * The store is updated before handlers run: they never see less than the event in hand.
-        * Handlers see the events of one object in order; a handler added late gets the present
-          objects first, without gap or double.
-        * Objects deleted while nobody watched come as deletions flagged "final state unknown"; an
-          object deleted and made anew comes as a deletion and an addition.
-        * An object that cannot be read costs itself alone: it is reported once, the last state
-          that could be read stays, and all others are followed.
-        * Errors never stop it: they are handed to ``on_error``, counted by cause, kept in
+        * The store is updated before handlers run: it is never older than the event they handle.
+        * Handlers get the events of one object in order; a handler added late gets the present
+          objects first, with none missing or repeated.
+        * Objects deleted during a gap between watches come as deletions flagged "final state
+          unknown"; an object deleted and recreated comes as a deletion and an addition.
+        * An object that cannot be decoded affects no other: it is reported once, its last readable
+          state stays in the local copy, and all others are followed.
+        * Errors never stop it: they go to ``on_error``, are counted by cause, stay available in
           :attr:`last_error`, and :meth:`health` says what to do.
 
     Thread-safe. :meth:`run` blocks; an InformerController or a Manager runs it in a thread.
@@ -114,54 +202,61 @@ class Informer(Generic[SpecT, StatusT]):
         """An informer that does nothing until it is run.
 
         Args:
-            kind: what to follow.
+            kind: the kind to follow.
             client: lists and watches.
-            namespace: the one to follow; default: all.
-            label_selector: which objects, as text, as a mapping of labels or as a
+            namespace: the namespace to follow; default: all.
+            label_selector: selects objects by label, as text, as a mapping of labels or as a
                 :class:`~appsdk_operator.resource.LabelSelector`; default: all.
             field_selector: the same for fields; default: all.
-            transform: runs before the store, for example
+            transform: changes each object before it is stored, for example
                 :func:`~appsdk_operator.cache.drop_managed_fields`.
-            metadata_only: ask for the metadata of the objects alone, and keep no more; default: no.
-            indexes: functions by index name.
-            resync: seconds after which handlers are shown every object once more, unless they were
-                added with another; default 0: never.
-            page_size: objects a page when listing; default 500, as in client-go; 0: all at once.
+            metadata_only: request and store only the metadata of the objects; default: no.
+            indexes: index functions by name.
+            resync: seconds after which handlers get every object again, unless they were added with
+                another resync; default 0: never.
+            page_size: objects per page when listing; default 500, as in client-go; 0: all at once.
             stream_first_sync: ask for the present objects as a stream where the server can
                 (KEP-3157); default: yes.
             watch_timeout: bounds in seconds between which the length of each watch is drawn;
                 default 5 to 10 minutes, as in client-go.
-            silence_limit: seconds without a byte after which a watch is taken for dead and
+            silence_limit: seconds without a byte after which a watch counts as dead and is
                 replaced; default: the client's own, 90. Bookmarks come about once a minute.
-            on_error: told of every problem, in the informer's thread; default: logs a warning, of
-                one that stays the same each 30 seconds.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            on_error: called with every problem, in the informer's thread; default: log a warning,
+                and repeat an unchanged one every 30 seconds.
+            clock: the clock of all waits; default: that of its Manager, else the machine's.
+            metrics: where to publish; default: in those of its Manager, else in
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
             ValueError: an option is out of bounds, or a namespace was given for a cluster-scoped
                 kind.
-            TypeError: an option has no form that is known.
+            TypeError: an option has the wrong type.
             SelectorError: a selector cannot be parsed.
         """
-        _options.check_informer(kind, namespace, page_size, watch_timeout, silence_limit)
-        _options.check_client(client, "list_page", "watch")
-        check_flag("metadata_only", metadata_only)
-        check_flag("stream_first_sync", stream_first_sync)
+        options = InformerOptions(
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            transform=transform,
+            metadata_only=metadata_only,
+            indexes=indexes,
+            resync=resync,
+            page_size=page_size,
+            stream_first_sync=stream_first_sync,
+            watch_timeout=watch_timeout,
+            silence_limit=silence_limit,
+            on_error=on_error,
+        )
+        options.check_for(kind)
+        check_client(client, "list_page", "watch")
         check_environment(clock=clock, metrics=metrics, rng=rng)
-        _options.check_function("transform", transform)
-        _options.check_function("on_error", on_error)
-        _options.check_indexes(indexes)
         self.kind = kind
         self.namespace = namespace
-        self.resync: float = _options.checked_seconds("resync", resync)
-        self.label_selector: LabelSelector | None = label_selector_of(label_selector)
-        self.field_selector: FieldSelector | None = field_selector_of(field_selector)
-        self.transform: Transform | Transform[SpecT, StatusT] | None = (
-            only_metadata_then(transform) if metadata_only else transform
-        )
+        self.resync: float = options.resync
+        self.label_selector: LabelSelector | None = options.label_selector
+        self.field_selector: FieldSelector | None = options.field_selector
+        self.transform: Transform | Transform[SpecT, StatusT] | None = options.store_transform
         self._on_error = on_error
         self._environment = Environment(clock, metrics)
         self.clock: Clock = self._environment.clock
@@ -172,29 +267,15 @@ class Informer(Generic[SpecT, StatusT]):
             watch_timeout=watch_timeout,
             rng=rng or random_of(clock),
         )
-        # Held while news is applied and handed over, so that a handler that is added meanwhile
-        # gets each object exactly once. Readers of the store do not need it.
-        self._lock = threading.RLock()
-        self.lock: threading.RLock = self._lock
-        """For the cache: held while what several informers told handlers is brought together."""
-        self._store = Store(kind, indexes=indexes, write_lock=self._lock)
+        # Held while events are applied and sent, so that a handler that is added meanwhile gets
+        # each object exactly once. Readers of the store do not need it.
+        lock = threading.RLock()
+        self._store = Store(kind, indexes=indexes, write_lock=lock)
         self._waiters = Waiters(clock)
-        self._registrations: list[Registration] = []
-        # What handlers raised, to be reported once the lock is released.
-        self._failures: list[Exception] = []
         self._has_synced = False
-        self._has_run = False
-        self._has_stopped = False
-        self.is_frozen: bool = False
-        """For the cache: whether :meth:`freeze` was called."""
         self._reached = ""
-        self._merged = 0
-        # A handler that goes is counted in one of the two places at any moment.
-        self._counting = threading.Lock()
         self.rewinds: int = 0
-        """How often a list showed an older state than the one before, as after an etcd restore."""
-        self.on_synced: Callable[[], None] = lambda: None
-        """For the cache: called without a lock once the first list is complete."""
+        """How often a list was older than the one before, as after an etcd restore."""
         self._last_error: Exception | None = None
         self._logged = ("", 0.0)
         self._contact = Contact(self._state)
@@ -204,21 +285,20 @@ class Informer(Generic[SpecT, StatusT]):
             f"the informer of {kind}",
             "its copy no longer follows the server: make and run one in the child",
         )
+        self._access = InformerAccess(
+            self,
+            self._store,
+            lock,
+            on_error=on_error,
+            report=self._report,
+            process=self._process,
+        )
         self._numbers = InformerMetrics(self, self._environment.metrics)
         self._reflector = Reflector(
-            client,
-            kind,
-            namespace=namespace,
-            label_selector=str(self.label_selector) if self.label_selector else None,
-            field_selector=str(self.field_selector) if self.field_selector else None,
-            state=self._state,
-            apply=self._apply,
-            silence_limit=silence_limit,
-            metadata_only=metadata_only,
-            clock=clock,
+            client, kind, options, state=self._state, apply=self._apply, clock=clock
         )
 
-    # What it knows.
+    # State.
 
     @property
     def store(self) -> Lister[SpecT, StatusT]:
@@ -232,7 +312,7 @@ class Informer(Generic[SpecT, StatusT]):
         return self._store
 
     def add_index(self, name: str, function: IndexFunction[SpecT, StatusT]) -> None:
-        """Index the objects that are there and all that come.
+        """Add an index over present and future objects.
 
         Raises:
             ValueError: there is an index of that name.
@@ -242,24 +322,24 @@ class Informer(Generic[SpecT, StatusT]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether the local copy was complete at least once, all pages included."""
+        """Whether the local copy has been complete once, all pages of the list included."""
         return self._has_synced
 
     @property
     def last_error(self) -> Exception | None:
-        """The newest problem; None if there was none so far."""
+        """The latest problem; None if there was none so far."""
         return self._last_error
 
     @property
     def resource_version(self) -> str:
-        """The server's version that the local copy has reached; ``""`` before the first sync."""
+        """The resource version that the local copy has reached; ``""`` before the first sync."""
         return self._reached
 
     def health(self) -> Health:
         """Whether the local copy is complete and follows the server.
 
-        A problem of less than 10 seconds does not count: watches end and are resumed all the time.
-        It is over when a watch delivers something or has stood open for as long. With
+        A problem counts once it has lasted 10 seconds: watches end and are resumed all the time. It
+        is over when a watch has delivered something or has been open for as long. With
         :attr:`Overflow.BLOCK`, waiting that long for a slow handler is a problem too.
         """
         name = f"informer of {self.kind}{self._selection()}"
@@ -269,26 +349,26 @@ class Informer(Generic[SpecT, StatusT]):
             name,
             self._contact,
             self._clock.monotonic(),
-            has_run=self._has_run,
+            has_run=self._access.has_run,
             has_synced=self._has_synced,
-            has_stopped=self._has_stopped,
+            has_stopped=self._access.has_stopped,
             last_error=self._last_error,
             count=len(self._store),
             undecodable=self._undecodable.text(),
         )
 
     def _selection(self) -> str:
-        """What tells it apart from another informer of its kind."""
+        """The namespace and selectors, as text that follows the kind."""
         where = f" in {self.namespace}" if self.namespace else ""
         selected = ", ".join(str(s) for s in (self.label_selector, self.field_selector) if s)
         return f"{where} where {selected}" if selected else where
 
     @property
     def undecodable_objects(self) -> int:
-        """How many objects of the server cannot be read; :meth:`health` names some.
+        """How many objects on the server cannot be decoded; :meth:`health` names some.
 
-        What was known of such an object before stays in the local copy. It is followed again from
-        when it can be read; what deletes it is told, with the state that was known.
+        The last readable state of such an object stays in the local copy, and is what a deletion
+        event carries. Once the object can be decoded again, it is followed as before.
         """
         return len(self._undecodable)
 
@@ -302,7 +382,8 @@ class Informer(Generic[SpecT, StatusT]):
     ) -> bool:
         """Wait until the local copy has synced and reached ``version``.
 
-        A history that went back meanwhile may never come to ``version`` and counts as reached.
+        If the server's history goes back meanwhile, as after an etcd restore, the wait ends too,
+        because ``version`` may never be reached.
 
         Returns:
             False when stopped, after ``timeout`` seconds, or when the informer has stopped.
@@ -319,10 +400,10 @@ class Informer(Generic[SpecT, StatusT]):
 
     def _wait(self, stop: StopSignal, timeout: float | None, done: Callable[[], bool]) -> bool:
         self._process.check()
-        self._waiters.wait(lambda: done() or self._has_stopped, stop, timeout)
+        self._waiters.wait(lambda: done() or self._access.has_stopped, stop, timeout)
         return done()
 
-    # Who wants to know.
+    # Handlers.
 
     def add_event_handler(
         self,
@@ -332,16 +413,16 @@ class Informer(Generic[SpecT, StatusT]):
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
     ) -> Registration:
-        """Tell ``handler`` of every object that is there and of all that happens from now on.
+        """Send ``handler`` every present object and all events from now on.
 
         Args:
             handler: an :class:`EventHandler`, called in a thread of its own, or a
                 :class:`BatchHandler`, called in the informer's thread, which must not block.
-            resync: seconds, give or take a tenth, after which the handler is shown every object
-                once more, from the local copy; 0: never; default: the informer's own, which does
-                not apply to BatchHandlers that are no :class:`EventSource`.
-            max_pending: how many events may wait for an EventHandler before ``overflow`` applies;
-                default 10,000.
+            resync: seconds, give or take a tenth, after which the handler gets every object again,
+                from the local copy; 0: never; default: the informer's own, which does not apply to
+                BatchHandlers other than an :class:`EventSource`.
+            max_pending: how many events may be pending for an EventHandler before ``overflow``
+                applies; default 10,000.
             overflow: what happens then; default: coalesce, object by object.
 
         Raises:
@@ -350,97 +431,27 @@ class Informer(Generic[SpecT, StatusT]):
                 be called in: call :meth:`Registration.replay` instead.
             RuntimeError: the informer has stopped.
         """
-        registration = self.attach(
+        registration = self._access.attach(
             handler, resync=resync, max_pending=max_pending, overflow=overflow
         )
-        self.report_failures()
+        self._access.report_failures()
         return registration
-
-    def attach(
-        self,
-        handler: EventHandler[SpecT, StatusT] | BatchHandler,
-        *,
-        resync: float | None = None,
-        max_pending: int = 10_000,
-        overflow: Overflow = Overflow.COALESCE,
-        shows_present: bool = True,
-    ) -> Registration:
-        """For the cache, which holds a lock: :meth:`add_event_handler` that runs no user code.
-
-        What the handler raises is left for :meth:`report_failures`. Without ``shows_present`` it is
-        not told of what is there, nor of the end of the list, because it knows already.
-        """
-        self._process.check()
-        check_handler(handler, resync, max_pending, overflow)
-        resync = _options.checked_seconds("resync", self.resync if resync is None else resync)
-        sink, own = sink_of(
-            handler, self.kind, self._on_error, max_pending, overflow, clock=self._clock
-        )
-        registration = Registration(self, sink, own, replay=self._replay)
-        with self._lock:
-            if self._has_stopped and shows_present and not self.is_frozen:
-                raise RuntimeError(
-                    f"the informer of {self.kind} has stopped: add handlers before, or make a new "
-                    "informer"
-                )
-            # A new list each time, so that a handler may add and remove while it is called.
-            self._registrations = [*self._registrations, registration]
-            if self._has_run:
-                registration.start()
-            present = self._store.list() if shows_present else []
-            if present:
-                events = [Event(ResourceAction.CREATE, obj, None, True) for obj in present]
-                self.tell(registration, events)
-            if self._has_synced and shows_present:
-                self.tell(registration, None)
-        if resync and isinstance(sink, EventSource):
-            registration.end_resync = sink.resync_every(resync, registration.replay)
-        return registration
-
-    def transformed(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-        """For the cached client: ``obj`` as it would be kept; never raises."""
-        return obj if self.transform is None else stored_form(obj, self.transform, self._problem)
-
-    def freeze(self) -> None:
-        """For the cache: apply no more news, and keep what there is for those who read it."""
-        with self._lock:
-            self.is_frozen = True
-
-    def forget(self, registration: Registration) -> None:
-        """For the registration, which ends."""
-        with self._lock, self._counting:
-            if registration in self._registrations:
-                self._merged += registration.pending_events[1]
-            self._registrations = [r for r in self._registrations if r is not registration]
 
     @property
     def pending_events(self) -> tuple[int, int]:
-        """How many events wait for EventHandlers of its own, and how many were merged so far."""
-        with self._counting:
-            registrations, merged = self._registrations, self._merged
-        counts = [registration.pending_events for registration in registrations]
-        return sum(c[0] for c in counts), merged + sum(c[1] for c in counts)
-
-    def report_failures(self) -> None:
-        """For the cache: report what handlers raised when they were handed news.
-
-        Never under a lock, because what is told of it is user code.
-        """
-        with self._lock:
-            failures, self._failures = self._failures, []
-        for error in failures:
-            self._problem(error)
+        """How many events are pending for its EventHandlers, and how many were merged so far."""
+        return self._access.pending_events
 
     # Running.
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was run already."""
-        with self._lock:
-            if not self._has_run:
+        """For managers: use these, unless the constructor got others or it was run already."""
+        with self._access.lock:
+            if not self._access.has_run:
                 self._environment.inherit(clock, metrics)
 
     def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
-        """Follow the server until ``stop`` is set; returns when its threads have ended.
+        """Follow the server until ``stop`` is set; returns once its threads have ended.
 
         Args:
             stop: ends it.
@@ -454,15 +465,16 @@ class Informer(Generic[SpecT, StatusT]):
         """
         check_stop(stop)
         self._process.check()
-        _options.checked_seconds("stop_timeout", stop_timeout)
-        with self._lock:
-            if self._has_run:
+        checked_seconds("stop_timeout", stop_timeout)
+        access = self._access
+        with access.lock:
+            if access.has_run:
                 raise RuntimeError(
                     f"the informer of {self.kind} was run before: an informer runs once, make a "
                     "new one"
                 )
-            self._has_run = True
-            for registration in self._registrations:
+            access.has_run = True
+            for registration in access.registrations:
                 registration.start()
         self._numbers.publish()
         # Waits are on the informer's clock, whichever clock the signal was made with.
@@ -472,22 +484,22 @@ class Informer(Generic[SpecT, StatusT]):
             self._reflector.run(own)
         finally:
             detach()
-            with self._lock:
-                self._has_stopped = True
-                registrations = self._registrations
+            with access.lock:
+                access.has_stopped = True
+                registrations = access.registrations
             self._waiters.wake()
             own_ones = [r.own_delivery for r in registrations if r.own_delivery is not None]
             for delivery in own_ones:
                 delivery.stop()
             self._numbers.retire()
             joins = [delivery.join for delivery in own_ones]
-            _options.join_all(joins, stop_timeout, f"the informer of {self.kind}")
+            join_all(joins, stop_timeout, f"the informer of {self.kind}")
 
     def step(self, stop: StopSignal) -> float:
-        """Do one request in the calling thread, a watch to its end.
+        """Make one request in the calling thread, and read a watch to its end.
 
-        For tests that decide themselves what happens when, with a ManualClock, a scripted client
-        and without :meth:`run`.
+        For tests that control the order of events themselves, with a ManualClock and a scripted
+        client, instead of :meth:`run`.
 
         Returns:
             Seconds to wait before the next step.
@@ -497,103 +509,222 @@ class Informer(Generic[SpecT, StatusT]):
 
     @property
     def is_backing_off(self) -> bool:
-        """Whether the next :meth:`step` makes no request, but says how long to wait for one."""
+        """Whether the next :meth:`step` makes no request and only returns how long to wait."""
         return self._state.must_wait
 
-    def _replay(self, registration: Registration) -> None:
-        with self._lock:
-            if registration in self._registrations:
-                events = [Event(ResourceAction.RESYNC, obj) for obj in self._store.list()]
-                self.tell(registration, events)
-        self.report_failures()
-
-    # Applying what the watch state machine says, in the informer's thread.
+    # Applying the steps of the watch state machine, in the informer's thread.
 
     def _apply(self, steps: Sequence[Step]) -> None:
-        # User code (transforms, index functions, error handlers) and waiting come before and after
-        # the lock.
+        # User code (transforms, index functions, error handlers) and waits run outside of the lock.
         if self.transform is not None:
-            steps = [transformed(step, self.transform, self._problem) for step in steps]
+            steps = [transform_step(step, self.transform, self._report) for step in steps]
         self._contact.blocked_since = self._clock.monotonic()
-        for registration in self._registrations:
+        for registration in self._access.registrations:
             if isinstance(registration.sink, EventSource):
                 registration.sink.wait_for_room(self._stop)
         self._contact.blocked_since = None
         problems = [step.error for step in steps if isinstance(step, Problem)]
-        unread: list[Exception] = []
+        undecodable: list[Exception] = []
         had_synced = self._has_synced
         with self._store.writing(objects_of(steps)):
-            if self.is_frozen:
+            if self._access.is_frozen:
                 return
             for step in steps:
                 if self._undecodable:
-                    self._undecodable.mend(objects_of((step,)))
+                    self._undecodable.note_decodable(objects_of((step,)))
                 if isinstance(step, Changes):
-                    self._hand_over(self._store.change(step.events))
+                    self._send(self._store.change(step.events))
                 elif isinstance(step, Upsert):
                     is_initial = not self._has_synced
-                    self._hand_over(self._store.upsert(step.objects, is_initial=is_initial))
+                    self._send(self._store.upsert(step.objects, is_initial=is_initial))
                 elif isinstance(step, Begin):
                     self._store.begin_list()
                     self._undecodable.begin_list()
                 elif isinstance(step, Finish):
-                    self._hand_over(self._store.finish_list())
+                    self._send(self._store.finish_list())
                     self._undecodable.finish_list()
-                    self._finished()
-                elif isinstance(step, Unread):
-                    self._hand_over(self._store.unread(step.items, are_deleted=step.are_deleted))
+                    self._list_complete()
+                elif isinstance(step, Unreadable):
+                    self._send(self._store.unread(step.items, are_deleted=step.are_deleted))
                     if step.are_deleted:
                         self._undecodable.forget(step.items)
                     else:
-                        unread += self._undecodable.note(step.items)
+                        undecodable += self._undecodable.note(step.items)
             self._reached = self._state.resource_version
             if self._waiters.waiting:
                 self._waiters.wake()
             self._contact.note(self._clock.monotonic(), is_failing=bool(problems))
-        for error in (*problems, *unread):
-            self._problem(error)
-        self.report_failures()
+        for error in (*problems, *undecodable):
+            self._report(error)
+        self._access.report_failures()
         if self._has_synced and not had_synced:
-            self.on_synced()
+            self._access.on_synced()
 
-    def _hand_over(self, changes: list[Event]) -> None:
+    def _send(self, changes: list[Event]) -> None:
         if changes:
-            events = tuple(changes)  # one for all handlers, who cannot spoil it for each other
-            for registration in self._registrations:
-                self.tell(registration, events)
+            events = tuple(changes)  # handlers share it, so none may change it
+            for registration in self._access.registrations:
+                self._access.send(registration, events)
 
-    def _finished(self) -> None:
+    def _list_complete(self) -> None:
         self._numbers.lists += 1
         if is_older_version(self._state.resource_version, self._reached):
             self.rewinds += 1
             self._waiters.wake()
         if not self._has_synced:
             self._has_synced = True
-            for registration in self._registrations:
-                self.tell(registration, None)
+            for registration in self._access.registrations:
+                self._access.send(registration, None)
             self._waiters.wake()
 
-    def tell(self, registration: Registration, events: Sequence[Event] | None) -> None:
-        """For the cache, with :attr:`lock` held: hand over events, or with None the list's end."""
+    def _report(self, error: Exception) -> None:
+        if isinstance(error, Forbidden):
+            # Both, because the other verb would be refused next.
+            error.for_verbs("list", "watch")
+        self._numbers.problem(error)
+        self._last_error = error
+        if self._on_error is None:
+            # An unreachable server is tried every few seconds, which needs no log line each time.
+            now, text = self._clock.monotonic(), repr(error)
+            if text == self._logged[0] and now - self._logged[1] < _LOG_PERIOD:
+                return
+            self._logged = text, now
+        report_problem(self._on_error, error, self.kind, self.namespace)
+
+
+@final
+class InformerAccess:
+    """What the cache may do with an informer that its users may not.
+
+    The cache moves handlers from one informer to another while it holds locks of its own. So no
+    method here runs user code, except for :meth:`report_failures` and :meth:`transformed`.
+    """
+
+    def __init__(
+        self,
+        informer: Informer,
+        store: Store,
+        lock: threading.RLock,
+        *,
+        on_error: ErrorHandler | None,
+        report: Callable[[Exception], None],
+        process: OneProcess,
+    ) -> None:
+        self.lock = lock
+        """Held while events are applied to the store and sent to handlers."""
+        self.registrations: Sequence[Registration] = ()
+        """The handlers; replaced, never changed, so that it can be read without the lock."""
+        self.has_run = False
+        """Whether :meth:`Informer.run` was called."""
+        self.has_stopped = False
+        """Whether :meth:`Informer.run` has ended."""
+        self.is_frozen = False
+        """Whether :meth:`freeze` was called."""
+        self.on_synced: Callable[[], None] = lambda: None
+        """Called without the lock once the first list is complete."""
+        self._informer = informer
+        self._store = store
+        self._on_error = on_error
+        self._report = report
+        self._process = process
+        # Exceptions of handlers, to be reported once the lock is released.
+        self._failures: list[Exception] = []
+        # Guards both the registrations and the count of those that were removed, so that the sum
+        # of merged events never goes down.
+        self._counting = threading.Lock()
+        self._merged_by_removed = 0
+
+    def attach(
+        self,
+        handler: EventHandler | BatchHandler,
+        *,
+        resync: float | None = None,
+        max_pending: int = 10_000,
+        overflow: Overflow = Overflow.COALESCE,
+        sends_present: bool = True,
+    ) -> Registration:
+        """:meth:`Informer.add_event_handler` without user code.
+
+        Exceptions of the handler are reported by :meth:`report_failures`. Without ``sends_present``
+        the handler gets neither the present objects nor the end of the list, because it has them.
+        """
+        informer = self._informer
+        self._process.check()
+        check_handler(handler, resync, max_pending, overflow)
+        resync = checked_seconds("resync", informer.resync if resync is None else resync)
+        sink, own = sink_of(
+            handler, informer.kind, self._on_error, max_pending, overflow, clock=informer.clock
+        )
+        registration = Registration(informer, sink, own, replay=self._replay, remove=self._remove)
+        with self.lock:
+            if self.has_stopped and sends_present and not self.is_frozen:
+                raise RuntimeError(
+                    f"the informer of {informer.kind} has stopped: add handlers before, or make a "
+                    "new informer"
+                )
+            self.registrations = (*self.registrations, registration)
+            if self.has_run:
+                registration.start()
+            present = self._store.list() if sends_present else []
+            if present:
+                events = [Event(ResourceAction.CREATE, obj, None, True) for obj in present]
+                self.send(registration, events)
+            if informer.has_synced and sends_present:
+                self.send(registration, None)
+        if resync and isinstance(sink, EventSource):
+            registration.end_resync = sink.resync_every(resync, registration.replay)
+        return registration
+
+    def send(self, registration: Registration, events: Sequence[Event] | None) -> None:
+        """With :attr:`lock` held: send events, or with None the end of the initial list."""
         try:
             if events is None:
                 registration.sink.on_initial_list_end()
             else:
                 registration.sink.on_events(events)
         except Exception as error:
-            # One bad handler must not end the local copy that all others rely on.
+            # One failing handler must not end the local copy that all others rely on.
             self._failures.append(error)
 
-    def _problem(self, error: Exception) -> None:
-        if isinstance(error, Forbidden):
-            # Who grants one of them is refused the other next.
-            error.for_verbs("list", "watch")
-        self._numbers.problem(error)
-        self._last_error = error
-        if self._on_error is None:
-            # A server that is away is asked each few seconds: that needs no line each time.
-            now, text = self._clock.monotonic(), repr(error)
-            if text == self._logged[0] and now - self._logged[1] < _LOG_PERIOD:
-                return
-            self._logged = text, now
-        report_problem(self._on_error, error, self.kind, self.namespace)
+    def report_failures(self) -> None:
+        """Report what handlers raised; without any lock held, because ``on_error`` is user code."""
+        with self.lock:
+            failures, self._failures = self._failures, []
+        for error in failures:
+            self._report(error)
+
+    def freeze(self) -> None:
+        """Apply no more events; the local copy stays readable."""
+        with self.lock:
+            self.is_frozen = True
+
+    def transformed(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
+        """``obj`` as the informer would store it; never raises."""
+        transform = self._informer.transform
+        return obj if transform is None else stored_form(obj, transform, self._report)
+
+    @property
+    def pending_events(self) -> tuple[int, int]:
+        """How many events are pending for EventHandlers, and how many were merged so far."""
+        with self._counting:
+            registrations, merged = self.registrations, self._merged_by_removed
+        counts = [registration.pending_events for registration in registrations]
+        return sum(c[0] for c in counts), merged + sum(c[1] for c in counts)
+
+    def _replay(self, registration: Registration) -> None:
+        with self.lock:
+            if registration in self.registrations:
+                events = [Event(ResourceAction.RESYNC, obj) for obj in self._store.list()]
+                self.send(registration, events)
+        self.report_failures()
+
+    def _remove(self, registration: Registration) -> None:
+        with self.lock, self._counting:
+            if registration in self.registrations:
+                self._merged_by_removed += registration.pending_events[1]
+            self.registrations = tuple(r for r in self.registrations if r is not registration)
+
+
+def access_to(informer: Informer) -> InformerAccess:
+    """The access of the cache to ``informer``."""
+    return informer._access  # noqa: SLF001 - the only way to it, for this room alone

@@ -1,18 +1,16 @@
-"""An informer's numbers, read when somebody scrapes."""
+"""The metrics of an informer, read at each scrape."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import Any, Protocol, final
 
 from appsdk_operator import client
+from appsdk_operator.cache._informer.store import Lister
 from appsdk_operator.client import ApiError, TransportError
-from appsdk_operator.resource import DecodeError
+from appsdk_operator.resource import DecodeError, Kind
 from appsdk_operator.runtime import Family, Metrics, Sample
-
-if TYPE_CHECKING:
-    from appsdk_operator.cache._informer.informer import Informer
 
 __all__ = ["InformerMetrics"]
 
@@ -37,7 +35,7 @@ _UNDECODABLE = Family(
     "informer_undecodable_objects", "gauge", "Objects of the server that cannot be read.", _LABELS
 )
 _ERRORS = Family("informer_errors_total", "counter", "Problems, by cause.", (*_LABELS, "cause"))
-# What a list or a watch can be answered with; other answers count as "api".
+# The errors that a list or a watch can be answered with; all others count as "api".
 _ANSWERS = (
     client.BadRequest,
     client.Expired,
@@ -56,11 +54,28 @@ _ANSWERS = (
 _CAUSES = (*(answer.__name__ for answer in _ANSWERS), "api", "transport", "decode", "other")
 
 
+class Measured(Protocol):
+    """The members of an informer that are published."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def store(self) -> Lister[Any, Any]: ...
+    @property
+    def undecodable_objects(self) -> int: ...
+    @property
+    def has_synced(self) -> bool: ...
+    @property
+    def pending_events(self) -> tuple[int, int]: ...
+
+
 @final
 class InformerMetrics:
-    """Counts for one informer; every series exists at 0 from the start."""
+    """The metrics of one informer; every series exists at 0 from the start."""
 
-    def __init__(self, informer: Informer, metrics: Metrics) -> None:
+    def __init__(self, informer: Measured, metrics: Metrics) -> None:
         self._informer = informer
         self._lock = threading.Lock()
         self._errors = dict.fromkeys(_CAUSES, 0)
@@ -69,11 +84,11 @@ class InformerMetrics:
         self.retire: Callable[[], None] = lambda: None
 
     def publish(self) -> None:
-        """Show the numbers from now on."""
+        """Publish from now on."""
         self.retire = self._metrics.add_source(self._samples)
 
     def problem(self, error: Exception) -> None:
-        """Count one problem under its cause; answers of the server under their own reason too."""
+        """Count a problem under its cause: the reason of an API error, or its kind."""
         with self._lock:
             self._errors[_cause(error)] += 1
 

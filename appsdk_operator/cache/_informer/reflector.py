@@ -1,4 +1,4 @@
-"""The thin shell around the watch state machine: does the requests, feeds back the answers."""
+"""The reflector: makes the requests of the watch state machine and feeds back the answers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, final
 
+from appsdk_operator.cache._informer.options import InformerOptions
 from appsdk_operator.cache._informer.watch_state import List, Step, Wait, Watch, WatchState
 from appsdk_operator.resource import Kind, ListPage, decode_watch_events
 from appsdk_operator.runtime import Clock, StopSignal, get_logger
@@ -16,7 +17,7 @@ _log = get_logger("appsdk_operator.cache")
 
 
 class EventStream(Protocol):
-    """An open watch: the complete lines of each read, until the stream ends."""
+    """An open watch; iterating gives the complete lines of each read until the stream ends."""
 
     def __enter__(self) -> Self: ...
 
@@ -32,7 +33,7 @@ class EventStream(Protocol):
 
 
 class ListWatchClient(Protocol):
-    """What an informer needs of a client."""
+    """The client methods that an informer needs."""
 
     def list_page(
         self,
@@ -67,44 +68,43 @@ class ListWatchClient(Protocol):
 
 @final
 class Reflector:
-    """Follows one kind until it is stopped."""
+    """Lists and watches one kind until it is stopped."""
 
     def __init__(
         self,
         client: ListWatchClient,
         kind: Kind,
+        options: InformerOptions,
         *,
-        namespace: str,
-        label_selector: str | None,
-        field_selector: str | None,
         state: WatchState,
         apply: Callable[[Sequence[Step]], None],
         clock: Clock,
-        silence_limit: float | None = None,
-        metadata_only: bool = False,
     ) -> None:
-        # Given only when asked for: a client of the user's own need not know them.
-        self._list_options: dict[str, Any] = {"metadata_only": True} if metadata_only else {}
+        # Passed only when set, because a client of the user's own need not support them.
+        self._list_options: dict[str, Any] = {}
+        if options.metadata_only:
+            self._list_options["metadata_only"] = True
         self._watch_options = dict(self._list_options)
-        if silence_limit is not None:
-            self._watch_options["silence_limit"] = silence_limit
+        if options.silence_limit is not None:
+            self._watch_options["silence_limit"] = options.silence_limit
+        labels, fields = options.label_selector, options.field_selector
         self._client = client
         self._kind = kind
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._field_selector = field_selector
+        self._namespace = options.namespace
+        self._label_selector = str(labels) if labels else None
+        self._field_selector = str(fields) if fields else None
         self._state = state
         self._apply = apply
         self._clock = clock
 
     def run(self, stop: StopSignal) -> None:
-        """Follow until ``stop`` is set; errors are steps, never raised."""
+        """Make requests until ``stop`` is set; errors become steps and are never raised."""
         while not stop.is_set():
             try:
                 seconds = self.step(stop)
             except Exception as error:
-                # A defect, here or in a client or stream of the user's: whatever it is, a thread
-                # that ends would leave a copy that looks whole and never changes again.
+                # A defect here, or in a client or stream of the user's. Ending the thread would
+                # leave a local copy that looks complete and never changes again.
                 self._failed(error)
                 seconds = 0.0
             stop.wait(seconds)
@@ -117,7 +117,7 @@ class Reflector:
             _log.error("the informer of %s failed: %r", self._kind, second, exc_info=second)
 
     def step(self, stop: StopSignal) -> float:
-        """Do the next request, a watch to its end; how many seconds to wait before the next."""
+        """Make the next request, a watch to its end; returns seconds to wait before another."""
         command = self._state.next()
         if isinstance(command, Wait):
             return command.seconds
@@ -136,12 +136,12 @@ class Reflector:
                 field_selector=self._field_selector,
                 limit=command.limit,
                 continue_token=command.continue_token,
-                retry=False,  # the state machine backs off, and says so
+                retry=False,  # the state machine backs off, and reports it
                 stop=stop,
                 **self._list_options,
             )
         except Exception as error:
-            # Whatever it is, credentials that cannot be got for a moment included: try again.
+            # Any error is worth another try, also credentials that are unavailable for a moment.
             if not stop.is_set():
                 self._apply(self._state.list_failed(error, self._clock.monotonic()))
         else:
@@ -170,7 +170,7 @@ class Reflector:
             self._apply(state.watch_opened(clock.monotonic()))
             batches = iter(stream)
             while state.is_watching:
-                # Only what reading raises ends the watch; what applying raises is a defect here.
+                # Only an error of reading ends the watch; one of applying is a defect here.
                 try:
                     lines = next(batches, None)
                 except Exception as error:

@@ -1,15 +1,14 @@
-"""The local copy of one kind: objects by namespace and name, and indexes over them."""
+"""The store: the local copy of one kind, by namespace and name, with indexes."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, final
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache._events import Event, ResourceAction
-from appsdk_operator.cache._options import check_index, check_indexes
 from appsdk_operator.resource import (
     Kind,
     LabelSelection,
@@ -23,8 +22,9 @@ from appsdk_operator.resource import (
     label_selector_of,
 )
 from appsdk_operator.runtime import as_exception, get_logger
+from appsdk_operator.runtime.validation import check_function, check_text
 
-__all__ = ["IndexFunction", "Lister", "Store"]
+__all__ = ["IndexFunction", "Lister", "Store", "check_index", "check_indexes"]
 
 # The classes below have a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
@@ -33,16 +33,34 @@ Events: TypeAlias = list[Event[SpecT, StatusT]]
 _log = get_logger("appsdk_operator.cache")
 
 IndexFunction: TypeAlias = Callable[[Object[SpecT, StatusT]], Iterable[str]]
-"""The values under which an object is found in an index; a pure function of the object. A plain
-string is one value."""
+"""A pure function of an object that returns the values under which an index has it. A plain string
+is one value."""
 
 _NOTHING: frozenset[str] = frozenset()
 _CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, ResourceAction.DELETE
 _DELETED = WatchEventType.DELETED
 
 
+def check_index(name: object, function: object) -> None:
+    """Refuse an index without a name or a function."""
+    check_text("name", name, empty=False)
+    check_function("function", function, required=True)
+
+
+def check_indexes(indexes: Mapping[Any, Any] | None) -> None:
+    """Refuse indexes that are no mapping of names to functions."""
+    if indexes is not None and not isinstance(indexes, Mapping):
+        raise TypeError(f"indexes={indexes!r}: give a mapping of names to functions")
+    for name, function in (indexes or {}).items():
+        if not isinstance(name, str) or not callable(function):
+            raise TypeError(
+                f"indexes={{{name!r}: {function!r}}}: give functions by name, each from an object "
+                "to the values under which it is found"
+            )
+
+
 class Lister(Protocol[SpecT, StatusT]):
-    """Read access to a local copy. Thread-safe; what it returns is a snapshot."""
+    """Read access to a local copy. Thread-safe; results are snapshots."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -69,33 +87,33 @@ class Lister(Protocol[SpecT, StatusT]):
         """The objects that ``index`` has under ``value``.
 
         Raises:
-            KeyError: there is no such index; the text names those that there are.
+            KeyError: there is no such index; the text names the existing ones.
         """
         ...
 
     def index_values(self, index: str) -> Sequence[str]:
-        """The values under which ``index`` has objects.
+        """All values under which ``index`` has objects.
 
         Raises:
-            KeyError: there is no such index; the text names those that there are.
+            KeyError: there is no such index; the text names the existing ones.
         """
         ...
 
     def values_of(self, index: str, obj: Object[SpecT, StatusT]) -> Sequence[str]:
-        """The values under which ``index`` would have ``obj``, which need not be here.
+        """The values of ``obj``, which need not be in the store, in ``index``.
 
         Raises:
-            KeyError: there is no such index; the text names those that there are.
+            KeyError: there is no such index; the text names the existing ones.
         """
         ...
 
     def namespaces(self) -> Sequence[str]:
-        """The namespaces that have objects."""
+        """The namespaces with objects."""
         ...
 
     @property
     def json_bytes(self) -> int:
-        """How many bytes of JSON it holds."""
+        """The size of the objects, in bytes of JSON."""
         ...
 
     def __len__(self) -> int: ...
@@ -104,6 +122,8 @@ class Lister(Protocol[SpecT, StatusT]):
 
 
 class _Index:
+    """One index: objects by value, and the values of each object."""
+
     __slots__ = ("function", "is_complete", "name", "objects", "values")
 
     def __init__(self, name: str, function: IndexFunction) -> None:
@@ -114,14 +134,14 @@ class _Index:
         self.values: dict[ObjectKey, tuple[str, ...]] = {}
 
     def values_of(self, obj: Object) -> tuple[str, ...]:
-        """User code: called without a lock, the informer's included."""
+        """The values of ``obj``, computed by user code: no lock may be held meanwhile."""
         try:
             values = self.function(obj)
-            # A string is a series of strings too, and nobody wants its letters.
+            # A string is iterable too, but its letters are not meant.
             return (values,) if isinstance(values, str) else tuple(dict.fromkeys(values))
         except BaseException as raised:
             error = as_exception(f"index {self.name!r}", raised)
-            # One odd object must not keep the kind from syncing.
+            # One object for which it fails must not keep the kind from syncing.
             _log.error(
                 "index %r failed for %r: the object is left out of it",
                 self.name,
@@ -155,11 +175,11 @@ class _Index:
 
 @final
 class Store(Generic[SpecT, StatusT]):
-    """Objects of one kind, and what changes when the server's news is applied.
+    """The objects of one kind; applying the server's events returns what changed.
 
-    Reading is thread-safe and never waits for user code; writing is the informer's, one thread at
-    a time. Index functions run without any lock, so they may read, here and elsewhere, and take
-    locks of their own.
+    Reading is thread-safe and never waits for user code. Writing is up to the informer, in one
+    thread at a time. Index functions run without any lock, so they may read this and other stores,
+    and take locks of their own.
     """
 
     if not TYPE_CHECKING:
@@ -177,8 +197,8 @@ class Store(Generic[SpecT, StatusT]):
         Args:
             kind: the kind of its objects.
             indexes: functions by index name.
-            write_lock: held by whoever writes, for a writer that has more to do under it; default:
-                one of its own.
+            write_lock: held during writes, for a writer that does more under it; default: a lock of
+                its own.
         """
         check_indexes(indexes)
         self.kind: Kind = check_kind(kind)
@@ -188,10 +208,10 @@ class Store(Generic[SpecT, StatusT]):
         self._count = 0
         self._bytes = 0
         self._indexes: dict[str, _Index] = {}
-        # What a running list has named so far. A first list into an empty store needs no such
-        # record, and most lists are that.
+        # The names in the running list so far. A list into an empty store, which is the usual case,
+        # needs no such record.
         self._seen: dict[str, set[str]] | None = None
-        # What the indexes say of the objects that are being written; None while none are.
+        # The index values of the objects that are being written; None outside of writes.
         self._values: dict[tuple[str, int], tuple[str, ...]] | None = None
         for name, function in (indexes or {}).items():
             self.add_index(name, function)
@@ -227,18 +247,18 @@ class Store(Generic[SpecT, StatusT]):
             return list(self._index(index).objects.get(value, {}).values())
 
     def index_values(self, index: str) -> Sequence[str]:
-        """The values under which ``index`` has objects."""
+        """All values under which ``index`` has objects."""
         with self._lock:
             return list(self._index(index).objects)
 
     def values_of(self, index: str, obj: Object[SpecT, StatusT]) -> Sequence[str]:
-        """The values under which ``index`` would have ``obj``, which need not be here."""
+        """The values of ``obj``, which need not be in the store, in ``index``."""
         with self._lock:
             found = self._index(index)
         return found.values_of(obj)
 
     def namespaces(self) -> Sequence[str]:
-        """The namespaces that have objects."""
+        """The namespaces with objects."""
         with self._lock:
             return list(self._namespaces)
 
@@ -250,11 +270,11 @@ class Store(Generic[SpecT, StatusT]):
 
     @property
     def json_bytes(self) -> int:
-        """How many bytes of JSON it holds."""
+        """The size of the objects, in bytes of JSON."""
         return self._bytes
 
     def add_index(self, name: str, function: IndexFunction[SpecT, StatusT]) -> None:
-        """Index the objects that are there and all that come.
+        """Add an index over present and future objects.
 
         Raises:
             ValueError: there is an index of that name.
@@ -267,7 +287,8 @@ class Store(Generic[SpecT, StatusT]):
                 raise ValueError(
                     f"{self.kind} has an index {name!r} already: use it, or choose another name"
                 )
-            # From now on the writer indexes what it changes; the rest is computed without the lock.
+            # From now on the writer indexes what it changes; present objects are indexed below,
+            # without the lock.
             self._indexes = {**self._indexes, name: index}
             present = [obj for space in self._namespaces.values() for obj in space.values()]
         computed = [(obj, index.values_of(obj)) for obj in present]
@@ -281,13 +302,13 @@ class Store(Generic[SpecT, StatusT]):
 
     @contextlib.contextmanager
     def writing(self, objects: Iterable[Object[SpecT, StatusT]]) -> Iterator[None]:
-        """Hold the write lock, what the indexes say of ``objects`` computed before it is taken.
+        """Compute the index values of ``objects``, then hold the write lock.
 
-        Within, objects other than these must not be written. Each writing method does this by
-        itself; a block around several of them does it once for all.
+        Only these objects may be written in the block. Each writing method opens this block itself;
+        a block around several of them computes the values once for all.
 
         Args:
-            objects: what is to be written; not looked at where there is no index.
+            objects: the objects to write; not read if there is no index.
         """
         if self._values is not None:
             yield
@@ -303,7 +324,7 @@ class Store(Generic[SpecT, StatusT]):
                 for obj in written or ()
             }
             with self._write_lock:
-                # An index that was added meanwhile wants these objects too.
+                # Again if an index was added meanwhile, which needs values of these objects too.
                 if self._indexes is indexes:
                     self._values = values
                     try:
@@ -313,13 +334,13 @@ class Store(Generic[SpecT, StatusT]):
                     return
 
     def begin_list(self) -> None:
-        """A complete list begins."""
+        """Note that a complete list begins."""
         self._seen = {} if self._count else None
 
     def upsert(
         self, objects: Sequence[Object[SpecT, StatusT]], *, is_initial: bool
     ) -> Events[SpecT, StatusT]:
-        """Objects that a list named; returns what changed."""
+        """Apply objects of a list; returns the resulting events."""
         events: Events[SpecT, StatusT] = []
         append = events.append
         with self.writing(objects), self._lock:
@@ -340,15 +361,15 @@ class Store(Generic[SpecT, StatusT]):
         return events
 
     def unread(self, items: Iterable[Undecodable], *, are_deleted: bool) -> Events[SpecT, StatusT]:
-        """Objects that cannot be read, named by a list or a watch; returns the deletions.
+        """Apply undecodable objects of a list or a watch; returns the resulting deletions.
 
-        What is here of one stays as it is, until it can be read again, or is deleted, or another
-        object has its name. One whose name cannot be read may be any that is here: then the running
-        list deletes nothing, for a deletion that did not happen is worse than a late one.
+        The stored state of such an object stays until it is decodable again, is deleted, or another
+        object has its name. An object whose name cannot be read may be any stored one: then the
+        running list deletes nothing, because a false deletion is worse than a late one.
 
         Args:
-            items: what is known of them.
-            are_deleted: whether they are gone.
+            items: what could be read of them.
+            are_deleted: whether the server deleted them.
         """
         events: Events[SpecT, StatusT] = []
         with self._lock:
@@ -369,7 +390,7 @@ class Store(Generic[SpecT, StatusT]):
         return events
 
     def finish_list(self) -> Events[SpecT, StatusT]:
-        """The list is complete: objects that it did not name are gone; returns their deletions."""
+        """Note that the list is complete; returns deletions of the objects that it did not name."""
         seen, self._seen = self._seen, None
         if seen is None:
             return []
@@ -384,7 +405,7 @@ class Store(Generic[SpecT, StatusT]):
         return events
 
     def change(self, changes: Sequence[WatchEvent[SpecT, StatusT]]) -> Events[SpecT, StatusT]:
-        """Changes that a watch brought; returns what they mean, nothing for what is not new."""
+        """Apply events of a watch; returns the resulting events, none for old states."""
         events: Events[SpecT, StatusT] = []
         append = events.append
         objects = (change.object for change in changes if change.object is not None)
@@ -434,7 +455,7 @@ class Store(Generic[SpecT, StatusT]):
         *,
         is_initial: bool = False,
     ) -> None:
-        """Keep ``obj`` in the place of ``old``, and tell what that means."""
+        """Store ``obj`` instead of ``old``, and append the resulting events."""
         if old is None:
             self._put(obj)
             events.append(Event(_CREATE, obj, None, is_initial))
@@ -457,7 +478,7 @@ class Store(Generic[SpecT, StatusT]):
         if self._seen is not None and obj.namespace in self._seen:
             self._seen[obj.namespace].discard(obj.name)
         self._remove(old)
-        # A deletion tells the final state, unless it is of another object of the same name.
+        # The event has the final state, unless it is about another object of the same name.
         if old.uid != obj.uid:
             events.append(Event(_DELETE, old, None, False, True))
         else:

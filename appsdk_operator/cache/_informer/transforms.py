@@ -1,4 +1,4 @@
-"""Transforms: what is kept of each object in memory."""
+"""Transforms: functions that change each object before it is stored."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = [
     "only_metadata",
     "only_metadata_then",
     "stored_form",
-    "transformed",
+    "transform_step",
 ]
 
 Transform: TypeAlias = Callable[
     [Object[SpecT, StatusT]], Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]
 ]
-"""Makes of each object what is to be kept, before it reaches the store: the object, another one, or
-a draft (``obj.mutable_copy()``, changed). It must be idempotent, and keep what identifies the
-object: kind, namespace, name, uid and resourceVersion."""
+"""A function that changes each object before it is stored. It returns the object, another one, or a
+draft (``obj.mutable_copy()``, changed). It must be idempotent, and leave the object's identity
+alone: kind, namespace, name, uid and resourceVersion."""
 
 _encode = msgspec.json.Encoder().encode
 _KEY = "managedFields"
@@ -38,16 +38,16 @@ _QUOTED = b'"managedFields"'
 
 
 def drop_managed_fields(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-    """The object without ``metadata.managedFields``, two fifths of many objects.
+    """The object without ``metadata.managedFields``, which are two fifths of many objects.
 
-    Everything else keeps its bytes and its order, and is not decoded. An update of such an object
-    leaves the server's own managedFields alone.
+    Everything else keeps its bytes and its order, and is not decoded. An update with such an object
+    leaves the managedFields on the server alone.
     """
     if _QUOTED not in obj.raw:
         return obj
     members = members_of(obj.raw)
     metadata = members_of(bytes(members["metadata"]))
-    # The name may also have been found elsewhere, in a label or in another part of the object.
+    # The text may have been found elsewhere, in a label or in another part of the object.
     if metadata.pop(_KEY, None) is None:
         return obj
     members["metadata"] = msgspec.Raw(_encode(metadata))
@@ -55,7 +55,7 @@ def drop_managed_fields(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
 
 
 def only_metadata(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-    """The object's metadata in the form in which servers send it alone."""
+    """The object reduced to its metadata, in the form of a server's PartialObjectMetadata."""
     if obj.is_metadata_only:
         return obj
     metadata = members_of(obj.raw)["metadata"]
@@ -64,7 +64,7 @@ def only_metadata(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
 
 
 def only_metadata_then(transform: Transform | None) -> Transform:
-    """:func:`only_metadata`, for servers that cannot send less, and then ``transform``."""
+    """A transform that applies :func:`only_metadata` and then ``transform``."""
     if transform is None:
         return only_metadata
     return lambda obj: transform(only_metadata(obj))
@@ -73,10 +73,10 @@ def only_metadata_then(transform: Transform | None) -> Transform:
 def stored_form(
     obj: Object[SpecT, StatusT], transform: Transform, on_error: Callable[[Exception], None]
 ) -> Object[SpecT, StatusT]:
-    """What ``transform`` makes of an object, or the object itself where it fails.
+    """The result of ``transform`` for an object, or the object itself if that fails.
 
-    An object for which it fails is kept as it came, and the failure reported: to lose the object
-    would be worse, and nobody would notice.
+    A failure is reported. The object is stored unchanged then, because losing it would be worse and
+    go unnoticed.
     """
     try:
         returned: Any = transform(obj)
@@ -101,8 +101,8 @@ def stored_form(
     return made
 
 
-def transformed(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:
-    """``step`` with what :func:`stored_form` makes of its objects."""
+def transform_step(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:
+    """``step`` with each object in its :func:`stored_form`."""
     if isinstance(step, Upsert):
         return Upsert([stored_form(obj, transform, on_error) for obj in step.objects])
     if isinstance(step, Changes):
@@ -117,7 +117,7 @@ def transformed(step: Step, transform: Transform, on_error: Callable[[Exception]
 
 
 def objects_of(steps: Sequence[Step]) -> Iterator[Object]:
-    """All objects that ``steps`` bring."""
+    """All objects in ``steps``."""
     for step in steps:
         if isinstance(step, Upsert):
             yield from step.objects

@@ -1,4 +1,4 @@
-"""The objects of a kind that cannot be read: each is a problem once, until it can be, or goes."""
+"""The undecodable objects of a kind: each is reported once, until it is decodable or deleted."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from appsdk_operator.resource import DecodeError, Kind, Object, Undecodable, Wro
 __all__ = ["UndecodableObjects"]
 
 _MAX_NAMELESS = 1_000
-"""Each new version of an object whose name cannot be read looks like another object."""
+"""A bound, because each new version of an object without a readable name looks like another one."""
 _SHOWN = 3
 
 
 @final
 class UndecodableObjects:
-    """Which objects of an informer's kind cannot be read. Thread-safe."""
+    """The objects of an informer's kind that cannot be decoded. Thread-safe."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
         self._lock = threading.Lock()
-        # By namespace and name; by their bytes where the name cannot be read.
+        # By namespace and name; by a digest of the bytes where the name cannot be read.
         self._items: dict[tuple[str, str] | int, Undecodable] = {}
         self._listed: set[tuple[str, str] | int] | None = None
 
@@ -31,17 +31,17 @@ class UndecodableObjects:
         return len(self._items)
 
     def begin_list(self) -> None:
-        """A complete list begins."""
+        """Note that a complete list begins."""
         self._listed = set()
 
     def finish_list(self) -> None:
-        """The list is complete: those that it did not bring can be read now, or are gone."""
+        """Note that the list is complete: remove those that it did not name as undecodable."""
         listed, self._listed = self._listed, None
         if listed is not None:
             self._drop([key for key in self._items if key not in listed])
 
     def note(self, items: Iterable[Undecodable]) -> Sequence[Exception]:
-        """They cannot be read; returns a problem for each that is new."""
+        """Add undecodable objects; returns an error for each new one."""
         problems: list[Exception] = []
         for item in items:
             key = _key(item)
@@ -55,15 +55,15 @@ class UndecodableObjects:
         return problems
 
     def forget(self, gone: Iterable[Undecodable]) -> None:
-        """They are deleted."""
+        """Remove deleted objects."""
         self._drop(map(_key, gone))
 
-    def mend(self, objects: Iterable[Object]) -> None:
-        """These can be read, or are deleted."""
+    def note_decodable(self, objects: Iterable[Object]) -> None:
+        """Remove objects that were decoded, in their present or their last state."""
         self._drop((obj.namespace, obj.name) for obj in objects)
 
     def text(self) -> str:
-        """What a health check says of them; empty when there are none."""
+        """The text for a health check; empty when there are none."""
         with self._lock:
             count, shown = len(self._items), list(itertools.islice(self._items.values(), _SHOWN))
         if not count:

@@ -62,7 +62,7 @@ __all__ = [
     "List",
     "Problem",
     "Step",
-    "Unread",
+    "Unreadable",
     "Upsert",
     "Wait",
     "Watch",
@@ -133,7 +133,7 @@ class Changes:
 
 
 @attrs.frozen
-class Unread:
+class Unreadable:
     """Objects that are there and cannot be read; in the middle of a complete list: part of it."""
 
     items: Sequence[Undecodable]
@@ -150,7 +150,7 @@ class Problem:
     """``"list"`` or ``"watch"``."""
 
 
-Step: TypeAlias = Begin | Upsert | Finish | Changes | Unread | Problem
+Step: TypeAlias = Begin | Upsert | Finish | Changes | Unreadable | Problem
 
 
 class _Phase(enum.Enum):
@@ -298,7 +298,7 @@ class WatchState:
             self._list_version = page.resource_version
         steps.append(Upsert(page.items))
         if page.undecodable:
-            steps.append(Unread(page.undecodable))
+            steps.append(Unreadable(page.undecodable))
         self._continue = page.continue_token
         if not self._continue:
             self.resource_version = self._list_version
@@ -504,7 +504,7 @@ class WatchState:
             self._relist(now, item.error)
             return
         # The place in the history stays: of what cannot be read not even the version is sure.
-        steps.append(Unread([item], is_gone))
+        steps.append(Unreadable([item], is_gone))
 
     def _move_on(self, version: str) -> None:
         if version and not is_older_version(version, self.resource_version):

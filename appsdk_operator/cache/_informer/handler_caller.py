@@ -1,4 +1,4 @@
-"""A handler's place at an informer, and how its methods are called."""
+"""Calls of event handlers and error handlers: user code whose exceptions stop nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, final
 
-from appsdk_operator.cache._delivery.delivery import Delivery
-from appsdk_operator.cache._delivery.event_source import DeliveryKey, EventSource, Overflow
+from appsdk_operator.cache._delivery.delivery import (
+    Delivery,
+    DeliveryKey,
+    EventSource,
+    Overflow,
+    check_overflow,
+)
 from appsdk_operator.cache._events import (
     BatchHandler,
     Event,
@@ -16,28 +21,17 @@ from appsdk_operator.cache._events import (
     MaybeAwaitable,
     ResourceAction,
 )
-from appsdk_operator.cache._options import check_overflow, join_all
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
-from appsdk_operator.runtime import (
-    Clock,
-    FailureLog,
-    StopSignal,
-    as_exception,
-    get_logger,
-    present_clock,
-)
+from appsdk_operator.runtime import Clock, FailureLog, as_exception, get_logger
 from appsdk_operator.runtime.validation import check_count, checked_seconds
 
 if TYPE_CHECKING:
     import asyncio
 
-    from appsdk_operator.cache._informer.informer import Informer
-
 __all__ = [
     "ErrorHandler",
     "HandlerCaller",
-    "Registration",
     "check_handler",
     "report_failure",
     "report_problem",
@@ -47,94 +41,12 @@ __all__ = [
 _log = get_logger("appsdk_operator.cache")
 
 ErrorHandler: TypeAlias = Callable[[Exception], None]
-
-
-@final
-class Registration:
-    """A handler's place at an informer. Thread-safe."""
-
-    def __init__(
-        self,
-        informer: Informer,
-        sink: BatchHandler,
-        own_delivery: Delivery | None,
-        *,
-        replay: Callable[[Registration], None],
-    ) -> None:
-        self.informer = informer
-        self._do_replay = replay
-        self.sink = sink
-        self.own_delivery = own_delivery
-        self.is_started: bool = False
-        self.end_resync: Callable[[], None] = lambda: None
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether the handler has handled every object that was there when it was added."""
-        # Both: several informers may share one EventSource, which knows of the first's list only.
-        return self.informer.has_synced and bool(getattr(self.sink, "has_synced", True))
-
-    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until the local copy is complete, and the handler has handled what was there.
-
-        A :class:`BatchHandler` has handled what was handed to it.
-
-        Args:
-            stop: ends the wait.
-            timeout: the longest to wait, in seconds of the informer's clock; default: no limit.
-
-        Returns:
-            False when stopped, after ``timeout`` seconds, or when the informer or the handler came
-            to its end meanwhile.
-        """
-        clock = present_clock(self.informer.clock)
-        deadline = None if timeout is None else clock.monotonic() + timeout
-        if not self.informer.wait_for_sync(stop, timeout):
-            return False
-        if not isinstance(self.sink, EventSource):
-            return True
-        left = None if deadline is None else deadline - clock.monotonic()
-        return self.sink.wait_for_sync(stop, left)
-
-    def remove(self, *, timeout: float = 30.0) -> None:
-        """Stop handing events to the handler, and wait for the call that runs; twice is harmless.
-
-        A handler that removes itself is not waited for.
-
-        Args:
-            timeout: seconds of real time that the call has to end; default 30.
-
-        Raises:
-            TimeoutError: it still runs; the text names its thread.
-        """
-        own = self.own_delivery
-        if own is not None:
-            own.stop()
-        self.end_resync()
-        self.informer.forget(self)
-        if own is not None:
-            join_all([own.join], timeout, f"a handler of {self.informer.kind}")
-
-    @property
-    def pending_events(self) -> tuple[int, int]:
-        """How many events wait for an EventHandler, and how many were merged so far."""
-        own = self.own_delivery
-        return (0, 0) if own is None else (own.pending, own.merged)
-
-    def start(self) -> None:
-        """For the informer: begin to call the handler."""
-        if self.own_delivery is not None and not self.is_started:
-            self.is_started = True
-            self.own_delivery.start()
-
-    def replay(self) -> None:
-        """Show the handler every object once more, as :attr:`ResourceAction.RESYNC`."""
-        self._do_replay(self)
+"""A function that is called with each error."""
 
 
 @final
 class HandlerCaller:
-    """Calls an :class:`EventHandler`; what it raises is reported and goes no further."""
+    """Calls the methods of an :class:`EventHandler`, and reports their exceptions."""
 
     def __init__(
         self,
@@ -147,12 +59,12 @@ class HandlerCaller:
         self._handler = handler
         self._on_error = on_error
         self._failures = FailureLog(_log, clock)
-        self._view = view  # None: objects are shown with the types of the informer's kind
+        self._view = view  # None: objects have the types of the informer's kind
         self._runner: asyncio.Runner | None = None
 
     @contextlib.contextmanager
     def bound(self) -> Iterator[None]:
-        """For the thread that calls: one event loop for all calls, if any is async."""
+        """The context of the calling thread: one event loop for all async methods."""
         try:
             yield
         finally:
@@ -164,18 +76,18 @@ class HandlerCaller:
         if event is None:
             return
         try:
-            outcome = self._call(event)
-            if outcome is not None and inspect.isawaitable(outcome):
+            result = self._call(event)
+            if result is not None and inspect.isawaitable(result):
                 if self._runner is None:
                     import asyncio
 
                     self._runner = asyncio.Runner()
-                self._runner.run(_wait_for(outcome))
+                self._runner.run(_wait_for(result))
         except Exception as error:
             if self._on_error is None:
                 self._failures.failed(
                     error,
-                    # A handler may be anything, also what has no hash.
+                    # By type, because the handler itself may not be hashable.
                     type(self._handler).__qualname__,
                     "handler %r failed for %r",
                     self._handler,
@@ -195,18 +107,22 @@ class HandlerCaller:
         return self._handler.on_update(old, obj)
 
 
+async def _wait_for(result: Awaitable[None]) -> None:
+    await result
+
+
 def check_handler(
     handler: EventHandler | BatchHandler,
     resync: float | None,
     max_pending: int,
     overflow: Overflow,
 ) -> None:
-    """Refuse what is no handler, and options that it cannot have.
+    """Refuse a handler without the methods of either form, and options that it cannot have.
 
     Raises:
-        TypeError: something is of another type.
-        ValueError: a number is out of bounds; or a resync is wanted for a handler that has no
-            thread in which it could be shown anything.
+        TypeError: an argument has the wrong type.
+        ValueError: a number is out of bounds, or ``resync`` was given for a handler without a
+            thread to run it in.
     """
     if isinstance(handler, type) or not isinstance(handler, (BatchHandler, EventHandler)):
         raise _no_handler(handler)
@@ -239,7 +155,7 @@ def sink_of(
     *,
     clock: Clock,
 ) -> tuple[BatchHandler, Delivery | None]:
-    """What to hand events to, and the delivery that was made for an :class:`EventHandler`.
+    """The sink for the events of ``handler``, and the delivery made for an :class:`EventHandler`.
 
     Raises:
         TypeError: ``handler`` has neither form.
@@ -260,19 +176,15 @@ def sink_of(
     return own.source(str(kind)), own
 
 
-async def _wait_for(outcome: Awaitable[None]) -> None:
-    await outcome
-
-
 def report_problem(
     on_error: ErrorHandler | None, error: Exception, kind: Kind, namespace: str
 ) -> None:
-    """Tell ``on_error`` of an informer's problem, or the log when there is none."""
+    """Report an informer's error to ``on_error``, or log it when there is none."""
     what = f"the informer of {kind}"
     if on_error is not None:
         report_failure(on_error, error, what)
         return
-    # What a server or a network does needs no traceback; what code does, does.
+    # Errors of the server and the network need no traceback; errors of code do.
     is_expected = isinstance(error, (ClientError, DecodeError, OSError))
     _log.warning(
         "%s: %s",
@@ -284,7 +196,7 @@ def report_problem(
 
 
 def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None:
-    """Tell ``on_error``, which must not raise: what it raises is logged."""
+    """Call ``on_error``, and log what it raises."""
     try:
         on_error(error)
     except BaseException as raised:
