@@ -13,13 +13,13 @@ from appsdk_operator.apiserver._auth.accounts import AccountTokens
 from appsdk_operator.apiserver._builtin import kinds
 from appsdk_operator.apiserver._controllers.collector import Collector
 from appsdk_operator.apiserver._crds.conversion_webhooks import Conversions
-from appsdk_operator.apiserver._crds.crds import Definitions, definition_rules
+from appsdk_operator.apiserver._crds.crds import Definitions, definition_strategy
 from appsdk_operator.apiserver._managed_fields.entries import SERVER
 from appsdk_operator.apiserver._registry.writes import Target, WriteOptions, Writer
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource, ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection, Event, Storage
-from appsdk_operator.apiserver._storage.watch import Hub
-from appsdk_operator.apiserver._values.run_sync import at_once
+from appsdk_operator.apiserver._storage.watch import WatchHub
+from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.apiserver._values.status import already_exists
 from appsdk_operator.apiserver._webhooks.calls import Caller
 from appsdk_operator.runtime import Clock
@@ -44,12 +44,12 @@ class Core:
         self.caller: Caller = Caller(services)
         self.admission: Admission = Admission(self.storage, self.caller)
         self.writer.gate = self.admission
-        self.hub: Hub | None = None
+        self.hub: WatchHub | None = None
         self.collector: Collector = Collector(self.storage, self.catalog, self.writer)
         self.accounts: AccountTokens = AccountTokens(self.storage, clock)
         self.followers: list[Callable[[Collection, Event], None]] = []
         overrides = {
-            "customresourcedefinitions.apiextensions.k8s.io": definition_rules(clock),
+            "customresourcedefinitions.apiextensions.k8s.io": definition_strategy(clock),
             **rbac_objects.RULES,
             **webhook_configurations.RULES,
         }
@@ -88,7 +88,7 @@ class Core:
         served = self.served(group, version, plural)
         obj["apiVersion"] = served.api_version
         options = WriteOptions(field_validation="Ignore", manager=manager)
-        at_once(self.writer.create(Target(served), obj, options))
+        run_sync(self.writer.create(Target(served), obj, options))
 
     def create_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:
         """Serve what CustomResourceDefinitions define."""
@@ -99,9 +99,9 @@ class Core:
             plural = "customresourcedefinitions"
             self.create("apiextensions.k8s.io", "v1", plural, _copy(crd))
 
-    def attach(self, loop: asyncio.AbstractEventLoop) -> Hub:
+    def attach(self, loop: asyncio.AbstractEventLoop) -> WatchHub:
         """Deliver events and clear away on ``loop``."""
-        self.hub = Hub(self.storage, loop)
+        self.hub = WatchHub(self.storage, loop)
         self.collector.resume(loop.create_task)
         return self.hub
 
@@ -113,7 +113,7 @@ class Core:
 
     def _on_event(self, collection: Collection, event: Event) -> None:
         if self.hub is not None:
-            self.hub.notice(collection)
+            self.hub.schedule_flush(collection)
         self.collector.notice(collection, event)
         self.admission.notice(collection)
         if collection is self._definitions_collection:

@@ -24,8 +24,8 @@ from appsdk_operator.apiserver._http.frontend import Frontend
 from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.storage import Collection
-from appsdk_operator.apiserver._values.run_sync import at_once
-from appsdk_operator.apiserver._values.users import account_of
+from appsdk_operator.apiserver._values.run_sync import run_sync
+from appsdk_operator.apiserver._values.users import service_account_of
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, system_clock
@@ -293,7 +293,7 @@ class APIServer:
         with self._lifecycle:
             loop = self._loop
             if loop is None or self._thread is threading.current_thread():
-                return at_once(coroutine)
+                return run_sync(coroutine)
             return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_JOIN_TIMEOUT)
 
     # -- address and credentials ---------------------------------------------------------------
@@ -335,7 +335,7 @@ class APIServer:
         # kubectl asks its user for a name and a password when a kubeconfig holds no credentials.
         if username is None:
             return kubeconfig(self.url, self.ca_data, token=self.token or "not-asked-for")
-        if self._authority is None or (account_of(username) is not None and not members):
+        if self._authority is None or (service_account_of(username) is not None and not members):
             token = self.token_for(username, groups=members)
             return kubeconfig(self.url, self.ca_data, username, token=token)
         certificate = self._authority.client(username, members)
@@ -415,7 +415,7 @@ class APIServer:
         async def read() -> list[dict[str, Any]]:
             served = self._core.served(kind.group, kind.version, kind.plural)
             records = list(served.resource.collection.scan(""))
-            await conversion.prepare(served, records)
+            await conversion.convert_records(served, records)
             return [served.decode(record) for record in records]
 
         return self._await(read())
@@ -429,7 +429,7 @@ class APIServer:
         async def read() -> list[tuple[int, str, dict[str, Any]]]:
             served = self._core.served(kind.group, kind.version, kind.plural)
             events = list(served.resource.collection.events)
-            await conversion.prepare(served, [event.record for event in events])
+            await conversion.convert_records(served, [event.record for event in events])
             return [(event.revision, event.type, served.decode(event.record)) for event in events]
 
         return self._await(read())
@@ -465,7 +465,7 @@ class APIServer:
 
         def forget() -> None:
             if self._core.hub is not None:
-                self._core.hub.settle()
+                self._core.hub.flush_all()
             self._core.storage.compact()
 
         self._call(forget)
@@ -531,7 +531,7 @@ class APIServer:
 
         def stall() -> None:
             if self._core.hub is not None:
-                self._core.hub.stall(stalled)
+                self._core.hub.set_stalled(stalled)
 
         self._call(stall)
 
@@ -550,7 +550,7 @@ class APIServer:
         def clear() -> None:
             self._faults.clear()
             if self._core.hub is not None:
-                self._core.hub.stall(False)
+                self._core.hub.set_stalled(False)
 
         self._call(clear)
 

@@ -96,8 +96,8 @@ def test_what_is_due_in_some_seconds_stays_due_in_as_many(starts, delays):
         assert item.waited <= 1000.2
         handed_out.append(item.key)
     assert sorted(handed_out) == list(range(len(delays)))
-    at_once = [n for n, delay in enumerate(delays) if not delay]
-    assert handed_out[: len(at_once)] == at_once
+    run_sync = [n for n, delay in enumerate(delays) if not delay]
+    assert handed_out[: len(run_sync)] == run_sync
 
 
 def test_what_is_worked_on_and_was_moved_keeps_its_duration():

@@ -191,7 +191,7 @@ class Admission:
         if call.version is subject.served or subject.is_shared:
             return pair
         there = [obj for obj in pair if obj is not None]
-        converted = await conversion.converted(there, subject.served, call.version)
+        converted = await conversion.convert(there, subject.served, call.version)
         found = iter(converted)
         return (next(found) if pair[0] else None, next(found) if pair[1] else None)
 
@@ -251,7 +251,7 @@ class _Mutation:
         before = attempt.obj
         elsewhere = call.version is not subject.served and not subject.is_shared
         if elsewhere:
-            [before] = await conversion.converted([before], subject.served, call.version)
+            [before] = await conversion.convert([before], subject.served, call.version)
         try:
             after = apply_webhook_patch(before, found.patch)
         except PatchError as error:
@@ -260,7 +260,7 @@ class _Mutation:
             raise internal_error("the patch makes something of the object that is no object")
         changed = bool(after != before)
         if elsewhere:
-            [after] = await conversion.converted([after], call.version, subject.served)
+            [after] = await conversion.convert([after], call.version, subject.served)
         if (after.get("kind"), after.get("apiVersion")) != (
             attempt.obj.get("kind"),
             attempt.obj.get("apiVersion"),

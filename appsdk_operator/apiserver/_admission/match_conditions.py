@@ -15,7 +15,7 @@ from appsdk_operator.apiserver._cel.types import (
     BOOL,
     DYN,
     STRING,
-    Declared,
+    DeclType,
     Type,
     list_of,
     map_of,
@@ -30,11 +30,11 @@ _MAX: Final = 64
 
 
 def _record(type_name: str, /, **fields: Type) -> Type:
-    declared = Declared(DYN)
-    declared.fields = {key: Declared(type_) for key, type_ in fields.items()}
-    declared.keys = {key: key for key in fields}
-    declared.type = object_type(type_name, declared)
-    return declared.type
+    schema_decl_type = DeclType(DYN)
+    schema_decl_type.fields = {key: DeclType(type_) for key, type_ in fields.items()}
+    schema_decl_type.keys = {key: key for key in fields}
+    schema_decl_type.type = object_type(type_name, schema_decl_type)
+    return schema_decl_type.type
 
 
 _KIND: Final = _record("kubernetes.GroupVersionKind", group=STRING, version=STRING, kind=STRING)

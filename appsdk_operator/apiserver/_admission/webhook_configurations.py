@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._admission.match_conditions import match_condition_errors
 from appsdk_operator.apiserver._schema import metadata
-from appsdk_operator.apiserver._storage.resources import Rules
+from appsdk_operator.apiserver._storage.resources import Strategy
 from appsdk_operator.apiserver._values.names import (
     label_problems,
     subdomain_problems,
@@ -221,8 +221,8 @@ def _as_json(values: Iterable[str]) -> Verbatim:
     return Verbatim("[" + ",".join(f'"{value}"' for value in values) + "]")
 
 
-def _rules(*, mutating: bool) -> Rules:
-    return Rules(
+def _strategy(*, mutating: bool) -> Strategy:
+    return Strategy(
         generation=True,
         unconditional_update=False,
         prepare_create=lambda obj: _fill_in(obj, mutating=mutating),
@@ -232,7 +232,7 @@ def _rules(*, mutating: bool) -> Rules:
 
 
 RULES: Final = {
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _rules(mutating=True),
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": _rules(mutating=False),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _strategy(mutating=True),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _strategy(mutating=False),
 }
 """How writes to configurations behave, by the names of their resources."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.resource import PatchError, apply_json_patch
 
 __all__ = ["apply_webhook_patch"]
@@ -70,7 +70,7 @@ def _container(document: Any, path: str) -> Any:
         if isinstance(document, dict):
             document = document.get(step)
         elif isinstance(document, list):
-            index = whole(step)
+            index = parse_integer(step)
             if index is None or not 0 <= index < len(document):
                 return None
             document = document[index]

@@ -28,7 +28,7 @@ from appsdk_operator.apiserver._values.status import (
     invalid,
     not_found,
 )
-from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, account_groups
+from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, service_account_groups
 from appsdk_operator.runtime import Clock
 
 __all__ = ["AUDIENCES", "ISSUER", "AccountTokens", "TokenError"]
@@ -195,7 +195,7 @@ class AccountTokens:
             for part in ("name", "uid"):
                 if private.get(kind, {}).get(part):
                     extra[f"{_EXTRA}{kind}-{part}"] = (private[kind][part],)
-        groups = (*account_groups(namespace), AUTHENTICATED)
+        groups = (*service_account_groups(namespace), AUTHENTICATED)
         return User(claims["sub"], account["uid"], groups, extra), meant
 
     def _check_account(self, namespace: str, account: Mapping[str, str]) -> None:

@@ -24,8 +24,8 @@ from appsdk_operator.apiserver._values.users import (
     MASTERS,
     UNAUTHENTICATED,
     User,
-    account_groups,
-    account_of,
+    service_account_groups,
+    service_account_of,
 )
 
 __all__ = ["Impersonation", "wanted"]
@@ -114,7 +114,7 @@ def _modes(other: User) -> list[str]:
     only_name = not (other.uid or other.groups or other.extra)
     if other.username.startswith(_NODE):
         return ["arbitrary-node", ""] if only_name else [""]
-    if account_of(other.username) is not None:
+    if service_account_of(other.username) is not None:
         return ["serviceaccount", ""] if only_name else [""]
     return ["user-info", ""]
 
@@ -132,14 +132,14 @@ def _checked(mode: str, other: User, asked: Attributes, authorizer: Authorizer) 
         require(attrs.evolve(asked, verb=f"impersonate-on:{mode}:{asked.verb}"))
     groups = other.groups
     name = Attributes(user=mine, verb=verb, group=group, resource="users", name=other.username)
-    account = account_of(other.username)
+    account = service_account_of(other.username)
     if mode == "arbitrary-node":
         name = attrs.evolve(name, resource="nodes", name=other.username.removeprefix(_NODE))
         groups = ("system:nodes",)
     elif account is not None:
         namespace, own = account
         name = attrs.evolve(name, resource="serviceaccounts", namespace=namespace, name=own)
-        groups = groups or account_groups(namespace)
+        groups = groups or service_account_groups(namespace)
     require(name)
     if other.uid:
         require(

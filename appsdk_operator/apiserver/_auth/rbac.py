@@ -11,7 +11,7 @@ from appsdk_operator.apiserver._auth.authorization import Attributes, Decision
 from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP
 from appsdk_operator.apiserver._auth.rbac_rules import Rule
 from appsdk_operator.apiserver._storage.storage import Collection, Record, Storage
-from appsdk_operator.apiserver._values.users import User, account_of
+from appsdk_operator.apiserver._values.users import User, service_account_of
 from appsdk_operator.resource import LabelSelector, SelectorError
 
 __all__ = ["Rbac", "Role", "RoleNotFoundError"]
@@ -119,7 +119,7 @@ class Rbac:
         self._refresh()
         subjects: list[_Subject] = [("User", user.username)]
         subjects += [("Group", group) for group in user.groups]
-        account = account_of(user.username)
+        account = service_account_of(user.username)
         if account is not None:
             subjects.append(("ServiceAccount", "/".join(account)))
         for place in dict.fromkeys(("", namespace)):

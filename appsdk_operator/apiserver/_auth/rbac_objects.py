@@ -12,7 +12,7 @@ from appsdk_operator.apiserver._auth.authorization import Attributes, check
 from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP
 from appsdk_operator.apiserver._auth.rbac import Rbac, RoleNotFoundError
 from appsdk_operator.apiserver._auth.rbac_rules import EVERYTHING, Rule, missing, shown
-from appsdk_operator.apiserver._storage.resources import NameStyle, Rules
+from appsdk_operator.apiserver._storage.resources import NameStyle, Strategy
 from appsdk_operator.apiserver._values.status import (
     FieldError,
     Verbatim,
@@ -163,14 +163,14 @@ def _subject_errors(
         yield FieldError.not_supported(f"{field}.kind", kind, _KINDS)
 
 
-_ROLE_RULES: Final = Rules(
+_ROLE_STRATEGY: Final = Strategy(
     name_style=NameStyle.PATH_SEGMENT,
     create_on_update=True,
     prepare_create=_default_role,
     prepare_update=_update_role,
     validate=_validate_role,
 )
-_BINDING_RULES: Final = Rules(
+_BINDING_STRATEGY: Final = Strategy(
     name_style=NameStyle.PATH_SEGMENT,
     create_on_update=True,
     prepare_create=_default_binding,
@@ -178,8 +178,8 @@ _BINDING_RULES: Final = Rules(
     validate=_validate_binding,
 )
 RULES: Final = {
-    **{f"{plural}.{RBAC_GROUP}": _ROLE_RULES for plural in _ROLES},
-    **{f"{plural}.{RBAC_GROUP}": _BINDING_RULES for plural in _BINDINGS},
+    **{f"{plural}.{RBAC_GROUP}": _ROLE_STRATEGY for plural in _ROLES},
+    **{f"{plural}.{RBAC_GROUP}": _BINDING_STRATEGY for plural in _BINDINGS},
 }
 """How writes to roles and bindings behave."""
 

@@ -22,7 +22,9 @@ _BY_BODY: Final = ("kind", "apiVersion")
 def has_type(served: ServedVersion) -> bool:
     """Whether objects of that version are read into a type."""
     resource = served.resource
-    return not resource.rules.custom and types.reads(resource.group, served.version, resource.kind)
+    return not resource.strategy.custom and types.reads(
+        resource.group, served.version, resource.kind
+    )
 
 
 def read(

@@ -18,8 +18,8 @@ from appsdk_operator.apiserver._storage.resources import (
     Catalog,
     NameStyle,
     Resource,
-    Rules,
     ServedVersion,
+    Strategy,
 )
 from appsdk_operator.apiserver._storage.storage import Storage
 from appsdk_operator.resource import kinds
@@ -28,23 +28,25 @@ from appsdk_operator.resource.kinds import BuiltinKind
 __all__ = ["install"]
 
 
-def install(catalog: Catalog, storage: Storage, overrides: dict[str, Rules]) -> None:
+def install(catalog: Catalog, storage: Storage, overrides: dict[str, Strategy]) -> None:
     """Serve every built-in kind; ``overrides`` are rules by ``plural.group``."""
     for entry in kinds.builtin_kinds():
         kind = entry.kind
         resource = catalog.resource(kind.group, kind.plural)
         if resource is None:
-            rules = overrides.get(kind.qualified_name) or _RULES.get(kind.qualified_name, Rules())
+            strategy = overrides.get(kind.qualified_name) or _STRATEGIES.get(
+                kind.qualified_name, Strategy()
+            )
             if kind.qualified_name in CHECKS:
-                rules = attrs.evolve(rules, validate=CHECKS[kind.qualified_name])
+                strategy = attrs.evolve(strategy, validate=CHECKS[kind.qualified_name])
             if kind.qualified_name == "pods":
-                rules = attrs.evolve(rules, prepare_create=Priorities(storage).begin_pod)
+                strategy = attrs.evolve(strategy, prepare_create=Priorities(storage).begin_pod)
             if kind.qualified_name == "services":
                 addresses = ServiceAddresses(storage.collection("services"))
-                rules = attrs.evolve(
-                    rules, prepare_create=addresses.create, prepare_update=addresses.update
+                strategy = attrs.evolve(
+                    strategy, prepare_create=addresses.create, prepare_update=addresses.update
                 )
-            resource = _resource(entry, storage, rules)
+            resource = _resource(entry, storage, strategy)
             catalog.add(resource)
         served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
         if kind.group == "events.k8s.io":
@@ -56,7 +58,7 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Rules]) -> 
         resource.storage_version = resource.storage_version or kind.version
 
 
-def _resource(entry: BuiltinKind, storage: Storage, rules: Rules) -> Resource:
+def _resource(entry: BuiltinKind, storage: Storage, strategy: Strategy) -> Resource:
     kind = entry.kind
     # Both groups of events are views of the same objects.
     name = "events" if kind.group == "events.k8s.io" else kind.qualified_name
@@ -68,7 +70,7 @@ def _resource(entry: BuiltinKind, storage: Storage, rules: Rules) -> Resource:
         list_kind=f"{kind.kind}List",
         namespaced=kind.is_namespaced,
         collection=storage.collection(name),
-        rules=rules,
+        strategy=strategy,
         short_names=entry.short_names,
         categories=entry.categories,
         verbs=entry.verbs,
@@ -134,24 +136,24 @@ _APPS: Final = "io.k8s.api.apps.v1."
 _CORE: Final = "io.k8s.api.core.v1."
 _bare: Final = strategies.bare_status
 
-_WORKLOAD: Final = Rules(
+_WORKLOAD: Final = Strategy(
     generation=True,
     prepare_create=_bare(f"{_APPS}DeploymentStatus"),
 )
-_PATHS: Final = Rules(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
-_POLICY: Final = Rules(generation=True, unconditional_update=False)
+_PATHS: Final = Strategy(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
+_POLICY: Final = Strategy(generation=True, unconditional_update=False)
 
-_RULES: Final[dict[str, Rules]] = {
-    "configmaps": Rules(),
-    "secrets": Rules(
+_STRATEGIES: Final[dict[str, Strategy]] = {
+    "configmaps": Strategy(),
+    "secrets": Strategy(
         prepare_create=strategies.secret,
         prepare_update=strategies.update_secret,
         fields=frozenset({"type"}),
     ),
-    "endpoints": Rules(create_on_update=True),
-    "limitranges": Rules(create_on_update=True),
-    "podtemplates": Rules(create_on_update=True, generation=True),
-    "events": Rules(
+    "endpoints": Strategy(create_on_update=True),
+    "limitranges": Strategy(create_on_update=True),
+    "podtemplates": Strategy(create_on_update=True, generation=True),
+    "events": Strategy(
         create_on_update=True,
         name_style=NameStyle.PATH_SEGMENT,
         fields=frozenset(
@@ -170,7 +172,7 @@ _RULES: Final[dict[str, Rules]] = {
             }
         ),
     ),
-    "namespaces": Rules(
+    "namespaces": Strategy(
         name_style=NameStyle.LABEL,
         prepare_create=strategies.begin_namespace,
         prepare_update=strategies.keep_namespace,
@@ -179,22 +181,22 @@ _RULES: Final[dict[str, Rules]] = {
         protected=frozenset({"default", "kube-public", "kube-system"}),
         fields=frozenset({"status.phase"}),
     ),
-    "nodes": Rules(
+    "nodes": Strategy(
         fields=frozenset({"spec.unschedulable"}),
         prepare_create=strategies.node,
         status_on_create=True,
     ),
-    "persistentvolumes": Rules(
+    "persistentvolumes": Strategy(
         prepare_create=strategies.volume,
         prepare_delete=strategies.end_volume,
         returns_deleted=True,
     ),
-    "persistentvolumeclaims": Rules(
+    "persistentvolumeclaims": Strategy(
         prepare_create=strategies.claim,
         prepare_delete=strategies.end_claim,
         returns_deleted=True,
     ),
-    "pods": Rules(
+    "pods": Strategy(
         generation=True,
         prepare_status=strategies.keep_pod_status,
         graceful=True,
@@ -212,17 +214,17 @@ _RULES: Final[dict[str, Rules]] = {
             }
         ),
     ),
-    "replicationcontrollers": Rules(
+    "replicationcontrollers": Strategy(
         generation=True,
         prepare_create=_bare(f"{_CORE}ReplicationControllerStatus"),
         fields=frozenset({"status.replicas"}),
     ),
-    "resourcequotas": Rules(
+    "resourcequotas": Strategy(
         prepare_create=_bare(f"{_CORE}ResourceQuotaStatus"), returns_deleted=True
     ),
-    "serviceaccounts": Rules(returns_deleted=True),
-    "services": Rules(create_on_update=True, name_style=NameStyle.LABEL),
-    "daemonsets.apps": Rules(
+    "serviceaccounts": Strategy(returns_deleted=True),
+    "services": Strategy(create_on_update=True, name_style=NameStyle.LABEL),
+    "daemonsets.apps": Strategy(
         generation=True,
         prepare_create=strategies.daemon_set,
         prepare_update=strategies.update_daemon_set,
@@ -241,48 +243,48 @@ _RULES: Final[dict[str, Rules]] = {
         prepare_create=strategies.stateful_set,
         prepare_update=strategies.update_stateful_set,
     ),
-    "events.events.k8s.io": Rules(
+    "events.events.k8s.io": Strategy(
         create_on_update=True, name_style=NameStyle.PATH_SEGMENT, error_group=""
     ),
-    "horizontalpodautoscalers.autoscaling": Rules(prepare_create=strategies.autoscaler),
-    "cronjobs.batch": Rules(
+    "horizontalpodautoscalers.autoscaling": Strategy(prepare_create=strategies.autoscaler),
+    "cronjobs.batch": Strategy(
         generation=True, prepare_create=_bare("io.k8s.api.batch.v1.CronJobStatus")
     ),
-    "jobs.batch": Rules(
+    "jobs.batch": Strategy(
         generation=True,
         prepare_create=strategies.job,
         fields=frozenset({"status.successful"}),
     ),
-    "certificatesigningrequests.certificates.k8s.io": Rules(
+    "certificatesigningrequests.certificates.k8s.io": Strategy(
         prepare_create=_bare("io.k8s.api.certificates.v1.CertificateSigningRequestStatus"),
         fields=frozenset({"spec.signerName"}),
     ),
-    "ingresses.networking.k8s.io": Rules(
+    "ingresses.networking.k8s.io": Strategy(
         generation=True, prepare_create=_bare("io.k8s.api.networking.v1.IngressStatus")
     ),
-    "priorityclasses.scheduling.k8s.io": Rules(prepare_create=strategies.priority_class),
-    "networkpolicies.networking.k8s.io": Rules(generation=True),
-    "ingressclasses.networking.k8s.io": Rules(generation=True),
-    "poddisruptionbudgets.policy": Rules(
+    "priorityclasses.scheduling.k8s.io": Strategy(prepare_create=strategies.priority_class),
+    "networkpolicies.networking.k8s.io": Strategy(generation=True),
+    "ingressclasses.networking.k8s.io": Strategy(generation=True),
+    "poddisruptionbudgets.policy": Strategy(
         generation=True,
         unconditional_update=False,
         name_style=NameStyle.PATH_SEGMENT,
         prepare_create=_bare("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
     ),
-    "csidrivers.storage.k8s.io": Rules(unconditional_update=False),
-    "csinodes.storage.k8s.io": Rules(unconditional_update=False),
-    "volumeattachments.storage.k8s.io": Rules(unconditional_update=False),
+    "csidrivers.storage.k8s.io": Strategy(unconditional_update=False),
+    "csinodes.storage.k8s.io": Strategy(unconditional_update=False),
+    "volumeattachments.storage.k8s.io": Strategy(unconditional_update=False),
     "validatingadmissionpolicies.admissionregistration.k8s.io": _POLICY,
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
-    "apiservices.apiregistration.k8s.io": Rules(unconditional_update=False),
-    "runtimeclasses.node.k8s.io": Rules(unconditional_update=False),
-    "leases.coordination.k8s.io": Rules(
+    "apiservices.apiregistration.k8s.io": Strategy(unconditional_update=False),
+    "runtimeclasses.node.k8s.io": Strategy(unconditional_update=False),
+    "leases.coordination.k8s.io": Strategy(
         unconditional_update=False,
         create_on_update=True,
         prepare_create=strategies.lease,
         prepare_update=strategies.update_lease,
     ),
-    "endpointslices.discovery.k8s.io": Rules(generation=True),
-    "flowschemas.flowcontrol.apiserver.k8s.io": Rules(generation=True),
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Rules(generation=True),
+    "endpointslices.discovery.k8s.io": Strategy(generation=True),
+    "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(generation=True),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(generation=True),
 }

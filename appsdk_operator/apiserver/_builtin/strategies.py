@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin import types
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 
 __all__ = [
@@ -175,7 +175,7 @@ def update_daemon_set(new: _Object, old: _Object) -> None:
     """Daemon sets count the changes of their templates."""
     before = old["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, "1")
     changed = new["spec"].get("template") != old["spec"].get("template")
-    number = whole(before)
+    number = parse_integer(before)
     count = 1 if number is None else number + changed
     new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
 

@@ -206,11 +206,11 @@ def _read_quantity(value: Any, _unknown: list[str]) -> Any:
 
 
 def _read_time(value: Any, _unknown: list[str]) -> Any:
-    return _parsed(value, times.second)
+    return _parsed(value, times.normalize_time)
 
 
 def _read_precise_time(value: Any, _unknown: list[str]) -> Any:
-    return _parsed(value, times.microsecond)
+    return _parsed(value, times.normalize_micro_time)
 
 
 def _parsed(value: Any, parse: Callable[[str], str]) -> Any:

@@ -25,7 +25,7 @@ from appsdk_operator.apiserver._cel.types import (
     ERROR,
     INT,
     TYPE_NAMES,
-    Bindings,
+    Substitution,
     Type,
     list_of,
     map_of,
@@ -48,7 +48,7 @@ def check(root: Node, variables: Mapping[str, Type]) -> list[Problem]:
     """Note on every part what type it has; what makes no sense."""
     checker = _Checker(variables)
     checker.check(root)
-    checker.finish(root)
+    checker.resolve_types(root)
     if not checker.problems:
         _check_literals(root, checker.problems)
     return checker.problems
@@ -58,15 +58,15 @@ def check(root: Node, variables: Mapping[str, Type]) -> list[Problem]:
 class _Checker:
     def __init__(self, variables: Mapping[str, Type]) -> None:
         self._scopes: list[dict[str, Type]] = [dict(variables)]
-        self._bindings = Bindings()
+        self._substitution = Substitution()
         self._functions = functions()
         self.problems: list[Problem] = []
 
-    def finish(self, node: Node) -> None:
+    def resolve_types(self, node: Node) -> None:
         """Settle what was found out after a part was looked at."""
-        node.type = self._bindings.resolved(node.type, final_=True)
+        node.type = self._substitution.resolve(node.type, unbound_as_dyn=True)
         for child in children(node):
-            self.finish(child)
+            self.resolve_types(child)
 
     def check(self, node: Node) -> Type:
         """The type of a part."""
@@ -89,23 +89,23 @@ class _Checker:
                 raise AssertionError(node)
         return node.type
 
-    def _refuse(self, node: Node, message: str) -> Type:
+    def _report(self, node: Node, message: str) -> Type:
         problem = Problem(node.position, message)
         if problem not in self.problems:
             self.problems.append(problem)
         return ERROR
 
-    def _known(self, name: str) -> Type | None:
+    def _lookup(self, name: str) -> Type | None:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
         return type_of(TYPE_NAMES[name]) if name in TYPE_NAMES else None
 
     def _ident(self, node: Ident) -> Type:
-        found = self._known(node.name.removeprefix("."))
+        found = self._lookup(node.name.removeprefix("."))
         if found is not None:
             return found
-        return self._refuse(node, f"undeclared reference to '{node.name}' (in container '')")
+        return self._report(node, f"undeclared reference to '{node.name}' (in container '')")
 
     def _qualified(self, node: Node) -> str:
         """The dotted name a chain of fields spells, if it does not begin with a variable."""
@@ -120,59 +120,59 @@ class _Checker:
         name = self._qualified(node)
         if name in TYPE_NAMES and not node.test:
             return type_of(TYPE_NAMES[name])
-        operand = self._bindings.resolved(self.check(node.operand))
+        operand = self._substitution.resolve(self.check(node.operand))
         found = self._field(node, operand)
         return BOOL if node.test and found is not ERROR else found
 
     def _field(self, node: Select, operand: Type) -> Type:
         node.key = node.field
         if operand.name == "optional_type":
-            inner = self._field(node, self._bindings.resolved(operand.params[0]))
+            inner = self._field(node, self._substitution.resolve(operand.params[0]))
             return inner if inner.name == "optional_type" else optional_of(inner)
         if operand.name == "map" and operand.params:
             return operand.params[1]
-        if operand.kind == "object" and operand.declared is not None:
-            found = operand.declared.fields.get(node.field)
+        if operand.kind == "object" and operand.decl_type is not None:
+            found = operand.decl_type.fields.get(node.field)
             if found is None:
-                return self._refuse(node, f"undefined field '{node.field}'")
-            node.key = operand.declared.keys.get(node.field, node.field)
+                return self._report(node, f"undefined field '{node.field}'")
+            node.key = operand.decl_type.keys.get(node.field, node.field)
             return found.type
         if operand.name in ("dyn", "!error!") or operand.kind == "variable":
             return DYN
-        return self._refuse(node, f"type '{operand}' does not support field selection")
+        return self._report(node, f"type '{operand}' does not support field selection")
 
     def _list(self, node: ListNode) -> Type:
         item: Type | None = None
         for index, part in enumerate(node.items):
             found = self.check(part)
             if index in node.optional:
-                found = self._bindings.resolved(found)
+                found = self._substitution.resolve(found)
                 found = found.params[0] if found.name == "optional_type" else DYN
-            item = self._common(item, found, part)
-        return list_of(item if item is not None else self._bindings.fresh())
+            item = self._joined_type(item, found, part)
+        return list_of(item if item is not None else self._substitution.fresh_variable())
 
     def _map(self, node: MapNode) -> Type:
         key: Type | None = None
         value: Type | None = None
         for name, part, optional in node.entries:
-            key = self._common(key, self.check(name), name)
+            key = self._joined_type(key, self.check(name), name)
             found = self.check(part)
             if optional:
-                found = self._bindings.resolved(found)
+                found = self._substitution.resolve(found)
                 found = found.params[0] if found.name == "optional_type" else DYN
-            value = self._common(value, found, part)
+            value = self._joined_type(value, found, part)
         return map_of(
-            key if key is not None else self._bindings.fresh(),
-            value if value is not None else self._bindings.fresh(),
+            key if key is not None else self._substitution.fresh_variable(),
+            value if value is not None else self._substitution.fresh_variable(),
         )
 
-    def _common(self, known: Type | None, found: Type, node: Node) -> Type:
+    def _joined_type(self, known: Type | None, found: Type, node: Node) -> Type:
         if known is None:
             return found
-        if self._bindings.fit_all([known], [found]):
+        if self._substitution.assign_all([known], [found]):
             return DYN if DYN in (known, found) else known
-        wanted, given = self._bindings.resolved(known), self._bindings.resolved(found)
-        self._refuse(node, f"expected type '{wanted}' but found '{given}'")
+        wanted, given = self._substitution.resolve(known), self._substitution.resolve(found)
+        self._report(node, f"expected type '{wanted}' but found '{given}'")
         return known
 
     # -- calls -------------------------------------------------------------------------------
@@ -183,8 +183,8 @@ class _Checker:
             if prefix and f"{prefix}.{node.function}" in self._functions:
                 node.function, node.target = f"{prefix}.{node.function}", None
         args = [*([node.target] if node.target is not None else []), *node.args]
-        given = [self._bindings.resolved(self.check(arg)) for arg in args]
-        special = self._special(node, given)
+        given = [self._substitution.resolve(self.check(arg)) for arg in args]
+        special = self._operator(node, given)
         if special is not None:
             return special
         known = [
@@ -193,36 +193,36 @@ class _Checker:
             if overload.member == (node.target is not None)
         ]
         if node.function not in self._functions:
-            return self._refuse(
+            return self._report(
                 node, f"undeclared reference to '{node.function}' (in container '')"
             )
         return self._resolve(node, known, given)
 
-    def _special(self, node: Call, given: list[Type]) -> Type | None:
+    def _operator(self, node: Call, given: list[Type]) -> Type | None:
         """Operators that are no functions: they do not look at all of their arguments."""
         if node.function in _LOGIC:
             for arg, type_ in zip(node.args, given, strict=True):
-                if not self._bindings.fit_all([BOOL], [type_]):
-                    self._refuse(arg, f"expected type 'bool' but found '{type_}'")
+                if not self._substitution.assign_all([BOOL], [type_]):
+                    self._report(arg, f"expected type 'bool' but found '{type_}'")
             node.overloads = [_LOGIC[node.function]]
             return BOOL
         if node.function == "_?_:_":
             node.overloads = ["conditional"]
-            if self._bindings.fit_all([BOOL], given[:1]) and self._bindings.fit_all(
+            if self._substitution.assign_all([BOOL], given[:1]) and self._substitution.assign_all(
                 [given[1]], [given[2]]
             ):
                 return DYN if DYN in given[1:] else given[1]
             return self._no_overload(node, given)
         if node.function in ("_?._", "_[?_]"):
-            return self._optional_part(node, given)
+            return self._optional_access(node, given)
         if node.function == "_[_]" and given and given[0].name == "optional_type":
-            return self._optional_part(node, given)
+            return self._optional_access(node, given)
         return None
 
-    def _optional_part(self, node: Call, given: list[Type]) -> Type:
+    def _optional_access(self, node: Call, given: list[Type]) -> Type:
         operand = given[0]
         if operand.name == "optional_type":
-            operand = self._bindings.resolved(operand.params[0])
+            operand = self._substitution.resolve(operand.params[0])
         node.overloads = ["optional_part"]
         if node.function == "_?._":
             field = node.args[1]
@@ -232,10 +232,10 @@ class _Checker:
             field.value = select.key
             return found if found is ERROR else optional_of(found)
         if operand.name == "map" and operand.params:
-            if self._bindings.fit_all([operand.params[0]], given[1:]):
+            if self._substitution.assign_all([operand.params[0]], given[1:]):
                 return optional_of(operand.params[1])
         elif operand.name == "list" and operand.params:
-            if self._bindings.fit_all([INT], given[1:]):
+            if self._substitution.assign_all([INT], given[1:]):
                 return optional_of(operand.params[0])
         elif operand.name == "dyn" or operand.kind == "variable":
             return optional_of(DYN)
@@ -246,11 +246,13 @@ class _Checker:
         node.overloads = []
         for overload in known:
             names: dict[str, Type] = {}
-            wanted = [self._bindings.renamed(param, names) for param in overload.params]
-            if not self._bindings.fit_all(wanted, given):
+            wanted = [self._substitution.instantiate(param, names) for param in overload.params]
+            if not self._substitution.assign_all(wanted, given):
                 continue
             node.overloads.append(overload.id)
-            found = self._bindings.resolved(self._bindings.renamed(overload.result, names))
+            found = self._substitution.resolve(
+                self._substitution.instantiate(overload.result, names)
+            )
             result = found if result is None or result == found else DYN
         if result is None:
             return self._no_overload(node, given)
@@ -259,38 +261,38 @@ class _Checker:
     def _no_overload(self, node: Call, given: list[Type]) -> Type:
         if ERROR in given:
             return ERROR
-        shown = [str(self._bindings.resolved(type_, final_=True)) for type_ in given]
+        shown = [str(self._substitution.resolve(type_, unbound_as_dyn=True)) for type_ in given]
         listed = f"({', '.join(shown)})"
         if node.target is not None:
             listed = f"{shown[0]}.({', '.join(shown[1:])})"
-        return self._refuse(
+        return self._report(
             node, f"found no matching overload for '{node.function}' applied to '{listed}'"
         )
 
     # -- loops -------------------------------------------------------------------------------
 
     def _comprehension(self, node: Comprehension) -> Type:
-        over = self._bindings.resolved(self.check(node.range))
+        over = self._substitution.resolve(self.check(node.range))
         accumulated = self.check(node.init)
         scope: dict[str, Type] = {node.accumulator: accumulated}
         self._scopes.append(scope)
-        scope.update(zip(node.variables, self._items(node, over), strict=True))
+        scope.update(zip(node.variables, self._variable_types(node, over), strict=True))
         self._expect(node.condition, BOOL)
         self._expect(node.step, accumulated)
         for name in node.variables:
             scope.pop(name, None)
         result = self.check(node.result)
         self._scopes.pop()
-        return self._bindings.resolved(result)
+        return self._substitution.resolve(result)
 
-    def _items(self, node: Comprehension, over: Type) -> list[Type]:
+    def _variable_types(self, node: Comprehension, over: Type) -> list[Type]:
         two = len(node.variables) == 2
         if over.name == "list" and over.params:
             return [INT, over.params[0]] if two else [over.params[0]]
         if over.name == "map" and over.params:
             return list(over.params) if two else [over.params[0]]
         if over.name not in ("dyn", "!error!") and over.kind != "variable":
-            self._refuse(
+            self._report(
                 node.range,
                 f"expression of type '{over}' cannot be range of a comprehension (must be list, "
                 "map, or dynamic)",
@@ -299,9 +301,9 @@ class _Checker:
 
     def _expect(self, node: Node, wanted: Type) -> None:
         found = self.check(node)
-        if not self._bindings.fit_all([wanted], [found]):
-            expected, given = self._bindings.resolved(wanted), self._bindings.resolved(found)
-            self._refuse(node, f"expected type '{expected}' but found '{given}'")
+        if not self._substitution.assign_all([wanted], [found]):
+            expected, given = self._substitution.resolve(wanted), self._substitution.resolve(found)
+            self._report(node, f"expected type '{expected}' but found '{given}'")
 
 
 def _check_literals(node: Node, problems: list[Problem]) -> None:
@@ -320,9 +322,9 @@ def _check_text(node: Call, text: str, arg: Literal, problems: list[Problem]) ->
             case "matches":
                 go_pattern(text)
             case "duration" if node.target is None:
-                Duration.parsed(text)
+                Duration.parse(text)
             case "timestamp" if node.target is None:
-                Timestamp.parsed(text)
+                Timestamp.parse(text)
             case _:
                 return
     except (GoPatternError, CelError):

@@ -19,51 +19,51 @@ from appsdk_operator.apiserver._cel.syntax_tree import (
     Node,
     Select,
 )
-from appsdk_operator.apiserver._cel.types import Declared, Type
+from appsdk_operator.apiserver._cel.types import DeclType, Type
 
-__all__ = ["LIMIT", "UNKNOWN", "estimated", "times"]
+__all__ = ["RULE_COST_LIMIT", "UNBOUNDED", "estimate_cost", "saturating_product"]
 
-UNKNOWN: Final = 2**64 - 1
+UNBOUNDED: Final = 2**64 - 1
 """As much as there can be."""
-LIMIT: Final = 10_000_000
+RULE_COST_LIMIT: Final = 10_000_000
 """What one rule may cost at most."""
 _TRAVERSAL: Final = 0.1
 _REGEX: Final = 0.25
 _FORMAT_REGEX: Final = 128
-_Local = tuple[Declared | None, int | None]
+_Local = tuple[DeclType | None, int | None]
 _SCALARS: Final = ("bool", "double", "duration", "int", "timestamp", "uint")
 _COMPARISONS: Final = ("_<_", "_<=_", "_>_", "_>=_")
 
 
-def times(one: int, two: int) -> int:
+def saturating_product(one: int, two: int) -> int:
     """A product that stays within bounds."""
-    return min(one * two, UNKNOWN)
+    return min(one * two, UNBOUNDED)
 
 
-def _part(amount: int, factor: float) -> int:
-    return UNKNOWN if amount * factor >= UNKNOWN else math.ceil(amount * factor)
+def _scaled(amount: int, factor: float) -> int:
+    return UNBOUNDED if amount * factor >= UNBOUNDED else math.ceil(amount * factor)
 
 
-def estimated(root: Node, declared: Declared) -> int:
-    """What evaluating the expression costs at most; ``declared`` describes its variables."""
-    return _Estimate(declared).cost(root)
+def estimate_cost(root: Node, decl_type: DeclType) -> int:
+    """What evaluating the expression costs at most; ``decl_type`` describes its variables."""
+    return _Estimate(decl_type).cost(root)
 
 
 @final
 class _Estimate:
-    def __init__(self, declared: Declared) -> None:
-        self._declared = declared
-        self._places: dict[int, Declared | None] = {}
+    def __init__(self, decl_type: DeclType) -> None:
+        self._root = decl_type
+        self._declarations: dict[int, DeclType | None] = {}
         self._sizes: dict[int, int] = {}
-        self._entries: dict[int, tuple[int, int]] = {}
-        self._locals: list[tuple[str, Declared | None, int | None, Node | None]] = []
+        self._entry_sizes: dict[int, tuple[int, int]] = {}
+        self._locals: list[tuple[str, DeclType | None, int | None, Node | None]] = []
 
     # -- sizes -------------------------------------------------------------------------------
 
     def size(self, node: Node) -> int:
         """How large a value can be: characters, bytes, items or entries."""
         known = self._known_size(node)
-        return UNKNOWN if known is None else known
+        return UNBOUNDED if known is None else known
 
     def _known_size(self, node: Node) -> int | None:
         if id(node) in self._sizes:
@@ -79,9 +79,9 @@ class _Estimate:
                 return len(entries)
             case _:
                 pass
-        place = self._place(node)
-        if place is not None:
-            return place.max_elements
+        declaration = self._declaration(node)
+        if declaration is not None:
+            return declaration.max_elements
         if self._is_scalar(node.type):
             return 1
         local = self._local(node)
@@ -92,37 +92,37 @@ class _Estimate:
             return self._is_scalar(type_.params[0])
         return type_.name in _SCALARS
 
-    def _local(self, node: Node) -> tuple[str, Declared | None, int | None, Node | None] | None:
+    def _local(self, node: Node) -> tuple[str, DeclType | None, int | None, Node | None] | None:
         if isinstance(node, Ident):
             for local in reversed(self._locals):
                 if local[0] == node.name:
                     return local
         return None
 
-    def _place(self, node: Node) -> Declared | None:
+    def _declaration(self, node: Node) -> DeclType | None:
         """What the schema says of a value."""
         if isinstance(node, Ident):
             local = self._local(node)
             if local is not None:
                 return local[1]
             # The server takes every name that is no variable of a loop for the value itself.
-            return self._declared
-        return self._places.get(id(node))
+            return self._root
+        return self._declarations.get(id(node))
 
-    def _entry(self, node: Node) -> tuple[int, int] | None:
+    def _entry_size(self, node: Node) -> tuple[int, int] | None:
         """How large keys and values of a container are that the expression makes."""
-        if id(node) in self._entries:
-            return self._entries[id(node)]
+        if id(node) in self._entry_sizes:
+            return self._entry_sizes[id(node)]
         local = self._local(node)
         if local is not None and local[3] is not None:
-            return self._entries.get(id(local[3]))
+            return self._entry_sizes.get(id(local[3]))
         return None
 
     # -- costs -------------------------------------------------------------------------------
 
     def cost(self, node: Node) -> int:
         """What evaluating the part costs at most."""
-        return min(self._cost(node), UNKNOWN)
+        return min(self._cost(node), UNBOUNDED)
 
     def _cost(self, node: Node) -> int:
         match node:
@@ -132,11 +132,11 @@ class _Estimate:
                 return self._select(node)
             case ListNode(items=items):
                 total = 10 + sum(map(self.cost, items))
-                self._entries[id(node)] = (1, max(map(self.size, items), default=0))
+                self._entry_sizes[id(node)] = (1, max(map(self.size, items), default=0))
                 return total
             case MapNode(entries=entries):
                 total = 30 + sum(self.cost(k) + self.cost(v) for k, v, _ in entries)
-                self._entries[id(node)] = (
+                self._entry_sizes[id(node)] = (
                     max((self.size(key) for key, _, _ in entries), default=0),
                     max((self.size(value) for _, value, _ in entries), default=0),
                 )
@@ -152,14 +152,21 @@ class _Estimate:
         total = self.cost(node.operand)
         if node.test:
             return total
-        place = self._place(node.operand)
-        self._places[id(node)] = place.fields.get(node.field) if place is not None else None
+        declaration = self._declaration(node.operand)
+        self._declarations[id(node)] = (
+            declaration.fields.get(node.field) if declaration is not None else None
+        )
         type_ = node.operand.type
         return total + (type_.name in ("map", "dyn") or type_.kind == "object")
 
     def _bind(self, node: Comprehension) -> int:
         total = self.cost(node.range) + self.cost(node.init)
-        local = (node.accumulator, self._place(node.init), self._known_size(node.init), node.init)
+        local = (
+            node.accumulator,
+            self._declaration(node.init),
+            self._known_size(node.init),
+            node.init,
+        )
         self._locals.append(local)
         total += self.cost(node.result)
         self._locals.pop()
@@ -173,12 +180,12 @@ class _Estimate:
         depth = len(self._locals)
         size = self._known_size(node.init)
         self._locals.append((node.accumulator, None, size, node.init))
-        place, entry = self._place(node.range), self._entry(node.range)
+        declaration, entry = self._declaration(node.range), self._entry_size(node.range)
         is_list = node.range.type.name == "list"
         key: _Local = (None, entry[0] if entry else None)
-        value: _Local = (place.element if place else None, entry[1] if entry else None)
-        if not is_list and place is not None:
-            key = (place.key, key[1])
+        value: _Local = (declaration.element if declaration else None, entry[1] if entry else None)
+        if not is_list and declaration is not None:
+            key = (declaration.key, key[1])
         chosen = (key, value) if len(node.variables) == 2 else (value if is_list else key,)
         for name, (where, count) in zip(node.variables, chosen, strict=True):
             self._locals.append((name, where, count, None))
@@ -191,10 +198,10 @@ class _Estimate:
             self._sizes[id(node)] = 1
         else:
             self._sizes[id(node)] = count
-            step_entry = self._entry(node.step)
+            step_entry = self._entry_size(node.step)
             if step_entry is not None:
-                self._entries[id(node)] = step_entry
-        return total + times(count, min(each, UNKNOWN))
+                self._entry_sizes[id(node)] = step_entry
+        return total + saturating_product(count, min(each, UNBOUNDED))
 
     def _call(self, node: Call) -> int:
         if node.function == "dyn":
@@ -209,9 +216,9 @@ class _Estimate:
             return total + self._conditional(node, costs)
         own, size = self._function(node)
         if node.function == "_[_]":
-            place = self._place(node.args[0])
-            self._places[id(node)] = place.element if place is not None else None
-            entry = self._entry(node.args[0])
+            declaration = self._declaration(node.args[0])
+            self._declarations[id(node)] = declaration.element if declaration is not None else None
+            entry = self._entry_size(node.args[0])
             size = entry[1] if entry is not None else None
         if size is None:
             size = self._known_size(node)
@@ -220,9 +227,9 @@ class _Estimate:
         return total + own + sum(costs)
 
     def _conditional(self, node: Call, costs: list[int]) -> int:
-        first, second = self._entry(node.args[1]), self._entry(node.args[2])
+        first, second = self._entry_size(node.args[1]), self._entry_size(node.args[2])
         if first is not None and second is not None:
-            self._entries[id(node)] = (max(first[0], second[0]), max(first[1], second[1]))
+            self._entry_sizes[id(node)] = (max(first[0], second[0]), max(first[1], second[1]))
         self._sizes[id(node)] = max(self.size(node.args[1]), self.size(node.args[2]))
         return costs[0] + max(costs[1], costs[2])
 
@@ -238,14 +245,14 @@ class _Estimate:
         if name == "@in" and "in_list" in node.overloads:
             return self.size(args[1]), None
         if name in ("startsWith", "endsWith"):
-            return _part(self.size(args[0]), _TRAVERSAL), None
+            return _scaled(self.size(args[0]), _TRAVERSAL), None
         if name == "contains" and target is not None:
-            one, two = (_part(self.size(n), _TRAVERSAL) for n in (target, args[0]))
-            return times(one, two), None
+            one, two = (_scaled(self.size(n), _TRAVERSAL) for n in (target, args[0]))
+            return saturating_product(one, two), None
         if name in ("matches", "find", "findAll") and target is not None:
-            own = times(
-                _part(min(self.size(target) + 1, UNKNOWN), _TRAVERSAL),
-                _part(self.size(args[0]), _REGEX),
+            own = saturating_product(
+                _scaled(min(self.size(target) + 1, UNBOUNDED), _TRAVERSAL),
+                _scaled(self.size(args[0]), _REGEX),
             )
             return own, self.size(target) if name != "matches" else None
         if target is not None:
@@ -255,11 +262,11 @@ class _Estimate:
     def _plus(self, node: Call) -> tuple[int, int | None]:
         if not {"add_string", "add_bytes", "add_list"} & set(node.overloads):
             return 1, None
-        size = min(self.size(node.args[0]) + self.size(node.args[1]), UNKNOWN)
-        first, second = self._entry(node.args[0]), self._entry(node.args[1])
+        size = min(self.size(node.args[0]) + self.size(node.args[1]), UNBOUNDED)
+        first, second = self._entry_size(node.args[0]), self._entry_size(node.args[1])
         if first is not None and second is not None:
-            self._entries[id(node)] = (max(first[0], second[0]), max(first[1], second[1]))
-        return (1 if node.overloads == ["add_list"] else _part(size, _TRAVERSAL)), size
+            self._entry_sizes[id(node)] = (max(first[0], second[0]), max(first[1], second[1]))
+        return (1 if node.overloads == ["add_list"] else _scaled(size, _TRAVERSAL)), size
 
     def _comparison(self, node: Call) -> tuple[int, int | None]:
         one, two = node.args
@@ -269,7 +276,7 @@ class _Estimate:
             return 1, None
         if node.function in _COMPARISONS and one.type.name not in ("string", "bytes", "dyn"):
             return 1, None
-        return _part(min(self.size(one), self.size(two)), _TRAVERSAL), None
+        return _scaled(min(self.size(one), self.size(two)), _TRAVERSAL), None
 
     def _method(self, node: Call, target: Node) -> tuple[int, int | None]:
         size = self.size(target)
@@ -277,53 +284,61 @@ class _Estimate:
             case "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf":
                 return self._list_method(target, size), None
             case "lowerAscii" | "upperAscii" | "substring" | "trim":
-                return _part(size, _TRAVERSAL), size
+                return _scaled(size, _TRAVERSAL), size
             case "replace":
-                return _part(size, 2 * _TRAVERSAL), self._replaced(node, size)
+                return _scaled(size, 2 * _TRAVERSAL), self._replaced(node, size)
             case "split":
                 limit = node.args[1] if len(node.args) > 1 else None
                 count = limit.value if isinstance(limit, Literal) else size
-                return _part(size, 2 * _TRAVERSAL), count
+                return _scaled(size, 2 * _TRAVERSAL), count
             case "join":
-                place = self._place(target)
-                item = place.element.max_elements if place and place.element else UNKNOWN
-                made = times(size, item)
+                declaration = self._declaration(target)
+                item = (
+                    declaration.element.max_elements
+                    if declaration and declaration.element
+                    else UNBOUNDED
+                )
+                made = saturating_product(size, item)
                 if node.args:
-                    made += times(self.size(node.args[0]), max(size - 1, 0))
-                made = min(made, UNKNOWN)
-                return _part(made, _TRAVERSAL), made
+                    made += saturating_product(self.size(node.args[0]), max(size - 1, 0))
+                made = min(made, UNBOUNDED)
+                return _scaled(made, _TRAVERSAL), made
             case "validate":
-                text = _part(self.size(node.args[0]), _TRAVERSAL)
-                return _part(text, _FORMAT_REGEX * _REGEX), None
+                text = _scaled(self.size(node.args[0]), _TRAVERSAL)
+                return _scaled(text, _FORMAT_REGEX * _REGEX), None
             case "format":
-                return _part(size, _TRAVERSAL), None
+                return _scaled(size, _TRAVERSAL), None
             case "containsIP" | "containsCIDR":
                 own = 4 if node.function == "containsIP" else 7
                 if node.args[0].type.name == "string":
-                    own += _part(self.size(node.args[0]), _TRAVERSAL)
+                    own += _scaled(self.size(node.args[0]), _TRAVERSAL)
                 return own, None
             case _:
                 return 1, None
 
     def _list_method(self, target: Node, size: int) -> int:
         if target.type.name != "list" or not target.type.params:
-            return _part(size, _TRAVERSAL)
+            return _scaled(size, _TRAVERSAL)
         each = 1
         if target.type.params[0].name in ("string", "bytes"):
-            place = self._place(target)
-            item = place.element.max_elements if place and place.element else UNKNOWN
-            each = min(each + _part(item, _TRAVERSAL), UNKNOWN)
-        return times(size, each)
+            declaration = self._declaration(target)
+            item = (
+                declaration.element.max_elements
+                if declaration and declaration.element
+                else UNBOUNDED
+            )
+            each = min(each + _scaled(item, _TRAVERSAL), UNBOUNDED)
+        return saturating_product(size, each)
 
     def _replaced(self, node: Call, size: int) -> int:
         old, new = node.args[0], node.args[1]
         shortest = self._shortest(old)
         longest = self.size(new)
         if shortest == 0:
-            return min(times(min(size + 1, UNKNOWN), longest) + size, UNKNOWN)
+            return min(saturating_product(min(size + 1, UNBOUNDED), longest) + size, UNBOUNDED)
         if longest <= shortest:
             return size
-        return times(math.ceil(size / shortest), longest)
+        return saturating_product(math.ceil(size / shortest), longest)
 
     @staticmethod
     def _shortest(node: Node) -> int:
@@ -333,18 +348,18 @@ class _Estimate:
         size = self.size(node.args[0]) if node.args else 0
         match node.function:
             case "url":
-                return _part(size, _TRAVERSAL), size
+                return _scaled(size, _TRAVERSAL), size
             case "ip.isCanonical":
-                return _part(size, 2 * _TRAVERSAL), None
+                return _scaled(size, 2 * _TRAVERSAL), None
             case "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver":
-                return _part(size, _TRAVERSAL), None
+                return _scaled(size, _TRAVERSAL), None
             case "isSemver":
-                return _part(size, _TRAVERSAL), None
+                return _scaled(size, _TRAVERSAL), None
             case "bytes" if "string_to_bytes" in node.overloads:
-                return _part(size, _TRAVERSAL), times(size, 4)
+                return _scaled(size, _TRAVERSAL), saturating_product(size, 4)
             case "string" if "bytes_to_string" in node.overloads:
-                return _part(size, _TRAVERSAL), size
+                return _scaled(size, _TRAVERSAL), size
             case "strings.quote":
-                return _part(size, _TRAVERSAL), min(size * 2 + 2, UNKNOWN)
+                return _scaled(size, _TRAVERSAL), min(size * 2 + 2, UNBOUNDED)
             case _:
                 return 1, None

@@ -27,17 +27,17 @@ from appsdk_operator.apiserver._cel.values import (
     no_such_overload,
 )
 
-__all__ = ["COST", "Evaluate", "compiled", "size"]
+__all__ = ["COST_VARIABLE", "Evaluator", "base_cost", "evaluator"]
 
 Env = dict[str, Any]
-Evaluate = Callable[[Env], Any]
+Evaluator = Callable[[Env], Any]
 """From the variables to the value; :class:`CelError` when there is none."""
 
-COST: Final = "@cost"
+COST_VARIABLE: Final = "@cost"
 """The variable that counts: a list of the units spent and of those that may be."""
 
 
-def size(node: Node) -> int:
+def base_cost(node: Node) -> int:
     """How many units one evaluation costs, loops apart."""
     own = 0 if isinstance(node, Literal) else 1
     if isinstance(node, ListNode):
@@ -45,11 +45,11 @@ def size(node: Node) -> int:
     elif isinstance(node, MapNode):
         own = 30
     if isinstance(node, Comprehension):
-        return own + size(node.range)
-    return own + sum(map(size, children(node)))
+        return own + base_cost(node.range)
+    return own + sum(map(base_cost, children(node)))
 
 
-def compiled(node: Node) -> Evaluate:
+def evaluator(node: Node) -> Evaluator:
     """The function that evaluates a checked expression."""
     match node:
         case Literal(value=value):
@@ -70,7 +70,7 @@ def compiled(node: Node) -> Evaluate:
             raise AssertionError(node)
 
 
-def _ident(node: Ident) -> Evaluate:
+def _ident(node: Ident) -> Evaluator:
     name = node.name.removeprefix(".")
     if node.type.name == "type" and name in TYPE_NAMES:
         value = TypeValue(name)
@@ -91,12 +91,12 @@ def _dotted(node: Node) -> str:
     return node.name if isinstance(node, Ident) else ""
 
 
-def _select(node: Select) -> Evaluate:
+def _select(node: Select) -> Evaluator:
     name = _dotted(node)
     if node.type.name == "type" and name in TYPE_NAMES:
         found = TypeValue(name)
         return lambda _env: found
-    operand, key, test = compiled(node.operand), node.key or node.field, node.test
+    operand, key, test = evaluator(node.operand), node.key or node.field, node.test
 
     def evaluate(env: Env) -> Any:
         value = operand(env)
@@ -109,17 +109,17 @@ def _select(node: Select) -> Evaluate:
                 raise CelError(f"no such key: {key}") from None
         if isinstance(value, Optional):
             inner = value.value
-            there = value.there and isinstance(inner, dict) and key in inner
+            found = value.has_value and isinstance(inner, dict) and key in inner
             if test:
-                return there
-            return Optional(inner[key]) if there else NONE
+                return found
+            return Optional(inner[key]) if found else NONE
         raise no_such_overload()
 
     return evaluate
 
 
-def _list(node: ListNode) -> Evaluate:
-    items = [compiled(item) for item in node.items]
+def _list(node: ListNode) -> Evaluator:
+    items = [evaluator(item) for item in node.items]
     optional = node.optional
     if not optional:
         return lambda env: [item(env) for item in items]
@@ -130,15 +130,15 @@ def _list(node: ListNode) -> Evaluate:
             value = item(env)
             if index not in optional:
                 made.append(value)
-            elif value.there:
+            elif value.has_value:
                 made.append(value.value)
         return made
 
     return evaluate
 
 
-def _map(node: MapNode) -> Evaluate:
-    entries = [(compiled(key), compiled(value), opt) for key, value, opt in node.entries]
+def _map(node: MapNode) -> Evaluator:
+    entries = [(evaluator(key), evaluator(value), opt) for key, value, opt in node.entries]
 
     def evaluate(env: Env) -> Any:
         made: dict[Any, Any] = {}
@@ -148,7 +148,7 @@ def _map(node: MapNode) -> Evaluate:
                 raise CelError(f"insert failed: key {name} already exists")
             if not optional:
                 made[name] = found
-            elif found.there:
+            elif found.has_value:
                 made[name] = found.value
         return made
 
@@ -158,8 +158,8 @@ def _map(node: MapNode) -> Evaluate:
 # -- calls -----------------------------------------------------------------------------------
 
 
-def _call(node: Call) -> Evaluate:
-    args = [compiled(arg) for arg in node.args]
+def _call(node: Call) -> Evaluator:
+    args = [evaluator(arg) for arg in node.args]
     match node.function:
         case "_&&_":
             return _logic(args[0], args[1], decides=False)
@@ -170,18 +170,18 @@ def _call(node: Call) -> Evaluate:
         case "@not_strictly_false":
             return _not_strictly_false(args[0])
         case "_?._" | "_[?_]":
-            return _optional_part(args[0], args[1])
+            return _optional_access(args[0], args[1])
         case "_[_]" if node.overloads == ["optional_part"]:
-            return _optional_part(args[0], args[1])
+            return _optional_access(args[0], args[1])
         case _:
             return _function(node, args)
 
 
-def _function(node: Call, args: list[Evaluate]) -> Evaluate:
-    parts = [*([compiled(node.target)] if node.target is not None else []), *args]
+def _function(node: Call, args: list[Evaluator]) -> Evaluator:
+    parts = [*([evaluator(node.target)] if node.target is not None else []), *args]
     chosen = [o for o in functions()[node.function] if o.id in node.overloads]
     given = [*([node.target] if node.target is not None else []), *node.args]
-    call = chosen[0].call if _certain(chosen, given) else dispatch(chosen)
+    call = chosen[0].call if _is_static(chosen, given) else dispatch(chosen)
     if len(parts) == 1:
         one = parts[0]
         return lambda env: call(one(env))
@@ -191,7 +191,7 @@ def _function(node: Call, args: list[Evaluate]) -> Evaluate:
     return lambda env: call(*[part(env) for part in parts])
 
 
-def _certain(chosen: list[Overload], given: list[Node]) -> bool:
+def _is_static(chosen: list[Overload], given: list[Node]) -> bool:
     """Whether the types alone tell which function it is."""
     return len(chosen) == 1 and all(
         arg.type.name != "dyn" or param.kind == "variable" or param.name == "dyn"
@@ -199,7 +199,7 @@ def _certain(chosen: list[Overload], given: list[Node]) -> bool:
     )
 
 
-def _logic(left: Evaluate, right: Evaluate, *, decides: bool) -> Evaluate:
+def _logic(left: Evaluator, right: Evaluator, *, decides: bool) -> Evaluator:
     """``&&`` and ``||``: the side that decides does so even when the other one fails."""
 
     def evaluate(env: Env) -> Any:
@@ -221,7 +221,7 @@ def _logic(left: Evaluate, right: Evaluate, *, decides: bool) -> Evaluate:
     return evaluate
 
 
-def _conditional(condition: Evaluate, first: Evaluate, second: Evaluate) -> Evaluate:
+def _conditional(condition: Evaluator, first: Evaluator, second: Evaluator) -> Evaluator:
     def evaluate(env: Env) -> Any:
         value = condition(env)
         if not isinstance(value, bool):
@@ -231,7 +231,7 @@ def _conditional(condition: Evaluate, first: Evaluate, second: Evaluate) -> Eval
     return evaluate
 
 
-def _not_strictly_false(arg: Evaluate) -> Evaluate:
+def _not_strictly_false(arg: Evaluator) -> Evaluator:
     def evaluate(env: Env) -> Any:
         try:
             return arg(env) is not False
@@ -241,11 +241,11 @@ def _not_strictly_false(arg: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _optional_part(operand: Evaluate, key: Evaluate) -> Evaluate:
+def _optional_access(operand: Evaluator, key: Evaluator) -> Evaluator:
     def evaluate(env: Env) -> Any:
         value = operand(env)
         if isinstance(value, Optional):
-            if not value.there:
+            if not value.has_value:
                 return NONE
             value = value.value
         name = key(env)
@@ -261,11 +261,11 @@ def _optional_part(operand: Evaluate, key: Evaluate) -> Evaluate:
 # -- loops -----------------------------------------------------------------------------------
 
 
-def _comprehension(node: Comprehension) -> Evaluate:
+def _comprehension(node: Comprehension) -> Evaluator:
     if node.macro == "bind":
         return _bind(node)
-    over = compiled(node.range)
-    unit = size(node.step) + size(node.condition)
+    over = evaluator(node.range)
+    unit = base_cost(node.step) + base_cost(node.condition)
     variables = node.variables
     run = _LOOPS[node.macro](node)
 
@@ -279,9 +279,9 @@ def _comprehension(node: Comprehension) -> Evaluate:
         else:
             raise no_such_overload()
         scope = dict(env)
-        cost = env.get(COST)
+        cost = env.get(COST_VARIABLE)
 
-        def steps() -> Any:
+        def iterations() -> Any:
             for item in items:
                 if cost is not None:
                     cost[0] += unit
@@ -290,38 +290,38 @@ def _comprehension(node: Comprehension) -> Evaluate:
                 scope.update(zip(variables, item, strict=True))
                 yield item, scope
 
-        return run(steps())
+        return run(iterations())
 
     return evaluate
 
 
-def _bind(node: Comprehension) -> Evaluate:
-    init, result, name = compiled(node.init), compiled(node.result), node.accumulator
+def _bind(node: Comprehension) -> Evaluator:
+    init, result, name = evaluator(node.init), evaluator(node.result), node.accumulator
     return lambda env: result({**env, name: init(env)})
 
 
-Steps = Any
+Iterations = Any
 
 
-def _body(node: Comprehension) -> tuple[Evaluate | None, Evaluate]:
+def _body(node: Comprehension) -> tuple[Evaluator | None, Evaluator]:
     """The filter and the expression that the macro was given."""
     step = node.step
     condition = None
     if isinstance(step, Call) and step.function == "_?_:_":
-        condition, step = compiled(step.args[0]), step.args[1]
+        condition, step = evaluator(step.args[0]), step.args[1]
     assert isinstance(step, Call)
     part = step.args[-1]
     if isinstance(part, ListNode):
         part = part.items[0]
-    return condition, compiled(part)
+    return condition, evaluator(part)
 
 
-def _quantifier(node: Comprehension, *, decides: bool) -> Callable[[Steps], Any]:
+def _quantifier(node: Comprehension, *, decides: bool) -> Callable[[Iterations], Any]:
     _, body = _body(node)
 
-    def run(steps: Steps) -> Any:
+    def run(iterations: Iterations) -> Any:
         failed: CelError | None = None
-        for _item, scope in steps:
+        for _item, scope in iterations:
             try:
                 value = body(scope)
             except CelError as error:
@@ -340,31 +340,31 @@ def _quantifier(node: Comprehension, *, decides: bool) -> Callable[[Steps], Any]
     return run
 
 
-def _exists_one(node: Comprehension) -> Callable[[Steps], Any]:
+def _exists_one(node: Comprehension) -> Callable[[Iterations], Any]:
     assert isinstance(node.step, Call)
-    body = compiled(node.step.args[0])
-    return lambda steps: sum(body(scope) is True for _item, scope in steps) == 1
+    body = evaluator(node.step.args[0])
+    return lambda iterations: sum(body(scope) is True for _item, scope in iterations) == 1
 
 
-def _collect(node: Comprehension) -> Callable[[Steps], Any]:
+def _collect(node: Comprehension) -> Callable[[Iterations], Any]:
     condition, body = _body(node)
     if condition is None:
-        return lambda steps: [body(scope) for _item, scope in steps]
+        return lambda iterations: [body(scope) for _item, scope in iterations]
     test = condition
-    return lambda steps: [body(scope) for _item, scope in steps if test(scope)]
+    return lambda iterations: [body(scope) for _item, scope in iterations if test(scope)]
 
 
-def _collect_map(node: Comprehension) -> Callable[[Steps], Any]:
+def _collect_map(node: Comprehension) -> Callable[[Iterations], Any]:
     condition, body = _body(node)
-    whole = node.macro == "transformMapEntry"
+    is_entry = node.macro == "transformMapEntry"
 
-    def run(steps: Steps) -> Any:
+    def run(iterations: Iterations) -> Any:
         made: dict[Any, Any] = {}
-        for item, scope in steps:
+        for item, scope in iterations:
             if condition is not None and not condition(scope):
                 continue
             value = body(scope)
-            for key, entry in value.items() if whole else ((item[0], value),):
+            for key, entry in value.items() if is_entry else ((item[0], value),):
                 if key in made:
                     raise CelError(f"insert failed: key {key} already exists")
                 made[key] = entry
@@ -373,7 +373,7 @@ def _collect_map(node: Comprehension) -> Callable[[Steps], Any]:
     return run
 
 
-_LOOPS: Final[dict[str, Callable[[Comprehension], Callable[[Steps], Any]]]] = {
+_LOOPS: Final[dict[str, Callable[[Comprehension], Callable[[Iterations], Any]]]] = {
     "all": lambda node: _quantifier(node, decides=False),
     "exists": lambda node: _quantifier(node, decides=True),
     "exists_one": _exists_one,

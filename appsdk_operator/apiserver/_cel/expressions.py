@@ -17,10 +17,10 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.apiserver._cel.checker import check
-from appsdk_operator.apiserver._cel.evaluation import COST, Evaluate, compiled, size
+from appsdk_operator.apiserver._cel.evaluation import COST_VARIABLE, Evaluator, base_cost, evaluator
 from appsdk_operator.apiserver._cel.macros import MacroError
-from appsdk_operator.apiserver._cel.parser import ParseError, parse, too_deep
-from appsdk_operator.apiserver._cel.syntax_tree import Ident, Node, children, described
+from appsdk_operator.apiserver._cel.parser import ParseError, parse, recursion_problem
+from appsdk_operator.apiserver._cel.syntax_tree import Ident, Node, children, format_problems
 from appsdk_operator.apiserver._cel.types import DYN, Type
 from appsdk_operator.apiserver._cel.values import CelError, no_such_overload
 
@@ -42,8 +42,8 @@ class Program:
     expression: str
     type: Type
     root: Node
-    _evaluate: Evaluate = attrs.field(alias="evaluate")
-    _size: int = attrs.field(alias="size")
+    _evaluator: Evaluator = attrs.field(alias="evaluator")
+    _base_cost: int = attrs.field(alias="base_cost")
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """The value for these variables, given as JSON values.
@@ -59,9 +59,9 @@ class Program:
         Raises:
             CelError: there is none, or it would cost too much.
         """
-        spent = [self._size, PER_CALL_LIMIT]
+        spent = [self._base_cost, PER_CALL_LIMIT]
         try:
-            value = self._evaluate({**variables, COST: spent})
+            value = self._evaluator({**variables, COST_VARIABLE: spent})
         except RecursionError:
             raise CelError("operation cancelled: actual cost limit exceeded") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -94,11 +94,11 @@ def compile(expression: str, variables: Mapping[str, Type]) -> Program:  # noqa:
         root = parse(expression)
         problems = check(root, variables)
         if problems:
-            raise CompileError(described(expression, problems))
-        return Program(expression, root.type, root, compiled(root), size(root))
+            raise CompileError(format_problems(expression, problems))
+        return Program(expression, root.type, root, evaluator(root), base_cost(root))
     except ParseError as error:
-        raise CompileError(described(expression, error.problems)) from None
+        raise CompileError(format_problems(expression, error.problems)) from None
     except MacroError as error:
-        raise CompileError(described(expression, [error.problem])) from None
+        raise CompileError(format_problems(expression, [error.problem])) from None
     except RecursionError:
-        raise CompileError(described(expression, [too_deep()])) from None
+        raise CompileError(format_problems(expression, [recursion_problem()])) from None

@@ -17,7 +17,7 @@ from appsdk_operator.apiserver._cel.syntax_tree import (
 )
 from appsdk_operator.apiserver._cel.types import BOOL, INT
 
-__all__ = ["MacroError", "expanded"]
+__all__ = ["MacroError", "expand"]
 
 _ACCUMULATOR: Final = "@result"
 _LOOPS: Final = ("all", "exists", "exists_one", "existsOne", "map", "filter")
@@ -37,7 +37,7 @@ class MacroError(ValueError):
         self.problem = problem
 
 
-def expanded(position: int, name: str, target: Node | None, args: list[Node]) -> Node:
+def expand(position: int, name: str, target: Node | None, args: list[Node]) -> Node:
     """The call, or what it stands for when it is one of a macro."""
     count = len(args)
     if target is None:

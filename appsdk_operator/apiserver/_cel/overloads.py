@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._cel.types import Type, parse, split
+from appsdk_operator.apiserver._cel.types import Type, parse_type, split_parameters
 from appsdk_operator.apiserver._cel.values import (
     CelError,
     Duration,
@@ -39,9 +39,9 @@ class Overload:
     result: Type
     call: Callable[..., Any]
 
-    def takes(self, args: list[Any]) -> bool:
+    def accepts(self, args: list[Any]) -> bool:
         """Whether the function takes these values."""
-        return len(args) == len(self.params) and all(map(fits, self.params, args))
+        return len(args) == len(self.params) and all(map(_is_instance, self.params, args))
 
 
 def overloads_of(table: Iterable[tuple[str, str, Callable[..., Any]]]) -> list[Overload]:
@@ -56,13 +56,16 @@ def _overload(id_: str, signature: str, call: Callable[..., Any]) -> Overload:
     found = _SIGNATURE.fullmatch(signature)
     if found is None:
         raise ValueError(f"{signature!r} is no signature")
-    params = [*([found["receiver"]] if found["receiver"] else []), *split(found["params"])]
+    params = [
+        *([found["receiver"]] if found["receiver"] else []),
+        *split_parameters(found["params"]),
+    ]
     return Overload(
         id_,
         found["name"],
         bool(found["receiver"]),
-        tuple(map(parse, params)),
-        parse(found[4]),
+        tuple(map(parse_type, params)),
+        parse_type(found[4]),
         call,
     )
 
@@ -84,7 +87,7 @@ _PYTHON: Final[dict[str, type | tuple[type, ...]]] = {
 }
 
 
-def fits(param: Type, value: Any) -> bool:
+def _is_instance(param: Type, value: Any) -> bool:
     """Whether a value can be passed for a parameter; what is inside of it is not looked at."""
     if param.kind in ("variable", "object") or param.name == "dyn":
         return True
@@ -104,7 +107,7 @@ def dispatch(overloads: list[Overload]) -> Callable[..., Any]:
         single = overloads[0]
 
         def call_one(*args: Any) -> Any:
-            if not single.takes(list(args)):
+            if not single.accepts(list(args)):
                 raise no_such_overload()
             return single.call(*args)
 
@@ -113,7 +116,7 @@ def dispatch(overloads: list[Overload]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         given = list(args)
         for overload in overloads:
-            if overload.takes(given):
+            if overload.accepts(given):
                 return overload.call(*args)
         raise no_such_overload()
 
@@ -121,7 +124,7 @@ def dispatch(overloads: list[Overload]) -> Callable[..., Any]:
 
 
 def is_parseable(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """A predicate on strings: ``parse`` accepts the string."""
+    """A predicate on strings: ``parse_type`` accepts the string."""
 
     def call(text: str) -> bool:
         try:

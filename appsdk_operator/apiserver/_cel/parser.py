@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._cel.macros import expanded
+from appsdk_operator.apiserver._cel.macros import expand
 from appsdk_operator.apiserver._cel.syntax_tree import (
     Call,
     Ident,
@@ -28,9 +28,9 @@ from appsdk_operator.apiserver._cel.types import (
     UINT,
 )
 from appsdk_operator.apiserver._cel.values import Uint
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 
-__all__ = ["ParseError", "parse", "too_deep"]
+__all__ = ["ParseError", "parse", "recursion_problem"]
 
 _RESERVED: Final = {
     *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let"),
@@ -81,12 +81,12 @@ def parse(source: str) -> Node:
         ParseError: it is none.
     """
     problems: list[Problem] = []
-    reader = _Reader(_tokens(source, problems))
+    parser = _Parser(_tokens(source, problems))
     try:
-        node = reader.expression()
-        token = reader.token
+        node = parser.expression()
+        token = parser.token
         if token.kind != "end":
-            raise _syntax(token, f"extraneous input '{token.text}' expecting <EOF>")
+            raise _syntax_error(token, f"extraneous input '{token.text}' expecting <EOF>")
     except ParseError as error:
         raise ParseError(*problems, *error.problems) from None
     if problems:
@@ -94,22 +94,22 @@ def parse(source: str) -> Node:
     return node
 
 
-def _syntax(token: _Token, message: str) -> ParseError:
+def _syntax_error(token: _Token, message: str) -> ParseError:
     return ParseError(Problem(token.position, f"Syntax error: {message}"))
 
 
-def too_deep() -> Problem:
+def recursion_problem() -> Problem:
     """What is wrong with brackets in brackets in brackets."""
     return Problem(-1, "expression recursion limit exceeded: 250")
 
 
-def _unknown(position: int, text: str) -> Problem:
+def _token_problem(position: int, text: str) -> Problem:
     return Problem(position, f"Syntax error: token recognition error at: '{text}'")
 
 
-def _broken(position: int, text: str, end: int) -> ParseError:
+def _unterminated(position: int, text: str, end: int) -> ParseError:
     """A text that does not end; reading goes on at ``end``."""
-    error = ParseError(_unknown(position, text))
+    error = ParseError(_token_problem(position, text))
     error.end = end
     return error
 
@@ -121,7 +121,7 @@ def _tokens(source: str, problems: list[Problem]) -> list[_Token]:
     while position < len(source):
         match = _TOKEN.match(source, position)
         if match is None:
-            problems.append(_unknown(position, source[position]))
+            problems.append(_token_problem(position, source[position]))
             position += 1
             continue
         kind = str(match.lastgroup)
@@ -149,7 +149,7 @@ def _text(source: str, start: int, opening: str) -> tuple[str | bytes, int]:
     parts: list[str | int] = []
     while not source.startswith(quote, position):
         if position >= len(source) or (len(quote) == 1 and source[position] in "\r\n"):
-            raise _broken(start, source[start:position], position)
+            raise _unterminated(start, source[start:position], position)
         if source[position] == "\\" and not raw:
             part, position = _escape(source, position + 1, binary=binary)
             parts.append(part)
@@ -181,11 +181,11 @@ def _escape(source: str, position: int, *, binary: bool) -> tuple[str | int, int
         number = int(code, base)
         return (number if binary and char not in "uU" else chr(number)), end
     except ValueError:
-        raise _broken(position - 1, f"\\{char}", position + 1) from None
+        raise _unterminated(position - 1, f"\\{char}", position + 1) from None
 
 
 @final
-class _Reader:
+class _Parser:
     """A recursive descent over the tokens."""
 
     def __init__(self, tokens: list[_Token]) -> None:
@@ -197,7 +197,7 @@ class _Reader:
     def token(self) -> _Token:
         return self._tokens[self._next]
 
-    def _take(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         token = self.token
         if token.kind == "op" and token.text == text:
             self._next += 1
@@ -211,21 +211,21 @@ class _Reader:
 
     def _expect(self, text: str) -> _Token:
         token = self.token
-        if not self._take(text):
+        if not self._accept(text):
             if token.kind == "end" and text in ")]}":
-                raise _syntax(token, f"missing '{text}' at '<EOF>'")
+                raise _syntax_error(token, f"missing '{text}' at '<EOF>'")
             if text not in ")]}":
-                raise _syntax(token, f"mismatched input '{token.text}' expecting '{text}'")
-            raise _syntax(token, f"extraneous input '{token.text}' expecting '{text}'")
+                raise _syntax_error(token, f"mismatched input '{token.text}' expecting '{text}'")
+            raise _syntax_error(token, f"extraneous input '{token.text}' expecting '{text}'")
         return token
 
     def expression(self) -> Node:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise ParseError(too_deep())
+            raise ParseError(recursion_problem())
         node = self._logical("||", "_||_")
         token = self.token
-        if self._take("?"):
+        if self._accept("?"):
             first = self._logical("||", "_||_")
             self._expect(":")
             node = Call(token.position, "_?_:_", None, [node, first, self.expression()])
@@ -276,7 +276,7 @@ class _Reader:
             if token.text == "-" and following.kind in ("int", "float"):
                 return self._member()
             count = 0
-            while self._take(token.text):
+            while self._accept(token.text):
                 count += 1
             operand = self._member()
             if count % 2 == 0:
@@ -288,20 +288,20 @@ class _Reader:
         node = self._primary()
         while True:
             token = self.token
-            if self._take("."):
-                optional = self._take("?")
+            if self._accept("."):
+                optional = self._accept("?")
                 name = self._name()
                 opening = self.token
-                if not optional and self._take("("):
+                if not optional and self._accept("("):
                     args = self._list(")")
-                    node = expanded(opening.position, name, node, args)
+                    node = expand(opening.position, name, node, args)
                 elif optional:
                     field = Literal(token.position, name, STRING)
                     node = Call(token.position, "_?._", None, [node, field])
                 else:
                     node = Select(token.position, node, name)
-            elif self._take("["):
-                function = "_[?_]" if self._take("?") else "_[_]"
+            elif self._accept("["):
+                function = "_[?_]" if self._accept("?") else "_[_]"
                 node = Call(token.position, function, None, [node, self.expression()])
                 self._expect("]")
             else:
@@ -312,15 +312,15 @@ class _Reader:
         if token.kind == "quoted":
             return token.text[1:-1]
         if token.kind != "name" or token.text in ("in", "true", "false", "null"):
-            raise _syntax(token, f"no viable alternative at input '.{token.text}'")
+            raise _syntax_error(token, f"no viable alternative at input '.{token.text}'")
         return token.text
 
     def _list(self, closing: str) -> list[Node]:
         items: list[Node] = []
-        while not self._take(closing):
+        while not self._accept(closing):
             if items:
                 self._expect(",")
-                if closing == "]" and self._take(closing):
+                if closing == "]" and self._accept(closing):
                     break
             items.append(self.expression())
         return items
@@ -331,16 +331,16 @@ class _Reader:
             case "int" | "uint" | "float" | "text":
                 return _literal(token, 1)
             case "name":
-                return self._named(token, "")
+                return self._identifier_or_call(token, "")
             case "op":
-                return self._bracketed(token)
+                return self._operator_primary(token)
             case _:
-                raise self._refused(token)
+                raise self._unexpected(token)
 
-    def _refused(self, token: _Token) -> ParseError:
-        return _syntax(token, f"mismatched input '{token.text}' expecting {_EXPECTED}")
+    def _unexpected(self, token: _Token) -> ParseError:
+        return _syntax_error(token, f"mismatched input '{token.text}' expecting {_EXPECTED}")
 
-    def _bracketed(self, token: _Token) -> Node:
+    def _operator_primary(self, token: _Token) -> Node:
         match token.text:
             case "(":
                 node = self.expression()
@@ -351,50 +351,50 @@ class _Reader:
             case "{":
                 return self._map_literal(token)
             case ".":
-                return self._named(self._advance(), ".")
+                return self._identifier_or_call(self._advance(), ".")
             case "-" if self.token.kind in ("int", "float"):
                 return _literal(self._advance(), -1, token.position)
             case _:
-                raise self._refused(token)
+                raise self._unexpected(token)
 
     def _list_literal(self, token: _Token) -> Node:
         items: list[Node] = []
         optional: set[int] = set()
-        while not self._take("]"):
+        while not self._accept("]"):
             if items:
                 self._expect(",")
-                if self._take("]"):
+                if self._accept("]"):
                     break
-            if self._take("?"):
+            if self._accept("?"):
                 optional.add(len(items))
             items.append(self.expression())
         return ListNode(token.position, items, frozenset(optional))
 
     def _map_literal(self, token: _Token) -> Node:
         entries: list[tuple[Node, Node, bool]] = []
-        while not self._take("}"):
+        while not self._accept("}"):
             if entries:
                 self._expect(",")
-                if self._take("}"):
+                if self._accept("}"):
                     break
-            optional = self._take("?")
+            optional = self._accept("?")
             key = self.expression()
             self._expect(":")
             entries.append((key, self.expression(), optional))
         return MapNode(token.position, entries)
 
-    def _named(self, token: _Token, dot: str) -> Node:
+    def _identifier_or_call(self, token: _Token, dot: str) -> Node:
         constants = {"true": (True, BOOL), "false": (False, BOOL), "null": (None, NULL)}
         if token.text in constants:
             value, type_ = constants[token.text]
             return Literal(token.position, value, type_)
         if token.kind != "name" or token.text == "in":
-            raise self._refused(token)
+            raise self._unexpected(token)
         if token.text in _RESERVED:
             raise ParseError(Problem(token.position, f"reserved identifier: {token.text}"))
         opening = self.token
-        if self._take("("):
-            return expanded(opening.position, token.text, None, self._list(")"))
+        if self._accept("("):
+            return expand(opening.position, token.text, None, self._list(")"))
         return Ident(token.position, dot + token.text)
 
 
@@ -406,7 +406,7 @@ def _literal(token: _Token, sign: int, position: int | None = None) -> Node:
         return Literal(at, sign * float(token.text), DOUBLE)
     digits = token.text.rstrip("uU")
     hexadecimal = digits.startswith("0x")
-    number = sign * (int(digits, 16) if hexadecimal else whole(digits) or 0)
+    number = sign * (int(digits, 16) if hexadecimal else parse_integer(digits) or 0)
     if token.kind == "uint":
         if number >= 2**64:
             raise ParseError(Problem(at, "invalid uint literal"))

@@ -15,7 +15,7 @@ from appsdk_operator.apiserver._cel.types import (
     INT,
     STRING,
     TIMESTAMP,
-    Declared,
+    DeclType,
     list_of,
     map_of,
     object_type,
@@ -23,13 +23,13 @@ from appsdk_operator.apiserver._cel.types import (
 from appsdk_operator.apiserver._cel.values import (
     CelError,
     Duration,
-    KeyedList,
+    MapList,
     SetList,
     Timestamp,
 )
 from appsdk_operator.apiserver._values.string_formats import decode_base64
 
-__all__ = ["Convert", "converter", "declared", "escaped"]
+__all__ = ["CelConverter", "cel_converter", "escape_field_name", "schema_decl_type"]
 
 MAX_REQUEST: Final = 3 * 1024 * 1024
 _RESERVED: Final = {
@@ -45,7 +45,7 @@ _TIMES: Final = {"duration": (DURATION, 3, 32), "date": (TIMESTAMP, 12, 12)}
 _DATE_TIME: Final = (TIMESTAMP, 21, 32)
 
 
-def escaped(name: str) -> str:
+def escape_field_name(name: str) -> str:
     """The name expressions use for a field, ``""`` when they cannot name it."""
     if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
         return ""
@@ -55,20 +55,22 @@ def escaped(name: str) -> str:
     return re.sub(r"__|[-./]", lambda found: words[found[0]], name)
 
 
-def with_metadata(schema: Mapping[str, Any]) -> dict[str, Any]:
+def with_object_metadata(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a whole resource with the fields that rules can always look at."""
     properties = {**(schema.get("properties") or {})}
     properties |= {"apiVersion": _NAME, "kind": _NAME, "metadata": _META}
     return {**schema, "type": "object", "properties": properties}
 
 
-def declared(schema: Mapping[str, Any], *, root: bool, path: str = "self") -> Declared | None:
+def schema_decl_type(
+    schema: Mapping[str, Any], *, root: bool, path: str = "self"
+) -> DeclType | None:
     """What rules know of values of a schema; None when they cannot look at them."""
     if schema.get(_INT_OR_STRING):
         limit = schema.get("maxLength")
-        return Declared(DYN, MAX_REQUEST - 2 if limit is None else max(limit, 0) * 4, 1)
+        return DeclType(DYN, MAX_REQUEST - 2 if limit is None else max(limit, 0) * 4, 1)
     if root:
-        schema = with_metadata(schema)
+        schema = with_object_metadata(schema)
     match schema.get("type"):
         case "array":
             return _array(schema, path)
@@ -77,84 +79,84 @@ def declared(schema: Mapping[str, Any], *, root: bool, path: str = "self") -> De
         case "string":
             return _string(schema)
         case "boolean":
-            return Declared(BOOL, 0, 4)
+            return DeclType(BOOL, 0, 4)
         case "number":
-            return Declared(DOUBLE, 0, 1)
+            return DeclType(DOUBLE, 0, 1)
         case "integer":
-            return Declared(INT, 0, 1)
+            return DeclType(INT, 0, 1)
         case _:
             return None
 
 
-def _array(schema: Mapping[str, Any], path: str) -> Declared | None:
+def _array(schema: Mapping[str, Any], path: str) -> DeclType | None:
     items = schema.get("items")
     if not isinstance(items, Mapping):
         return None
-    element = declared(items, root=bool(items.get(_EMBEDDED)), path=f"{path}.@idx")
+    element = schema_decl_type(items, root=bool(items.get(_EMBEDDED)), path=f"{path}.@idx")
     if element is None:
         return None
     limit = schema.get("maxItems")
     most = (MAX_REQUEST - 2) // (element.min_size + 1) if limit is None else max(limit, 0)
-    return Declared(list_of(element.type), most, 2, element)
+    return DeclType(list_of(element.type), most, 2, element)
 
 
-def _object(schema: Mapping[str, Any], path: str) -> Declared | None:
+def _object(schema: Mapping[str, Any], path: str) -> DeclType | None:
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
         root = bool(additional.get(_EMBEDDED))
-        value = declared(additional, root=root, path=f"{path}.@elem")
+        value = schema_decl_type(additional, root=root, path=f"{path}.@elem")
         if value is None:
             return None
         limit = schema.get("maxProperties")
         most = (MAX_REQUEST - 2) // (value.min_size + 6) if limit is None else max(limit, 0)
-        key = Declared(STRING, 0, 2)
-        return Declared(map_of(STRING, value.type), most, 2, value, key)
-    fields: dict[str, Declared] = {}
+        key = DeclType(STRING, 0, 2)
+        return DeclType(map_of(STRING, value.type), most, 2, value, key)
+    fields: dict[str, DeclType] = {}
     keys: dict[str, str] = {}
     size = 2
     required = schema.get("required") or ()
     for name, child in (schema.get("properties") or {}).items():
-        found = declared(child, root=bool(child.get(_EMBEDDED)), path=f"{path}.{name}")
+        found = schema_decl_type(child, root=bool(child.get(_EMBEDDED)), path=f"{path}.{name}")
         if found is None:
             continue
-        if shown := escaped(name):
+        if shown := escape_field_name(name):
             fields[shown], keys[shown] = found, name
         if name in required and child.get("default") is None:
             size += len(name.encode()) + found.min_size + 4
-    made = Declared(DYN, 0, size, fields=fields, keys=keys)
+    made = DeclType(DYN, 0, size, fields=fields, keys=keys)
     made.type = object_type(path, made)
     return made
 
 
-def _string(schema: Mapping[str, Any]) -> Declared:
+def _string(schema: Mapping[str, Any]) -> DeclType:
     name, limit = schema.get("format"), schema.get("maxLength")
     if name == "byte":
-        return Declared(BYTES, MAX_REQUEST - 2 if limit is None else max(limit, 0), 2)
+        return DeclType(BYTES, MAX_REQUEST - 2 if limit is None else max(limit, 0), 2)
     if name in _TIMES or name == "date-time":
         type_, least, most = _TIMES.get(str(name), _DATE_TIME)
-        return Declared(type_, most, least)
+        return DeclType(type_, most, least)
     if limit is not None:
         most = max(limit, 0) * 4
     elif schema.get("enum"):
         most = max(len(v.encode()) if isinstance(v, str) else 0 for v in schema["enum"])
     else:
         most = MAX_REQUEST - 2
-    return Declared(STRING, most, 2)
+    return DeclType(STRING, most, 2)
 
 
 # -- values ----------------------------------------------------------------------------------
 
-Convert = Callable[[Any], Any]
+CelConverter = Callable[[Any], Any]
 """From a JSON value to that of the language."""
 
 
-def converter(schema: Mapping[str, Any]) -> Convert | None:
+def cel_converter(schema: Mapping[str, Any]) -> CelConverter | None:
     """What makes values of the language of JSON values; None where they are the same."""
     if schema.get(_INT_OR_STRING):
         return None
     match schema.get("type"):
         case "string":
-            return _TEXTS.get(schema.get("format") or "")
+            return _STRING_CONVERTERS.get(schema.get("format") or "")
         case "number":
             return _or_null(float)
         case "array":
@@ -165,7 +167,7 @@ def converter(schema: Mapping[str, Any]) -> Convert | None:
             return None
 
 
-def _or_null(convert: Callable[[Any], Any]) -> Convert:
+def _or_null(convert: Callable[[Any], Any]) -> CelConverter:
     def call(value: Any) -> Any:
         try:
             return None if value is None else convert(value)
@@ -176,20 +178,20 @@ def _or_null(convert: Callable[[Any], Any]) -> Convert:
 
 
 def _date(text: str) -> Timestamp:
-    return Timestamp.parsed(f"{text}T00:00:00Z")
+    return Timestamp.parse(f"{text}T00:00:00Z")
 
 
-_TEXTS: Final[dict[str, Convert]] = {
+_STRING_CONVERTERS: Final[dict[str, CelConverter]] = {
     "byte": _or_null(decode_base64),
-    "duration": _or_null(Duration.parsed),
+    "duration": _or_null(Duration.parse),
     "date": _or_null(_date),
-    "date-time": _or_null(Timestamp.parsed),
+    "date-time": _or_null(Timestamp.parse),
 }
 
 
-def _list_converter(schema: Mapping[str, Any]) -> Convert | None:
+def _list_converter(schema: Mapping[str, Any]) -> CelConverter | None:
     items = schema.get("items")
-    each = converter(items) if isinstance(items, Mapping) else None
+    each = cel_converter(items) if isinstance(items, Mapping) else None
     kind = schema.get("x-kubernetes-list-type")
     names = tuple(schema.get("x-kubernetes-list-map-keys") or ())
     if each is None and kind not in ("set", "map"):
@@ -201,15 +203,15 @@ def _list_converter(schema: Mapping[str, Any]) -> Convert | None:
         made = [each(item) for item in value] if each is not None else value
         if kind == "set":
             return SetList(made)
-        return KeyedList(made, names) if kind == "map" else made
+        return MapList(made, names) if kind == "map" else made
 
     return convert
 
 
-def _object_converter(schema: Mapping[str, Any]) -> Convert | None:
+def _object_converter(schema: Mapping[str, Any]) -> CelConverter | None:
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
-        each = converter(additional)
+        each = cel_converter(additional)
         if each is None:
             return None
         return lambda value: (
@@ -218,7 +220,7 @@ def _object_converter(schema: Mapping[str, Any]) -> Convert | None:
     made = {
         name: convert
         for name, child in (schema.get("properties") or {}).items()
-        if (convert := converter(child)) is not None
+        if (convert := cel_converter(child)) is not None
     }
     if not made:
         return None

@@ -20,7 +20,7 @@ __all__ = [
     "Problem",
     "Select",
     "children",
-    "described",
+    "format_problems",
 ]
 
 
@@ -33,7 +33,7 @@ class Problem:
     message: str
 
 
-def described(source: str, problems: list[Problem]) -> str:
+def format_problems(source: str, problems: list[Problem]) -> str:
     """The problems as cel-go prints them, each with its line of the expression."""
     texts: list[str] = []
     for problem in sorted(problems, key=lambda problem: problem.position):

@@ -20,14 +20,14 @@ __all__ = [
     "TIMESTAMP",
     "TYPE_NAMES",
     "UINT",
-    "Bindings",
-    "Declared",
+    "DeclType",
+    "Substitution",
     "Type",
     "list_of",
     "map_of",
     "object_type",
     "optional_of",
-    "parse",
+    "parse_type",
     "type_of",
 ]
 
@@ -42,7 +42,7 @@ class Type:
     kind: str = ""
     """``"object"`` for types with fields, ``"variable"`` for what is to be found out, and
     ``"opaque"`` for what only functions look into."""
-    declared: Declared | None = attrs.field(default=None, eq=False, repr=False)
+    decl_type: DeclType | None = attrs.field(default=None, eq=False, repr=False)
     """What is known of values of the type from a schema."""
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Type:
 
 @final
 @attrs.define(eq=False)
-class Declared:
+class DeclType:
     """What a schema says about values: how large they can be, and what fields they have.
 
     ``fields`` maps the names expressions use to types; ``keys`` the same names to those of JSON.
@@ -64,9 +64,9 @@ class Declared:
     type: Type
     max_elements: int = -1
     min_size: int = 1
-    element: Declared | None = None
-    key: Declared | None = None
-    fields: Mapping[str, Declared] = attrs.field(factory=dict)
+    element: DeclType | None = None
+    key: DeclType | None = None
+    fields: Mapping[str, DeclType] = attrs.field(factory=dict)
     keys: Mapping[str, str] = attrs.field(factory=dict)
 
 
@@ -104,9 +104,9 @@ def type_of(type_: Type) -> Type:
     return Type("type", (type_,))
 
 
-def object_type(name: str, declared: Declared | None = None) -> Type:
+def object_type(name: str, decl_type: DeclType | None = None) -> Type:
     """A type with fields."""
-    return Type(name, kind="object", declared=declared)
+    return Type(name, kind="object", decl_type=decl_type)
 
 
 _SHORT: Final = {
@@ -121,7 +121,7 @@ _SHORT: Final = {
 _OPAQUE: Final = frozenset(_SHORT.values()) - {"optional_type"}
 
 
-def parse(text: str) -> Type:
+def parse_type(text: str) -> Type:
     """A type from a short text: ``list<A>``, ``map<string,int>``, ``opt<A>``, ``Quantity``.
 
     Single capital letters are variables.
@@ -133,10 +133,10 @@ def parse(text: str) -> Type:
             return Type(name, kind="variable")
         name = _SHORT.get(name, name)
         return Type(name, kind="opaque" if name in _OPAQUE else "")
-    return Type(_SHORT.get(name, name), tuple(map(parse, split(inner[:-1]))))
+    return Type(_SHORT.get(name, name), tuple(map(parse_type, split_parameters(inner[:-1]))))
 
 
-def split(text: str) -> list[str]:
+def split_parameters(text: str) -> list[str]:
     """The parts between commas that stand in no brackets."""
     parts, depth = [""], 0
     for char in text:
@@ -163,7 +163,7 @@ TYPE_NAMES: Final[dict[str, Type]] = {
     "google.protobuf.Timestamp": TIMESTAMP,
     "google.protobuf.Duration": DURATION,
     **{
-        name: parse(short)
+        name: parse_type(short)
         for name, short in (
             ("kubernetes.Quantity", "Quantity"),
             ("kubernetes.URL", "URL"),
@@ -178,52 +178,52 @@ TYPE_NAMES: Final[dict[str, Type]] = {
 
 
 @final
-class Bindings:
+class Substitution:
     """What has been found out about type variables."""
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._known: dict[str, Type] = {}
+        self._assigned: dict[str, Type] = {}
         self._count = 0
 
-    def fresh(self) -> Type:
+    def fresh_variable(self) -> Type:
         """A variable nobody has seen."""
         self._count += 1
         return Type(f"_var{self._count}", kind="variable")
 
-    def renamed(self, type_: Type, names: dict[str, Type]) -> Type:
+    def instantiate(self, type_: Type, names: dict[str, Type]) -> Type:
         """``type_`` with variables of its own; ``names`` keeps which."""
         if type_.kind == "variable":
             if type_.name not in names:
-                names[type_.name] = self.fresh()
+                names[type_.name] = self.fresh_variable()
             return names[type_.name]
         if not type_.params:
             return type_
         return attrs.evolve(
-            type_, params=tuple(self.renamed(param, names) for param in type_.params)
+            type_, params=tuple(self.instantiate(param, names) for param in type_.params)
         )
 
-    def resolved(self, type_: Type, *, final_: bool = False) -> Type:
-        """``type_`` with everything known filled in; ``final_``: what is not is dynamic."""
-        while type_.kind == "variable" and type_.name in self._known:
-            type_ = self._known[type_.name]
+    def resolve(self, type_: Type, *, unbound_as_dyn: bool = False) -> Type:
+        """``type_`` with everything known filled in; ``unbound_as_dyn``: what is not is dynamic."""
+        while type_.kind == "variable" and type_.name in self._assigned:
+            type_ = self._assigned[type_.name]
         if type_.kind == "variable":
-            return DYN if final_ else type_
+            return DYN if unbound_as_dyn else type_
         if not type_.params:
             return type_
-        params = tuple(self.resolved(param, final_=final_) for param in type_.params)
+        params = tuple(self.resolve(param, unbound_as_dyn=unbound_as_dyn) for param in type_.params)
         return attrs.evolve(type_, params=params)
 
-    def fit_all(self, wanted: list[Type], given: list[Type]) -> bool:
+    def assign_all(self, wanted: list[Type], given: list[Type]) -> bool:
         """Whether each given type fits the wanted one; only then is anything learned."""
-        before = dict(self._known)
-        if len(wanted) == len(given) and all(map(self._fit, wanted, given)):
+        before = dict(self._assigned)
+        if len(wanted) == len(given) and all(map(self._assign, wanted, given)):
             return True
-        self._known = before
+        self._assigned = before
         return False
 
-    def _fit(self, wanted: Type, given: Type) -> bool:
-        wanted, given = self.resolved(wanted), self.resolved(given)
+    def _assign(self, wanted: Type, given: Type) -> bool:
+        wanted, given = self.resolve(wanted), self.resolve(given)
         if wanted == given:
             return True
         if wanted.kind == "variable":
@@ -240,14 +240,14 @@ class Bindings:
             return False
         if wanted.name == "type":
             return True
-        return bool(wanted.params) and all(map(self._fit, wanted.params, given.params))
+        return bool(wanted.params) and all(map(self._assign, wanted.params, given.params))
 
     def _bind(self, variable: Type, to: Type) -> bool:
         if self._occurs(variable, to):
             return False
-        self._known[variable.name] = to
+        self._assigned[variable.name] = to
         return True
 
     def _occurs(self, variable: Type, where: Type) -> bool:
-        where = self.resolved(where)
+        where = self.resolve(where)
         return where == variable or any(self._occurs(variable, p) for p in where.params)

@@ -13,7 +13,7 @@ __all__ = [
     "NONE",
     "CelError",
     "Duration",
-    "KeyedList",
+    "MapList",
     "Optional",
     "SetList",
     "Timestamp",
@@ -90,7 +90,7 @@ class Duration:
     nanoseconds: int
 
     @classmethod
-    def parsed(cls, text: str) -> Duration:
+    def parse(cls, text: str) -> Duration:
         """A span as Go writes it.
 
         Raises:
@@ -114,7 +114,7 @@ class Timestamp:
     nanoseconds: int
 
     @classmethod
-    def parsed(cls, text: str) -> Timestamp:
+    def parse(cls, text: str) -> Timestamp:
         """A time of RFC 3339.
 
         Raises:
@@ -141,7 +141,7 @@ class Timestamp:
         text = (_EPOCH + dt.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
         return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"
 
-    def at(self, zone: dt.tzinfo) -> dt.datetime:
+    def in_zone(self, zone: dt.tzinfo) -> dt.datetime:
         """The time on the clocks of a zone, without what is below microseconds."""
         return (_EPOCH + dt.timedelta(microseconds=self.nanoseconds // 1000)).astimezone(zone)
 
@@ -152,10 +152,10 @@ class Optional:
     """A value that may be missing."""
 
     value: Any = None
-    there: bool = True
+    has_value: bool = True
 
 
-NONE: Final = Optional(there=False)
+NONE: Final = Optional(has_value=False)
 
 
 @final
@@ -174,19 +174,19 @@ class SetList(list[Any]):
 
 
 @final
-class KeyedList(list[Any]):
+class MapList(list[Any]):
     """A list of objects that are told apart by some of their fields."""
 
-    __slots__ = ("names",)
+    __slots__ = ("key_names",)
 
-    def __init__(self, items: list[Any], names: tuple[str, ...]) -> None:
+    def __init__(self, items: list[Any], key_names: tuple[str, ...]) -> None:
         """The items and the names of those fields."""
         super().__init__(items)
-        self.names = names
+        self.key_names = key_names
 
     def key(self, item: Any) -> str:
         """What tells an item apart."""
-        return repr([item.get(name) for name in self.names])
+        return repr([item.get(name) for name in self.key_names])
 
 
 def type_name(value: Any) -> str:
@@ -225,7 +225,9 @@ def equal(left: Any, right: Any) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(equal(left[k], right[k]) for k in left)
     if isinstance(left, Optional) and isinstance(right, Optional):
-        return left.there == right.there and (not left.there or equal(left.value, right.value))
+        return left.has_value == right.has_value and (
+            not left.has_value or equal(left.value, right.value)
+        )
     return type(left) is type(right) and bool(left == right)
 
 
@@ -234,7 +236,7 @@ def _equal_lists(left: list[Any], right: list[Any]) -> bool:
         return False
     key: Callable[[Any], str] | None = None
     for side in (left, right):
-        if isinstance(side, KeyedList):
+        if isinstance(side, MapList):
             key = side.key
     if key is not None:
         known = {key(item): item for item in right}

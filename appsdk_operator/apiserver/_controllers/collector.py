@@ -25,7 +25,7 @@ from appsdk_operator.apiserver._registry.writes import (
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource
 from appsdk_operator.apiserver._storage.storage import Collection, Event, Record, Storage
 from appsdk_operator.apiserver._values.status import RefusedError, StatusError
-from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, account_groups
+from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, service_account_groups
 
 __all__ = ["Collector"]
 
@@ -37,7 +37,7 @@ _RETRY: Final = 1.0
 
 def _account(name: str) -> User:
     username = f"system:serviceaccount:kube-system:{name}"
-    return User(username, groups=(*account_groups("kube-system"), AUTHENTICATED))
+    return User(username, groups=(*service_account_groups("kube-system"), AUTHENTICATED))
 
 
 # As whom the controllers of a real cluster do this.
@@ -263,7 +263,7 @@ class Collector:
     async def _empty_definition(self, resource: Resource, record: Record) -> None:
         spec = record.decode()["spec"]
         defined = self._catalog.resource(spec["group"], spec["names"]["plural"])
-        if defined is not None and defined.rules.custom:
+        if defined is not None and defined.strategy.custom:
             for held in list(defined.collection.records.values()):
                 if not held.deleting:
                     options = DeleteOptions(propagation="Background", uid=held.uid)

@@ -200,7 +200,7 @@ class Conversions:
             return
         spec = event.record.decode()["spec"]
         resource = self._catalog.resource(spec["group"], spec["names"]["plural"])
-        if resource is None or not resource.rules.custom:
+        if resource is None or not resource.strategy.custom:
             return
         conversion = spec.get("conversion") or {}
         present = resource.converter

@@ -15,19 +15,19 @@ from appsdk_operator.apiserver._crds.rules import (
 from appsdk_operator.apiserver._managed_fields.entries import SERVER
 from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
 from appsdk_operator.apiserver._schema.metadata import timestamp
-from appsdk_operator.apiserver._schema.structural_schema import Structure
+from appsdk_operator.apiserver._schema.structural_schema import StructuralSchema
 from appsdk_operator.apiserver._storage.resources import (
     Catalog,
     Column,
     Resource,
-    Rules,
     ServedVersion,
+    Strategy,
 )
 from appsdk_operator.apiserver._storage.storage import Event, Record, Storage
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.runtime import Clock
 
-__all__ = ["CLEANUP", "Definitions", "definition_rules"]
+__all__ = ["CLEANUP", "Definitions", "definition_strategy"]
 
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 _GROUP: Final = "apiextensions.k8s.io"
@@ -35,7 +35,7 @@ _GROUP: Final = "apiextensions.k8s.io"
 _VERBS: Final = (
     *("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"),
 )
-_CUSTOM: Final = Rules(custom=True, generation=True, unconditional_update=False)
+_CUSTOM: Final = Strategy(custom=True, generation=True, unconditional_update=False)
 
 
 def _prepare_create(obj: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def _validate(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldErro
     return list(approval_problems(new, old))
 
 
-def definition_rules(clock: Clock) -> Rules:
+def definition_strategy(clock: Clock) -> Strategy:
     """How writes to definitions behave."""
 
     def prepare_delete(obj: dict[str, Any]) -> bool:
@@ -109,7 +109,7 @@ def definition_rules(clock: Clock) -> Rules:
             _set_condition(obj, condition, clock.time())
         return True
 
-    return Rules(
+    return Strategy(
         generation=True,
         unconditional_update=False,
         prepare_create=_prepare_create,
@@ -191,7 +191,7 @@ class Definitions:
         """What the definition defines, while it is served."""
         spec = obj["spec"]
         found = self._catalog.resource(spec["group"], spec["names"]["plural"])
-        return found if found is not None and found.rules.custom else None
+        return found if found is not None and found.strategy.custom else None
 
     # -- names -------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Definitions:
                 resources |= set(names.get("shortNames") or ())
                 kinds |= {names.get("kind", ""), names.get("listKind", "")}
         for builtin in self._catalog:
-            if builtin.group == group and not builtin.rules.custom:
+            if builtin.group == group and not builtin.strategy.custom:
                 resources |= {builtin.plural, builtin.singular}
                 kinds.add(builtin.kind)
         return resources - {""}, kinds - {""}
@@ -293,7 +293,7 @@ class Definitions:
                 kind=names["kind"],
                 namespaced=spec["scope"] == "Namespaced",
                 collection=self._storage.collection(f"{names['plural']}.{spec['group']}"),
-                rules=_CUSTOM,
+                strategy=_CUSTOM,
                 verbs=_VERBS,
             )
             self._catalog.add(resource)
@@ -315,8 +315,10 @@ class Definitions:
         served.subresources = version.get("subresources") or {}
         schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
         scale = served.subresources.get("scale")
-        if served.structure is None or not served.structure.is_for(schema, scale):
-            served.structure = Structure(schema, scale)
+        if served.structural_schema is None or not served.structural_schema.is_made_of(
+            schema, scale
+        ):
+            served.structural_schema = StructuralSchema(schema, scale)
             # What was stored before is fitted to the new schema whenever it is read.
             served.schema_since = self._storage.revision if known is not None else 0
         served.schema = schema

@@ -7,7 +7,7 @@ from typing import Any, Final, final
 from urllib.parse import urlsplit
 
 from appsdk_operator.apiserver._crds.schemas import schema_problems
-from appsdk_operator.apiserver._schema.field_paths import PathError, valid_path
+from appsdk_operator.apiserver._schema.field_paths import FieldPathError, resolve_field_path
 from appsdk_operator.apiserver._values.go_text import go_json
 from appsdk_operator.apiserver._values.names import label_problems, subdomain_problems
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
@@ -346,8 +346,8 @@ def _selectable_problems(
             yield FieldError.required(at)
             continue
         try:
-            shown, found, first = valid_path(value, schema, brackets=False)
-        except PathError as error:
+            shown, found, first = resolve_field_path(value, schema, brackets=False)
+        except FieldPathError as error:
             yield FieldError.invalid(at, value, f"is an invalid path: {error}")
             continue
         if first == "metadata":

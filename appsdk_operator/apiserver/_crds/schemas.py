@@ -8,18 +8,21 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._cel.cost_estimate import LIMIT, times
-from appsdk_operator.apiserver._cel.schema_types import MAX_REQUEST, declared
-from appsdk_operator.apiserver._cel.types import Declared
+from appsdk_operator.apiserver._cel.cost_estimate import RULE_COST_LIMIT, saturating_product
+from appsdk_operator.apiserver._cel.schema_types import MAX_REQUEST, schema_decl_type
+from appsdk_operator.apiserver._cel.types import DeclType
 from appsdk_operator.apiserver._schema import (
     object_checks,
     pruning,
     validation_rules,
     value_validation,
 )
-from appsdk_operator.apiserver._schema.field_paths import PathError, valid_path
+from appsdk_operator.apiserver._schema.field_paths import FieldPathError, resolve_field_path
 from appsdk_operator.apiserver._schema.pruning import EMBEDDED, PRESERVE
-from appsdk_operator.apiserver._schema.structural_check import structural_problems, unsupported
+from appsdk_operator.apiserver._schema.structural_check import (
+    has_unsupported_fields,
+    structural_problems,
+)
 from appsdk_operator.apiserver._values.go_text import go_json
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
@@ -53,7 +56,7 @@ def schema_problems(schema: _Schema, path: str, *, status: bool) -> list[FieldEr
         detail = "nullable cannot be true at the root"
         errors.append(FieldError.forbidden(f"{path}.nullable", detail))
     checks_rules = False
-    if not unsupported(schema):
+    if not has_unsupported_fields(schema):
         found = structural_problems(schema, path)
         if not found:
             found = list(_default_problems(schema, path, root=True))
@@ -93,7 +96,7 @@ class _Place:
     root: bool = True
     rules: bool = True
     cardinality: int | None = None
-    known: Declared | None = None
+    known: DeclType | None = None
     in_meta: bool = False
     no_default: str = ""
     no_old: str = ""
@@ -168,11 +171,11 @@ class _Walk:
             most = schema.get("maxProperties")
         cardinality = None
         if most is not None and place.cardinality is not None:
-            cardinality = times(place.cardinality, max(most, 0))
+            cardinality = saturating_product(place.cardinality, max(most, 0))
         return attrs.evolve(place, path=path, root=False, cardinality=cardinality)
 
     def _check_rules(self, schema: _Schema, rules: list[Any], place: _Place) -> None:
-        known = declared(schema, root=place.root or bool(schema.get(EMBEDDED)))
+        known = schema_decl_type(schema, root=place.root or bool(schema.get(EMBEDDED)))
         path = f"{place.path}.{validation_rules.RULES}"
         if known is None:
             detail = (
@@ -187,14 +190,16 @@ class _Walk:
             self._check_rule(made, f"{path}[{index}]", place, known)
 
     def _check_rule(
-        self, made: validation_rules.CompiledRule, path: str, place: _Place, known: Declared
+        self, made: validation_rules.CompiledRule, path: str, place: _Place, known: DeclType
     ) -> None:
         errors = self.rule_errors
         shown = Verbatim(_rule_shown(made.rule))
         cardinality = place.cardinality
         if cardinality is None:
             cardinality = MAX_REQUEST // (known.min_size + 1)
-        self._observe("estimated rule cost", times(made.cost, cardinality), f"{path}.rule")
+        self._observe(
+            "estimated rule cost", saturating_product(made.cost, cardinality), f"{path}.rule"
+        )
         if made.error:
             errors.append(FieldError.invalid(f"{path}.rule", shown, made.error))
         if made.message_error:
@@ -215,8 +220,8 @@ class _Walk:
             errors.append(FieldError.invalid(f"{path}.optionalOldSelf", optional, detail))
 
     def _observe(self, name: str, cost: int, path: str) -> None:
-        if cost > LIMIT:
-            detail = _too_costly(name, cost, LIMIT)
+        if cost > RULE_COST_LIMIT:
+            detail = _too_costly(name, cost, RULE_COST_LIMIT)
             self.rule_errors.append(FieldError.forbidden(path, detail))
         self.total = min(self.total + cost, 2**64 - 1)
         if cost >= _TOTAL // 100:
@@ -400,8 +405,8 @@ def _rule_problems(schema: _Schema, rule: Mapping[str, Any], path: str) -> Itera
     if _has_breaks(field):
         yield FieldError.invalid(at, field, "must not contain line breaks")
     try:
-        valid_path(field, schema)
-    except PathError:
+        resolve_field_path(field, schema)
+    except FieldPathError:
         yield FieldError.invalid(at, field, "must be a valid path")
 
 
@@ -428,18 +433,18 @@ def _one_default(schema: _Schema, default: Any, path: str) -> Iterator[FieldErro
     pruned = copy.deepcopy(default)
     dropped: list[str] = []
     if isinstance(pruned, (dict, list)):
-        fit = pruning.compiled(schema, root=bool(schema.get(EMBEDDED)), defaults=False)
-        fit(pruned, "", dropped)
+        prune = pruning.compile_pruner(schema, root=bool(schema.get(EMBEDDED)), defaults=False)
+        prune(pruned, "", dropped)
     if dropped:
         yield FieldError.invalid(path, shown, "must not have unknown fields")
     errors: list[FieldError] = []
-    embedded = object_checks.embedded(schema)
+    embedded = object_checks.embedded_object_checks(schema)
     if embedded is not None:
         embedded(copy.deepcopy(default), "", errors)
     if not errors:
-        value_validation.compiled(schema)(default, value_validation.NOT_THERE, "", errors)
-    if not errors and (rules := validation_rules.Rulebook.of(schema, root=False)) is not None:
-        rules.check(default, value_validation.NOT_THERE, errors)
+        value_validation.compile_validation(schema)(default, value_validation.ABSENT, "", errors)
+    if not errors and (rules := validation_rules.SchemaRules.of(schema, root=False)) is not None:
+        rules.check(default, value_validation.ABSENT, errors)
     for error in errors:
         field = path if error.field == "<nil>" else f"{path}.{error.field}"
         yield attrs.evolve(error, field=field)

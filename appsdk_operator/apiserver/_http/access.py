@@ -29,7 +29,12 @@ from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http.http_request import Exchange
 from appsdk_operator.apiserver._registry.write_requests import Target
 from appsdk_operator.apiserver._values.routes import Route
-from appsdk_operator.apiserver._values.users import ADMIN, User, account_groups, account_of
+from appsdk_operator.apiserver._values.users import (
+    ADMIN,
+    User,
+    service_account_groups,
+    service_account_of,
+)
 from appsdk_operator.resource import FieldSelector, SelectorError
 
 __all__ = ["Access"]
@@ -110,9 +115,9 @@ class Access:
     def token_for(self, info: Mapping[str, Any]) -> str:
         """A new token of a user; a service account is in its groups when none are given."""
         user = User.of(info)
-        account = account_of(user.username)
+        account = service_account_of(user.username)
         if account is not None and not user.groups:
-            user = attrs.evolve(user, groups=account_groups(account[0]))
+            user = attrs.evolve(user, groups=service_account_groups(account[0]))
         token = token_hex(16)
         self._made |= known({token: user.info()})
         self._tell()
@@ -172,7 +177,7 @@ class Access:
         resource = target.served.resource
         grants = self.grants
         if isinstance(self.authorizer, AllowAll) or not (
-            resource.rules.create_on_update or resource.group == RBAC_GROUP
+            resource.strategy.create_on_update or resource.group == RBAC_GROUP
         ):
             return change
 

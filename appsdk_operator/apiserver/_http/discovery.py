@@ -182,7 +182,7 @@ def _entries(served: ServedVersion) -> Iterator[dict[str, Any]]:
 
 
 def _verbs(resource: Resource) -> list[str]:
-    return list(_CUSTOM_VERBS if resource.rules.custom else resource.verbs)
+    return list(_CUSTOM_VERBS if resource.strategy.custom else resource.verbs)
 
 
 def _names(resource: Resource) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _storage_hash(resource: Resource) -> str:
 
 
 def _subresources(served: ServedVersion) -> Iterable[str]:
-    if served.resource.rules.custom:
+    if served.resource.strategy.custom:
         return (name for name in ("status", "scale") if name in served.subresources)
     return sorted(served.subresources)
 
@@ -269,6 +269,6 @@ def _response_kind(served: ServedVersion, subresource: str) -> dict[str, str]:
     resource = served.resource
     own = (resource.group, served.version, resource.kind)
     group, version, kind = _OTHER_KINDS.get(subresource, own)
-    if not resource.rules.custom and (group, version) == own[:2]:
+    if not resource.strategy.custom and (group, version) == own[:2]:
         group = version = ""
     return {"group": group, "version": version, "kind": kind}

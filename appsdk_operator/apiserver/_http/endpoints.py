@@ -90,7 +90,7 @@ class Endpoints:
             case "get":
                 lists.parse_version(call.query.get("resourceVersion") or "0")
                 record = stale.stale_record(call) or self._core.writer.get(call.target)
-                await conversion.refresh(call.served, record)
+                await conversion.reconvert_record(call.served, record)
                 return Answer(200, call.form.stored(call.served, record))
             case "list":
                 return await self._list(call)
@@ -115,7 +115,7 @@ class Endpoints:
         options = _list_options(query)
         page = lists.list_page(self._core.storage, call.served, selection, options)
         try:
-            await conversion.prepare(call.served, page.records)
+            await conversion.convert_records(call.served, page.records)
         except StatusError as error:
             # The real server lists from a cache, which cannot be filled.
             what = f"{call.served.api_version}, Kind={call.served.resource.kind}"
@@ -176,7 +176,7 @@ class Endpoints:
     async def _create(self, call: Call) -> Answer:
         body = bodies.as_json(call.body, call.content_type)
         # The real server takes the name of a custom resource in the path, if only there.
-        if call.route.name and not call.served.resource.rules.custom:
+        if call.route.name and not call.served.resource.strategy.custom:
             raise method_not_allowed()
         if call.served.resource.namespaced and not call.route.namespace:
             raise _no_such_method(call.served)
@@ -275,7 +275,7 @@ class Endpoints:
         options = self._delete_options(call)
         outcome = await self._core.writer.delete(call.target, options)
         resource = call.served.resource
-        if not outcome.deleted or resource.rules.returns_deleted:
+        if not outcome.deleted or resource.strategy.returns_deleted:
             return self._made(call, outcome)
         return Answer(200, subresources.success(resource, outcome.obj))
 
@@ -298,7 +298,7 @@ class Endpoints:
             except StatusError as error:
                 if error.code != 404:
                     raise
-        await conversion.prepare(call.served, page.records)
+        await conversion.convert_records(call.served, page.records)
         return Answer(200, call.form.list(call.served, page.records, _list_metadata(page)))
 
     @staticmethod
@@ -333,7 +333,7 @@ class Endpoints:
         name = call.route.subresource
         resource = call.served.resource
         if name not in call.served.subresources:
-            if resource.rules.custom:
+            if resource.strategy.custom:
                 raise not_found(resource.plural, resource.group, call.route.name)
             raise StatusError(404, "the server could not find the requested resource", details={})
         if name == "scale":
@@ -344,7 +344,7 @@ class Endpoints:
             match call.verb:
                 case "get":
                     record = self._core.writer.get(call.target)
-                    await conversion.refresh(call.served, record)
+                    await conversion.reconvert_record(call.served, record)
                     return Answer(200, call.form.stored(call.served, record))
                 case "update":
                     return await self._update(call)
@@ -372,7 +372,7 @@ class Endpoints:
         writer = self._core.writer
         paths = subresources.scale_paths(call.served)
         if call.verb == "get":
-            obj = await conversion.read(call.served, writer.get(call.target))
+            obj = await conversion.read_record(call.served, writer.get(call.target))
             return Answer(200, call.form.one(call.served, subresources.scale_of(obj, paths)))
         if call.verb not in ("update", "patch"):
             raise method_not_allowed()
@@ -388,7 +388,7 @@ class Endpoints:
             try:
                 sent = _sent(call, SCALE, options)
             except StatusError as error:
-                if call.served.resource.rules.custom and error.code == 400:
+                if call.served.resource.strategy.custom and error.code == 400:
                     # The real server's error fails, too.
                     why = 'no kind is registered for the type v1.Scale in scheme "'
                     raise bad_request(f'{why}pkg/runtime/scheme.go:111"') from None
@@ -455,7 +455,7 @@ def _list_metadata(page: lists.Page) -> dict[str, Any]:
 
 def _check_named(call: Call) -> None:
     if not call.route.name:
-        if call.served.resource.rules.custom and call.route.namespace:
+        if call.served.resource.strategy.custom and call.route.namespace:
             raise bad_request("name must be provided")
         raise _no_such_method(call.served)
 
@@ -472,7 +472,7 @@ def _check_name_given(obj: dict[str, Any], name: str) -> None:
 def _no_such_verb(call: Call) -> StatusError:
     """405: a subresource does not have that verb."""
     resource = call.served.resource
-    if not resource.rules.custom:
+    if not resource.strategy.custom:
         return method_not_allowed()
     return method_not_allowed(
         f'{call.verb} is not supported on resources of kind "{resource.qualified_name}"',
@@ -482,12 +482,12 @@ def _no_such_verb(call: Call) -> StatusError:
 
 def _no_such_method(served: ServedVersion) -> Exception:
     """What is wrong with a verb on a path that has others."""
-    return NoPageError() if served.resource.rules.custom else method_not_allowed()
+    return NoPageError() if served.resource.strategy.custom else method_not_allowed()
 
 
 def _check_patch_type(call: Call) -> None:
     accepted = [patching.JSON_PATCH, patching.MERGE_PATCH, APPLY_PATCH]
-    if not call.served.resource.rules.custom:
+    if not call.served.resource.strategy.custom:
         accepted.insert(2, patching.STRATEGIC_PATCH)
     if call.content_type not in accepted:
         raise unsupported_media_type(accepted)

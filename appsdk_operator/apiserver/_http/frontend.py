@@ -169,14 +169,14 @@ class Frontend:
         if body is None:
             body = await _body(request) if request.can_read_body else b""
         accept = request.headers.get(hdrs.ACCEPT, "")
-        if not resource.rules.custom:
+        if not resource.strategy.custom:
             check_media_types(accept, streams=verb in ("list", "watch"))
             _check_patch(request)
         form = negotiate(
             accept,
             include=query.get("includeObject", ""),
             now=self._core.clock.time,
-            custom=resource.rules.custom,
+            custom=resource.strategy.custom,
         )
         if verb not in resource.verbs and not route.subresource:
             raise method_not_allowed()
@@ -293,10 +293,10 @@ def _facts(
 
 def _check_method(request: Exchange, verb: str, route: Route, resource: Resource) -> None:
     """Refuse what cannot be asked of a resource at all."""
-    if not resource.rules.custom and request.method == "HEAD":
+    if not resource.strategy.custom and request.method == "HEAD":
         raise method_not_allowed()
     if not verb:
-        if not resource.rules.custom:
+        if not resource.strategy.custom:
             raise method_not_allowed()
         raise method_not_allowed(
             f'{verb} is not supported on resources of kind "{resource.qualified_name}"',

@@ -94,7 +94,7 @@ def _name(served: ServedVersion) -> str:
     """The name of a definition, as the real server makes it."""
     resource = served.resource
     known = builtin_schemas.definition_of(resource.group, served.version, resource.kind)
-    if known is not None and not resource.rules.custom:
+    if known is not None and not resource.strategy.custom:
         return known
     reverse = ".".join(reversed(resource.group.split(".")))
     return f"{reverse}.{served.version}.{resource.kind}"
@@ -108,7 +108,7 @@ _MOST_BUILT: Final = 64
 
 def _newer(prefix: str, kinds: tuple[ServedVersion, ...]) -> Document:
     """The document of a group and version; those of built-in kinds are made once."""
-    if any(served.resource.rules.custom for served in kinds):
+    if any(served.resource.strategy.custom for served in kinds):
         return Document.of(_describe(prefix, kinds))
     key = (prefix, tuple(hash(_name(served)) for served in kinds))
     if key not in _built:
@@ -131,7 +131,7 @@ def _describe(prefix: str, kinds: tuple[ServedVersion, ...]) -> dict[str, Any]:
     for served in kinds:
         name = _name(served)
         paths |= operations(served, name, _NEWER)
-        if served.resource.rules.custom:
+        if served.resource.strategy.custom:
             schemas |= _custom(served, name, _NEWER)
             wanted += [f"{META}{part}" for part in ("ObjectMeta", "ListMeta")]
         else:
@@ -234,7 +234,7 @@ def _older(catalog: Catalog) -> dict[str, Any]:
         name = _name(served)
         paths |= operations(served, name, _OLDER)
         places[served.resource.group, served.version] = None
-        if served.resource.rules.custom:
+        if served.resource.strategy.custom:
             definitions |= _custom(served, name, _OLDER)
     for kind in ("DeleteOptions", "WatchEvent"):
         kinds = [{"group": group, "kind": kind, "version": version} for group, version in places]

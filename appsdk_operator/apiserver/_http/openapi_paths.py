@@ -162,7 +162,7 @@ class _Maker:
     def __init__(self, served: ServedVersion, dialect: Dialect) -> None:
         resource = served.resource
         self.dialect = dialect
-        self.custom = resource.rules.custom
+        self.custom = resource.strategy.custom
         self._kind = {
             "group": resource.group,
             "version": served.version,
@@ -170,7 +170,7 @@ class _Maker:
         }
         first = (resource.group or "core").partition(".")[0]
         self._tag = f"{resource.group or 'core'}_{served.version}"
-        if not resource.rules.custom:
+        if not resource.strategy.custom:
             self._tag = f"{first}_{served.version}"
         place = "Namespaced" if resource.namespaced else ""
         dots = "".join(part.capitalize() for part in first.split("-"))

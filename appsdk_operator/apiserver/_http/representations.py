@@ -33,7 +33,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def _list_metadata(served: ServedVersion, metadata: dict[str, Any]) -> dict[str, Any]:
     """Lists of custom resources say that nothing is left, those of built-in kinds say nothing."""
-    return {"continue": "", **metadata} if served.resource.rules.custom else metadata
+    return {"continue": "", **metadata} if served.resource.strategy.custom else metadata
 
 
 def _list(head: dict[str, Any], items: Iterable[bytes]) -> bytes:
@@ -190,7 +190,7 @@ class PartialForm:
 
 
 def _go_list_type(served: ServedVersion) -> str:
-    if served.resource.rules.custom:
+    if served.resource.strategy.custom:
         return "*unstructured.UnstructuredList"
     package = served.resource.group.partition(".")[0]
     if package in ("", "events"):

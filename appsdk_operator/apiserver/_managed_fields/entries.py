@@ -14,18 +14,18 @@ from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
 __all__ = [
     "SERVER",
-    "Managed",
+    "ManagedFields",
     "Times",
-    "capped",
+    "cap_updaters",
     "decode",
+    "discard_time_changes",
     "encode",
     "is_reset",
-    "is_stripped",
+    "is_server_field",
     "manager_name",
     "manager_problems",
-    "settle",
-    "stripped",
-    "timeless",
+    "strip_server_fields",
+    "without_times",
 ]
 
 Times: TypeAlias = dict[Manager, str | None]
@@ -39,7 +39,7 @@ _MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
 
 # What nobody owns: the server sets it, or it names the object.
-_STRIPPED: Final[FieldSet] = {
+_SERVER_FIELDS: Final[FieldSet] = {
     "f:apiVersion": {},
     "f:kind": {},
     "f:metadata": {
@@ -63,27 +63,27 @@ _STRIPPED: Final[FieldSet] = {
 
 
 @attrs.define
-class Managed:
+class ManagedFields:
     """The owners of an object's fields, and when each wrote last."""
 
     owners: Owners = attrs.field(factory=dict)
     times: Times = attrs.field(factory=dict)
 
 
-def is_stripped(name: str) -> bool:
+def is_server_field(name: str) -> bool:
     """Whether nobody owns that field of the metadata."""
-    return f"f:{name}" in _STRIPPED["f:metadata"]
+    return f"f:{name}" in _SERVER_FIELDS["f:metadata"]
 
 
-def stripped(fields: FieldSet) -> FieldSet:
+def strip_server_fields(fields: FieldSet) -> FieldSet:
     """A set without what nobody owns."""
-    return field_sets.difference(fields, _STRIPPED)
+    return field_sets.difference(fields, _SERVER_FIELDS)
 
 
 # -- entries ---------------------------------------------------------------------------------
 
 
-def decode(entries: Iterable[Mapping[str, Any]], *, trusted: bool) -> Managed:
+def decode(entries: Iterable[Mapping[str, Any]], *, trusted: bool) -> ManagedFields:
     """Read the entries of an object.
 
     Args:
@@ -93,7 +93,7 @@ def decode(entries: Iterable[Mapping[str, Any]], *, trusted: bool) -> Managed:
     Raises:
         ValueError: one of them is not valid.
     """
-    managed = Managed()
+    managed = ManagedFields()
     for entry in entries:
         operation, api_version = entry.get("operation"), entry.get("apiVersion")
         if not trusted:
@@ -126,7 +126,7 @@ def _check(entry: Mapping[str, Any]) -> None:
         raise ValueError("fieldsType must be FieldsV1")
 
 
-def encode(managed: Managed, *, by_text: bool) -> list[dict[str, Any]]:
+def encode(managed: ManagedFields, *, by_text: bool) -> list[dict[str, Any]]:
     """The entries as the object shows them.
 
     Args:
@@ -138,7 +138,7 @@ def encode(managed: Managed, *, by_text: bool) -> list[dict[str, Any]]:
         for manager, owner in managed.owners.items()
     ]
     if len(entries) > 1:
-        entries.sort(key=_place)
+        entries.sort(key=_sort_key)
     return entries
 
 
@@ -157,7 +157,7 @@ def _entry(manager: Manager, owner: Owner, time: str | None, *, by_text: bool) -
     return entry
 
 
-def _place(entry: Mapping[str, Any]) -> tuple[str, ...]:
+def _sort_key(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         entry["operation"],
         entry.get("time") or "",
@@ -175,19 +175,19 @@ def is_reset(entries: Any, *, custom: bool) -> bool:
     return bool(entries == [{}])
 
 
-def timeless(entries: Any) -> Any:
+def without_times(entries: Any) -> Any:
     """The entries without their times."""
     return [
         {name: value for name, value in entry.items() if name != "time"} for entry in entries or ()
     ]
 
 
-def settle(new: dict[str, Any], old: dict[str, Any]) -> None:
+def discard_time_changes(new: dict[str, Any], old: dict[str, Any]) -> None:
     """Take back new times if nothing else of an object has changed."""
     ours, theirs = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not ours or not theirs or len(ours) != len(theirs) or ours == theirs:
         return
-    if timeless(ours) != timeless(theirs):
+    if without_times(ours) != without_times(theirs):
         return
     if _without_entries(new) == _without_entries(old):
         new["metadata"]["managedFields"] = theirs
@@ -201,7 +201,7 @@ def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:
 # -- keeping them few ------------------------------------------------------------------------
 
 
-def capped(managed: Managed) -> None:
+def cap_updaters(managed: ManagedFields) -> None:
     """Put the oldest entries of updates together until there are no more than ten."""
     updaters = [manager for manager, owner in managed.owners.items() if not owner.applied]
     over = len(updaters) - _MAX_UPDATERS

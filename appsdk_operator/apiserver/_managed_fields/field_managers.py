@@ -23,20 +23,20 @@ from appsdk_operator.apiserver._managed_fields import (
     reset_fields,
     typed_values,
 )
-from appsdk_operator.apiserver._managed_fields.entries import Managed
+from appsdk_operator.apiserver._managed_fields.entries import ManagedFields
 from appsdk_operator.apiserver._managed_fields.last_applied import (
     allowed_by_last_applied,
     keep_last_applied,
 )
 from appsdk_operator.apiserver._managed_fields.ownership import (
     ConversionError,
-    Convert,
-    Filters,
+    ConvertTo,
+    FieldFilters,
     Manager,
     OwnershipConflict,
-    Typed,
+    TypedObject,
 )
-from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, SCALE, Schemas, Shape
+from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, SCALE, Shape, ShapeBuilder
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.apiserver._schema.metadata import timestamp
 from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
@@ -60,7 +60,7 @@ class FieldManagers:
         self._catalog = catalog
         self._clock = clock
         self._shapes: WeakKeyDictionary[ServedVersion, tuple[Any, Shape]] = WeakKeyDictionary()
-        self._builtin: Schemas | None = None
+        self._builtin: ShapeBuilder | None = None
         self._second = (-1, "")
 
     def of(self, served: ServedVersion, subresource: str = "") -> FieldManager:
@@ -70,12 +70,12 @@ class FieldManagers:
             known = served.field_managers = (served.schema, served.subresources, {})
         found: FieldManager | None = known[2].get(subresource)
         if found is None:
-            found = known[2][subresource] = self._made(served, subresource)
+            found = known[2][subresource] = self._new_manager(served, subresource)
         return found
 
-    def _made(self, served: ServedVersion, subresource: str) -> FieldManager:
+    def _new_manager(self, served: ServedVersion, subresource: str) -> FieldManager:
         resource = served.resource
-        custom = resource.rules.custom
+        custom = resource.strategy.custom
         return FieldManager(
             group=resource.group,
             version=served.version,
@@ -83,13 +83,15 @@ class FieldManagers:
             subresource=subresource,
             custom=custom,
             shape=self.shape(served),
-            filters=reset_fields.filters(resource, served, subresource),
+            filters=reset_fields.field_filters(resource, served, subresource),
             convert=lambda typed, api_version: self._convert(served, typed, api_version),
-            filled=_as_it_is if custom else lambda obj: go_zero_values.filled(obj, served),
+            fill_zero_values=_unchanged
+            if custom
+            else lambda obj: go_zero_values.fill_zero_values(obj, served),
             now=self._now,
         )
 
-    def of_scale(self) -> FieldManager:
+    def for_scale(self) -> FieldManager:
         """The manager for writes of a scale."""
         return FieldManager(
             group="autoscaling",
@@ -100,7 +102,7 @@ class FieldManagers:
             shape=SCALE,
             filters={},
             convert=lambda typed, version: typed if version == typed.api_version else None,
-            filled=_as_it_is,
+            fill_zero_values=_unchanged,
             now=self._now,
         )
 
@@ -115,8 +117,8 @@ class FieldManagers:
         known = self._shapes.get(served)
         if known is not None and known[0] is served.schema:
             return known[1]
-        if served.resource.rules.custom:
-            shape = Schemas().custom(served.schema) if served.schema is not None else DEDUCED
+        if served.resource.strategy.custom:
+            shape = ShapeBuilder().custom(served.schema) if served.schema is not None else DEDUCED
         else:
             shape = self._builtin_shape(served)
         self._shapes[served] = (served.schema, shape)
@@ -127,16 +129,18 @@ class FieldManagers:
         if name is None:
             return DEDUCED
         if self._builtin is None:
-            self._builtin = Schemas(builtin_schemas.data().schemas)
+            self._builtin = ShapeBuilder(builtin_schemas.data().schemas)
         return self._builtin.shape({"$ref": name})
 
-    def _convert(self, served: ServedVersion, typed: Typed, api_version: str) -> Typed | None:
+    def _convert(
+        self, served: ServedVersion, typed: TypedObject, api_version: str
+    ) -> TypedObject | None:
         if typed.api_version == api_version:
             return typed
         source = self._version(served, typed.api_version)
         target = self._version(served, api_version)
         if source is None or target is None:
-            if served.resource.rules.custom:
+            if served.resource.strategy.custom:
                 raise ConversionError(
                     f"request to convert CR to an invalid group/version: {api_version}"
                 )
@@ -145,7 +149,7 @@ class FieldManagers:
         value = copy.deepcopy(typed.value)
         stored = source.to_storage(value) if source.to_storage is not None else value
         value = target.read(stored)
-        return Typed(value, self.shape(target), api_version)
+        return TypedObject(value, self.shape(target), api_version)
 
     def _version(self, served: ServedVersion, api_version: str) -> ServedVersion | None:
         group, _, version = api_version.rpartition("/")
@@ -158,7 +162,7 @@ class FieldManagers:
         return None
 
 
-def _as_it_is(obj: dict[str, Any]) -> dict[str, Any]:
+def _unchanged(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
@@ -175,11 +179,11 @@ class FieldManager:
     """Whether it is about custom resources."""
     shape: Shape
     """How the objects are owned."""
-    filters: Filters
+    filters: FieldFilters
     """What the write can set at all."""
-    convert: Convert
+    convert: ConvertTo
     """To the versions that owners name their fields in."""
-    filled: Callable[[dict[str, Any]], dict[str, Any]]
+    fill_zero_values: Callable[[dict[str, Any]], dict[str, Any]]
     """What is always there, whoever wrote the object."""
     now: Callable[[], str]
 
@@ -197,7 +201,7 @@ class FieldManager:
             manager: who asked for it.
         """
         given = new["metadata"].pop("managedFields", None)
-        managed = self._owners_to_start_with(live, given)
+        managed = self._initial_owners(live, given)
         if not managed.owners and live is not None:
             # Nobody owns anything: that stays so until somebody applies.
             return
@@ -217,14 +221,14 @@ class FieldManager:
             value, shape = new[key], self._shape_of(key)
             if key == "metadata":
                 value = {
-                    name: item for name, item in value.items() if not entries.is_stripped(name)
+                    name: item for name, item in value.items() if not entries.is_server_field(name)
                 }
-                node = typed_values.whole(value, shape)
+                node = typed_values.all_fields(value, shape)
                 node.pop(field_sets.SELF, None)
                 if node:
                     fields["f:metadata"] = node
             elif key not in ("apiVersion", "kind"):
-                fields[f"f:{key}"] = typed_values.whole(value, shape)
+                fields[f"f:{key}"] = typed_values.all_fields(value, shape)
         keep = self.filters.get(self.api_version)
         if keep is not None and "f:status" in fields:
             fields = keep(fields)
@@ -243,21 +247,21 @@ class FieldManager:
         rules = self.shape.map
         return (rules.child(name) if rules is not None else None) or DEDUCED
 
-    def _owners_to_start_with(self, live: dict[str, Any] | None, given: Any) -> Managed:
+    def _initial_owners(self, live: dict[str, Any] | None, given: Any) -> ManagedFields:
         known = live["metadata"].get("managedFields") if live is not None else None
         if not self.subresource and given is not None:
             if entries.is_reset(given, custom=self.custom):
-                return Managed()
+                return ManagedFields()
             if given != known:
                 try:
                     managed = entries.decode(given, trusted=False)
                 except (ValueError, AttributeError):
-                    managed = Managed()
+                    managed = ManagedFields()
                 if managed.owners:
                     return managed
         return entries.decode(known or (), trusted=True)
 
-    def _set(self, obj: dict[str, Any], managed: Managed) -> None:
+    def _set(self, obj: dict[str, Any], managed: ManagedFields) -> None:
         if managed.owners:
             made = entries.encode(managed, by_text=self.custom)
             obj["metadata"]["managedFields"] = made
@@ -265,23 +269,23 @@ class FieldManager:
             obj["metadata"].pop("managedFields", None)
 
     def _update(
-        self, live: dict[str, Any] | None, new: dict[str, Any], managed: Managed, name: str
+        self, live: dict[str, Any] | None, new: dict[str, Any], managed: ManagedFields, name: str
     ) -> None:
         me = Manager(name, "Update", self.api_version, self.subresource)
-        before = self._typed(self.filled(self._zero() if live is None else live))
-        after = self._typed(self.filled(new))
+        before = self._typed(self.fill_zero_values(self._zero() if live is None else live))
+        after = self._typed(self.fill_zero_values(new))
         owners = ownership.update(
             before, after, managed.owners, _CURRENT, self.filters, self.convert
         )
         mine = owners.pop(_CURRENT, None)
-        fields = entries.stripped(mine.fields) if mine is not None else {}
+        fields = entries.strip_server_fields(mine.fields) if mine is not None else {}
         if mine is not None and fields:
             known = owners.get(me)
             fields = field_sets.union(fields, known.fields) if known is not None else fields
             owners[me] = attrs.evolve(mine, fields=fields)
             managed.times[me] = self.now()
         managed.owners = owners
-        entries.capped(managed)
+        entries.cap_updaters(managed)
 
     # -- apply -------------------------------------------------------------------------------
 
@@ -294,7 +298,7 @@ class FieldManager:
             StatusError: 400, 409 or 500: it cannot be applied.
         """
         self._check_kind(config)
-        managed = Managed()
+        managed = ManagedFields()
         if live is not None:
             managed = entries.decode(live["metadata"].get("managedFields") or (), trusted=True)
         if not managed.owners and live is not None:
@@ -304,7 +308,7 @@ class FieldManager:
         except OwnershipConflict as error:
             disputed = error.fields
             if manager == _KUBECTL and live is not None:
-                disputed = self._not_from_kubectl(live, disputed)
+                disputed = self._without_kubectl_fields(live, disputed)
             if disputed:
                 raise conflict_status(disputed) from None
             obj = self._apply(live, config, managed, manager, force=True)
@@ -323,7 +327,7 @@ class FieldManager:
         self,
         live: dict[str, Any] | None,
         config: dict[str, Any],
-        managed: Managed,
+        managed: ManagedFields,
         name: str,
         *,
         force: bool,
@@ -340,19 +344,19 @@ class FieldManager:
         )
         mine = owners.get(me)
         if mine is not None:
-            fields = entries.stripped(mine.fields)
+            fields = entries.strip_server_fields(mine.fields)
             owners[me] = attrs.evolve(mine, fields=fields)
             if not fields:
                 del owners[me]
         times = dict(managed.times)
-        if live is None or not typed_values.same(merged.value, before.value):
+        if live is None or not typed_values.equal_values(merged.value, before.value):
             times[me] = self.now()
         obj = dict(merged.value)
         obj["metadata"] = dict(obj.get("metadata") or {})
-        self._set(obj, Managed(owners, times))
+        self._set(obj, ManagedFields(owners, times))
         return obj
 
-    def _check(self, config: Typed) -> None:
+    def _check(self, config: TypedObject) -> None:
         try:
             merging.check(config.value, config.shape)
         except merging.TypedError as error:
@@ -366,7 +370,7 @@ class FieldManager:
                 reason="",
             ) from None
 
-    def _not_from_kubectl(
+    def _without_kubectl_fields(
         self, live: dict[str, Any], disputed: dict[Manager, field_sets.FieldSet]
     ) -> dict[Manager, field_sets.FieldSet]:
         """What is in dispute besides what the client-side apply of kubectl has left."""
@@ -384,8 +388,8 @@ class FieldManager:
         """What there is before anything is created."""
         return {"apiVersion": self.api_version, "kind": self.kind}
 
-    def _typed(self, obj: dict[str, Any]) -> Typed:
-        return Typed(obj, self.shape, self.api_version)
+    def _typed(self, obj: dict[str, Any]) -> TypedObject:
+        return TypedObject(obj, self.shape, self.api_version)
 
 
 def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 
-__all__ = ["definition_of", "filled"]
+__all__ = ["definition_of", "fill_zero_values"]
 
 _DAEMON_SET: Final = "io.k8s.api.apps.v1.DaemonSet"
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
@@ -25,12 +25,12 @@ def definition_of(served: ServedVersion) -> str | None:
     return builtin_schemas.definition_of(resource.group, served.version, resource.kind)
 
 
-def filled(obj: dict[str, Any], served: ServedVersion) -> dict[str, Any]:
+def fill_zero_values(obj: dict[str, Any], served: ServedVersion) -> dict[str, Any]:
     """A copy with what Go always writes filled in; what it leaves out is not looked for."""
     name = definition_of(served)
     if name is None:
         return obj
-    made = _filled(obj, name)
+    made = _fill(obj, name)
     if name == _DAEMON_SET and "metadata" in obj:
         # A field of the internal version, which the published one writes as an annotation.
         metadata = made["metadata"]
@@ -39,11 +39,11 @@ def filled(obj: dict[str, Any], served: ServedVersion) -> dict[str, Any]:
     return made
 
 
-def _filled(value: dict[str, Any], name: str) -> dict[str, Any]:
+def _fill(value: dict[str, Any], name: str) -> dict[str, Any]:
     data = builtin_schemas.data()
     properties = data.schemas.get(name, {}).get("properties") or {}
     made = {
-        key: _filled_value(item, properties[key]) if key in properties else item
+        key: _fill_value(item, properties[key]) if key in properties else item
         for key, item in value.items()
     }
     for key, go_type in data.types.get(name, {}).items():
@@ -52,25 +52,25 @@ def _filled(value: dict[str, Any], name: str) -> dict[str, Any]:
     return made
 
 
-def _filled_value(value: Any, schema: Any) -> Any:
+def _fill_value(value: Any, schema: Any) -> Any:
     reference = _reference(schema)
     if isinstance(value, dict):
         if reference:
-            return _filled(value, reference)
+            return _fill(value, reference)
         items = schema.get("additionalProperties")
         if isinstance(items, dict) and _reference(items):
-            return {key: _filled_value(item, items) for key, item in value.items()}
+            return {key: _fill_value(item, items) for key, item in value.items()}
     elif isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict) and _reference(items):
-            return [_filled_value(item, items) for item in value]
+            return [_fill_value(item, items) for item in value]
     return value
 
 
 def _zero(schema: Any) -> Any:
     reference = _reference(schema)
     if reference:
-        return _filled({}, reference) if schema.get("default") == {} else None
+        return _fill({}, reference) if schema.get("default") == {} else None
     kind = schema.get("type")
     if kind == "string":
         return "" if schema.get("format") != "date-time" else None

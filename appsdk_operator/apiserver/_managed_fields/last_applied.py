@@ -8,7 +8,7 @@ import msgspec
 
 from appsdk_operator.apiserver._managed_fields import field_sets, merging, typed_values
 from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
-from appsdk_operator.apiserver._managed_fields.ownership import Typed
+from appsdk_operator.apiserver._managed_fields.ownership import TypedObject
 
 __all__ = ["allowed_by_last_applied", "keep_last_applied"]
 
@@ -22,7 +22,7 @@ def _last_applied(obj: dict[str, Any]) -> str:
     return str(annotations.get(_ANNOTATION) or "")
 
 
-def allowed_by_last_applied(obj: dict[str, Any], live: Typed) -> FieldSet | None:
+def allowed_by_last_applied(obj: dict[str, Any], live: TypedObject) -> FieldSet | None:
     """What kubectl applied by itself and nobody changed since: it may take that over.
 
     Args:

@@ -19,17 +19,17 @@ from appsdk_operator.apiserver._managed_fields.shapes import Shape
 
 __all__ = [
     "ConversionError",
-    "Convert",
-    "Filters",
+    "ConvertTo",
+    "FieldFilters",
     "Manager",
     "Owner",
     "Owners",
     "OwnershipConflict",
-    "Typed",
+    "TypedObject",
     "apply",
-    "named_members",
-    "reconciled",
+    "reconcile",
     "update",
+    "with_named_fields",
 ]
 
 
@@ -59,7 +59,7 @@ Owners: TypeAlias = dict[Manager, Owner]
 
 
 @attrs.frozen
-class Typed:
+class TypedObject:
     """An object in one of its versions."""
 
     value: Any
@@ -67,12 +67,12 @@ class Typed:
     api_version: str
 
 
-Convert: TypeAlias = Callable[[Typed, str], Typed | None]
+ConvertTo: TypeAlias = Callable[[TypedObject, str], TypedObject | None]
 """The object in another version; None if there is no such version (any more).
 
 Raises :class:`ConversionError` where the real server gives up instead of forgetting the owner.
 """
-Filters: TypeAlias = Mapping[str, Callable[[FieldSet], FieldSet]]
+FieldFilters: TypeAlias = Mapping[str, Callable[[FieldSet], FieldSet]]
 """By version, which fields a request of this kind can set at all; it owns no others."""
 
 
@@ -94,17 +94,17 @@ def _everything(fields: FieldSet) -> FieldSet:
 
 
 def update(
-    live: Typed,
-    new: Typed,
+    live: TypedObject,
+    new: TypedObject,
     owners: Owners,
     manager: Manager,
-    filters: Filters,
-    convert: Convert,
+    filters: FieldFilters,
+    convert: ConvertTo,
 ) -> Owners:
     """The owners once ``manager`` has made ``live`` into ``new``: it owns what it changed."""
-    owners = _reconciled_owners(live, owners, convert)
+    owners = _reconcile_owners(live, owners, convert)
     difference = _compare(live, new, filters)
-    owners = _hand_over(live, new, owners, manager, difference, filters, convert, force=True)
+    owners = _take_from_others(live, new, owners, manager, difference, filters, convert, force=True)
     mine = owners.get(manager)
     fields = field_sets.difference(mine.fields, difference.removed) if mine is not None else {}
     fields = field_sets.union(field_sets.union(fields, difference.modified), difference.added)
@@ -116,37 +116,39 @@ def update(
 
 
 def apply(
-    live: Typed,
-    config: Typed,
+    live: TypedObject,
+    config: TypedObject,
     owners: Owners,
     manager: Manager,
-    filters: Filters,
-    convert: Convert,
+    filters: FieldFilters,
+    convert: ConvertTo,
     *,
     force: bool,
-) -> tuple[Typed, Owners]:
+) -> tuple[TypedObject, Owners]:
     """What the object becomes when ``manager`` applies ``config``, and its owners then.
 
     Raises:
         OwnershipConflict: it would change what others own, and does not ``force`` it.
     """
-    owners = _reconciled_owners(live, owners, convert)
+    owners = _reconcile_owners(live, owners, convert)
     merged = attrs.evolve(live, value=merging.merge(live.value, config.value, live.shape))
     before = owners.get(manager)
     wanted = typed_values.field_set(config.value, config.shape)
     wanted = filters.get(config.api_version, _everything)(wanted)
     owners[manager] = Owner(wanted, config.api_version, applied=True)
     if before is not None and before.fields:
-        merged = _prune(merged, owners, config.api_version, before, convert)
+        merged = _prune_unapplied(merged, owners, config.api_version, before, convert)
     difference = _compare(live, merged, filters)
-    owners = _hand_over(live, merged, owners, manager, difference, filters, convert, force=force)
+    owners = _take_from_others(
+        live, merged, owners, manager, difference, filters, convert, force=force
+    )
     return merged, owners
 
 
 # -- who loses what --------------------------------------------------------------------------
 
 
-def _compare(old: Typed, new: Typed, filters: Filters) -> typed_values.Comparison:
+def _compare(old: TypedObject, new: TypedObject, filters: FieldFilters) -> typed_values.Comparison:
     found = typed_values.compare(old.value, new.value, old.shape)
     kept = filters.get(old.api_version)
     if kept is not None:
@@ -155,14 +157,14 @@ def _compare(old: Typed, new: Typed, filters: Filters) -> typed_values.Compariso
     return found
 
 
-def _hand_over(
-    live: Typed,
-    new: Typed,
+def _take_from_others(
+    live: TypedObject,
+    new: TypedObject,
     owners: Owners,
     manager: Manager,
     difference: typed_values.Comparison,
-    filters: Filters,
-    convert: Convert,
+    filters: FieldFilters,
+    convert: ConvertTo,
     *,
     force: bool,
 ) -> Owners:
@@ -196,16 +198,16 @@ def _hand_over(
 # -- what is given up ------------------------------------------------------------------------
 
 
-def _prune(
-    merged: Typed, owners: Owners, api_version: str, before: Owner, convert: Convert
-) -> Typed:
+def _prune_unapplied(
+    merged: TypedObject, owners: Owners, api_version: str, before: Owner, convert: ConvertTo
+) -> TypedObject:
     """Without what the manager applied last time, does not apply now, and nobody else owns."""
     then = convert(merged, before.api_version)
     if then is None:
         return merged
-    last = named_members(before.fields, then.shape)
+    last = with_named_fields(before.fields, then.shape)
     pruned = attrs.evolve(then, value=typed_values.remove(then.value, last, then.shape))
-    pruned = _with_owned(then, pruned, owners, convert)
+    pruned = _restore_owned(then, pruned, owners, convert)
     kept = convert(pruned, before.api_version)
     if kept is None:
         return merged
@@ -214,11 +216,13 @@ def _prune(
     return convert(attrs.evolve(then, value=result), api_version) or merged
 
 
-def _members_of(typed: Typed) -> FieldSet:
-    return named_members(typed_values.field_set(typed.value, typed.shape), typed.shape)
+def _members_of(typed: TypedObject) -> FieldSet:
+    return with_named_fields(typed_values.field_set(typed.value, typed.shape), typed.shape)
 
 
-def _with_owned(merged: Typed, pruned: Typed, owners: Owners, convert: Convert) -> Typed:
+def _restore_owned(
+    merged: TypedObject, pruned: TypedObject, owners: Owners, convert: ConvertTo
+) -> TypedObject:
     """What was taken away too much: what somebody owns, in whatever version, stays."""
     managed: dict[str, FieldSet] = {}
     for owner in owners.values():
@@ -232,13 +236,13 @@ def _with_owned(merged: Typed, pruned: Typed, owners: Owners, convert: Convert) 
         if whole is None or part is None:
             continue
         merged = whole
-        stays = field_sets.union(_members_of(part), named_members(fields, merged.shape))
+        stays = field_sets.union(_members_of(part), with_named_fields(fields, merged.shape))
         gone = field_sets.difference(_members_of(merged), stays)
         pruned = attrs.evolve(merged, value=typed_values.remove(merged.value, gone, merged.shape))
     return pruned
 
 
-def named_members(fields: FieldSet, shape: Shape | None) -> FieldSet:
+def with_named_fields(fields: FieldSet, shape: Shape | None) -> FieldSet:
     """The same set with every named field above a member as a member too."""
     found: FieldSet = {}
     for element, node in fields.items():
@@ -252,7 +256,7 @@ def named_members(fields: FieldSet, shape: Shape | None) -> FieldSet:
             and shape.map is not None
             and shape.map.declares(element[2:])
         )
-        children = named_members(node, below)
+        children = with_named_fields(node, below)
         found[element] = {field_sets.SELF: {}, **children} if member else children
     return found
 
@@ -268,7 +272,7 @@ def _shape_below(shape: Shape | None, element: str) -> Shape | None:
 # -- schemas change --------------------------------------------------------------------------
 
 
-def _reconciled_owners(live: Typed, owners: Owners, convert: Convert) -> Owners:
+def _reconcile_owners(live: TypedObject, owners: Owners, convert: ConvertTo) -> Owners:
     """The owners with their fields named as the present schemas have them."""
     found: Owners = {}
     for manager, owner in owners.items():
@@ -276,12 +280,12 @@ def _reconciled_owners(live: Typed, owners: Owners, convert: Convert) -> Owners:
         if typed is None:
             found[manager] = owner
             continue
-        fields = reconciled(owner.fields, typed.shape)
+        fields = reconcile(owner.fields, typed.shape)
         found[manager] = owner if fields is owner.fields else attrs.evolve(owner, fields=fields)
     return found
 
 
-def reconciled(fields: FieldSet, shape: Shape) -> FieldSet:
+def reconcile(fields: FieldSet, shape: Shape) -> FieldSet:
     """The set once a map or list below ``shape`` has become atomic: it is owned as a whole.
 
     A set that needs no change is returned as it is.
@@ -290,27 +294,27 @@ def reconciled(fields: FieldSet, shape: Shape) -> FieldSet:
     for element, node in fields.items():
         if not node or element == field_sets.SELF:
             continue
-        below = _reconciling_shape(shape, element)
+        below = _shape_in_set(shape, element)
         if below is None:
             continue
-        became = _reconciled_node(node, below)
+        became = _reconcile_node(node, below)
         if became is not node:
             changed[element] = became
     return {**fields, **changed} if changed else fields
 
 
-def _reconciled_node(node: FieldSet, shape: Shape) -> FieldSet:
+def _reconcile_node(node: FieldSet, shape: Shape) -> FieldSet:
     first = shape.forms[0]
     if first == "map" and shape.map is not None:
         if shape.map.is_deduced:
             return node
-        return {} if shape.map.atomic else reconciled(node, shape)
+        return {} if shape.map.atomic else reconcile(node, shape)
     if first == "list" and shape.list is not None:
-        return reconciled(node, shape) if shape.list.associative else {}
+        return reconcile(node, shape) if shape.list.associative else {}
     return node
 
 
-def _reconciling_shape(shape: Shape, element: str) -> Shape | None:
+def _shape_in_set(shape: Shape, element: str) -> Shape | None:
     if shape.forms[0] == "list":
         return shape.list.element if shape.list is not None else None
     return shape.map.child(element[2:]) if shape.map is not None else None

@@ -11,10 +11,10 @@ from typing import Final
 
 from appsdk_operator.apiserver._managed_fields import field_sets
 from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
-from appsdk_operator.apiserver._managed_fields.ownership import Filters
+from appsdk_operator.apiserver._managed_fields.ownership import FieldFilters
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
 
-__all__ = ["filters"]
+__all__ = ["field_filters"]
 
 _SPEC: Final[FieldSet] = {"f:spec": {}}
 _STATUS: Final[FieldSet] = {"f:status": {}}
@@ -56,9 +56,9 @@ _CONTAINERS: Final = ("f:containers", "f:initContainers")
 _RESIZED: Final = ("f:resources", "f:resizePolicy")
 
 
-def filters(resource: Resource, served: ServedVersion, subresource: str) -> Filters:
+def field_filters(resource: Resource, served: ServedVersion, subresource: str) -> FieldFilters:
     """By version, what a write keeps of a set of fields."""
-    if resource.rules.custom:
+    if resource.strategy.custom:
         return _custom_filters(resource, served, subresource)
     place = (resource.qualified_name, subresource)
     excluded = _EXCLUDED.get(place)
@@ -70,7 +70,7 @@ def filters(resource: Resource, served: ServedVersion, subresource: str) -> Filt
     return {version.api_version: keep for version in resource.versions.values()}
 
 
-def _custom_filters(resource: Resource, served: ServedVersion, subresource: str) -> Filters:
+def _custom_filters(resource: Resource, served: ServedVersion, subresource: str) -> FieldFilters:
     if subresource == "status":
         return {
             version.api_version: _KEEPS_STATUS

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
-__all__ = ["DEDUCED", "OBJECT_META", "SCALE", "ListShape", "MapShape", "Schemas", "Shape"]
+__all__ = ["DEDUCED", "OBJECT_META", "SCALE", "ListShape", "MapShape", "Shape", "ShapeBuilder"]
 
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
@@ -79,7 +79,7 @@ class MapShape:
         element: Shape | None,
         *,
         atomic: bool = False,
-        schemas: Schemas | None = None,
+        schemas: ShapeBuilder | None = None,
         preserve: bool = False,
     ) -> None:
         """Rules for maps; ``fields`` are schemas that become shapes when they are asked for."""
@@ -124,7 +124,7 @@ class ListShape:
     def __init__(
         self,
         schema: Any,
-        schemas: Schemas | None,
+        schemas: ShapeBuilder | None,
         *,
         associative: bool = False,
         keys: tuple[str, ...] = (),
@@ -158,7 +158,7 @@ UNTYPED.forms = DEDUCED.forms = ("map", "scalar", "list")
 
 
 @final
-class Schemas:
+class ShapeBuilder:
     """Makes shapes of schemas, and follows their references."""
 
     def __init__(self, definitions: Mapping[str, Any] | None = None) -> None:
@@ -322,7 +322,7 @@ OBJECT_META: Final[Mapping[str, Any]] = {
 }
 """The schema of ``metadata``, the same for every kind and version."""
 
-SCALE: Final[Shape] = Schemas().custom(
+SCALE: Final[Shape] = ShapeBuilder().custom(
     {
         "type": "object",
         "properties": {

@@ -16,12 +16,12 @@ from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, ListShape,
 __all__ = [
     "Comparison",
     "ItemError",
+    "all_fields",
     "compare",
     "extract",
     "field_set",
     "item_element",
     "remove",
-    "whole",
 ]
 
 
@@ -118,13 +118,13 @@ def _fields_below(value: Any, shape: Shape) -> tuple[bool, FieldSet]:
 
 def _fields_of_list(items: list[Any], rules: ListShape) -> FieldSet:
     found: FieldSet = {}
-    for element, same in items_by_element(rules, items).items():
-        below = _fields_below(same[0], rules.element)[1] if len(same) == 1 else {}
+    for element, matching in items_by_element(rules, items).items():
+        below = _fields_below(matching[0], rules.element)[1] if len(matching) == 1 else {}
         found[element] = {SELF: {}, **below} if below else {}
     return found
 
 
-def whole(value: Any, shape: Shape) -> FieldSet:
+def all_fields(value: Any, shape: Shape) -> FieldSet:
     """The node of a value that came or went as a whole, with its parts down to the leaves."""
     form = shape.form_of(value)
     if form == "scalar" or not value:
@@ -135,15 +135,15 @@ def whole(value: Any, shape: Shape) -> FieldSet:
         if not rules.associative or not isinstance(value, list):
             return {}
         node: FieldSet = {SELF: {}}
-        for element, same in sorted(items_by_element(rules, value).items()):
-            node[element] = whole(same[0], rules.element) if len(same) == 1 else {}
+        for element, matching in sorted(items_by_element(rules, value).items()):
+            node[element] = all_fields(matching[0], rules.element) if len(matching) == 1 else {}
         return node
     fields = shape.map
     if fields is None or fields.atomic or not isinstance(value, dict):
         return {}
     node = {SELF: {}}
     for name in sorted(value):
-        node[f"f:{name}"] = whole(value[name], _child(fields, name))
+        node[f"f:{name}"] = all_fields(value[name], _child(fields, name))
     return node
 
 
@@ -175,13 +175,13 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     return found
 
 
-def same(one: Any, other: Any) -> bool:
+def equal_values(one: Any, other: Any) -> bool:
     """Whether two values are equal as JSON: 1 is 1.0, but true is not 1."""
     return bool(one == other) and (isinstance(one, bool) == isinstance(other, bool))
 
 
 def _compare(old: Any, new: Any, shape: Shape, path: Path, found: Comparison) -> None:
-    if same(old, new):
+    if equal_values(old, new):
         return
     forms = {shape.form_of(old), shape.form_of(new)}
     # Two forms at one place: each side has its own way of telling.
@@ -208,11 +208,11 @@ def _compare_maps(
         if name in after:
             _compare(value, after[name], _child(rules, name), at, found)
         else:
-            field_sets.attach(found.removed, at, whole(value, _child(rules, name)))
+            field_sets.attach(found.removed, at, all_fields(value, _child(rules, name)))
     for name, value in after.items():
         if name not in before:
             at = (*path, f"f:{name}")
-            field_sets.attach(found.added, at, whole(value, _child(rules, name)))
+            field_sets.attach(found.added, at, all_fields(value, _child(rules, name)))
 
 
 def _compare_lists(old: Any, new: Any, rules: ListShape, path: Path, found: Comparison) -> None:
@@ -234,9 +234,9 @@ def _compare_items(
     """Compare the items of one identity; where there are several, they count as one leaf."""
     if len(old) <= 1 and len(new) <= 1:
         if not old:
-            field_sets.attach(found.added, path, whole(new[0], shape))
+            field_sets.attach(found.added, path, all_fields(new[0], shape))
         elif not new:
-            field_sets.attach(found.removed, path, whole(old[0], shape))
+            field_sets.attach(found.removed, path, all_fields(old[0], shape))
         else:
             _compare(old[0], new[0], shape, path, found)
     elif len(old) >= 2 and len(new) >= 2:
@@ -244,11 +244,11 @@ def _compare_items(
             field_sets.attach(found.modified, path, {})
     elif len(old) >= 2:
         if new:
-            field_sets.attach(found.added, path, whole(new[0], shape))
+            field_sets.attach(found.added, path, all_fields(new[0], shape))
         field_sets.attach(found.removed, path, {})
     else:
         if old:
-            field_sets.attach(found.removed, path, whole(old[0], shape))
+            field_sets.attach(found.removed, path, all_fields(old[0], shape))
         field_sets.attach(found.added, path, {})
 
 

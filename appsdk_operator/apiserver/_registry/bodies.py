@@ -15,7 +15,7 @@ from appsdk_operator.apiserver._storage.lists import Selection
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.selectors import parse_fields, parse_labels
 from appsdk_operator.apiserver._values import go_json
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import (
     FieldError,
     StatusError,
@@ -143,7 +143,7 @@ def decode_object(
     """
     api_version, kind = expected
     obj = decode_typed(body, kind)
-    custom = served.resource.rules.custom
+    custom = served.resource.strategy.custom
     if not custom and not (obj.get("apiVersion") and obj.get("kind")):
         obj = {"kind": kind, "apiVersion": api_version} | {
             name: value
@@ -180,7 +180,7 @@ def _check_type(obj: dict[str, Any], served: ServedVersion, api_version: str, ki
         )
     if obj["kind"] == kind:
         return
-    if served.resource.rules.custom:
+    if served.resource.strategy.custom:
         metadata = obj.get("metadata")
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
         problem = FieldError.invalid("kind", obj["kind"], f"must be {kind}")
@@ -206,7 +206,7 @@ def number(query: Mapping[str, str], name: str) -> int:
     value = query.get(name)
     if value is None:
         return 0
-    found = whole(value)
+    found = parse_integer(value)
     if found is not None:
         if abs(found) < 2**63:
             return found
@@ -276,10 +276,10 @@ def selection(query: Mapping[str, str], served: ServedVersion, namespace: str) -
         StatusError: 400, a selector that is malformed or that the resource has no field for.
     """
     labels, fields = parse_labels(query), parse_fields(query)
-    known = served.resource.rules.fields | served.selectable_fields
+    known = served.resource.strategy.fields | served.selectable_fields
     for path in fields.paths:
         if path not in _ALWAYS and path not in known:
-            if known or served.resource.rules.custom:
+            if known or served.resource.strategy.custom:
                 raise bad_request(f"field label not supported: {path}")
             raise bad_request(
                 f'"{path}" is not a known field selector: only "metadata.name", '

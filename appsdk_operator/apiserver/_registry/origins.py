@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from appsdk_operator.apiserver._registry.write_requests import Origin
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.users import User
 
 __all__ = ["deleting", "writing"]
@@ -33,7 +33,7 @@ def deleting(user: User, query: Mapping[str, str], body: bytes, warnings: list[s
         # Options are all in the body then.
         given = msgspec.json.decode(body)
     elif given.get("gracePeriodSeconds"):
-        given["gracePeriodSeconds"] = whole(given["gracePeriodSeconds"])
+        given["gracePeriodSeconds"] = parse_integer(given["gracePeriodSeconds"])
     if isinstance(given.get("dryRun"), str):
         given["dryRun"] = [given["dryRun"]]
     if isinstance(given.get("orphanDependents"), str):

@@ -11,7 +11,7 @@ from appsdk_operator.apiserver._builtin.types import DecodeError
 from appsdk_operator.apiserver._schema.merge_keys import merge_keys
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values import go_json
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import (
     FieldError,
     StatusError,
@@ -85,7 +85,7 @@ def fitted(
         raise StatusError(
             422, "the server rejected our request due to an error in our request", details={}
         )
-    if served.resource.rules.custom:
+    if served.resource.strategy.custom:
         _check_type(new, served)
     strategic = content_type == STRATEGIC_PATCH
     unknown: list[str] = []
@@ -149,7 +149,7 @@ def _is_missing_member(obj: Any, path: str) -> bool:
     *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
     for step in steps:
         if isinstance(obj, list):
-            index = whole(step)
+            index = parse_integer(step)
             if index is None or not 0 <= index < len(obj):
                 return False
             obj = obj[index]

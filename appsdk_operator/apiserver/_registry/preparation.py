@@ -8,7 +8,7 @@ from typing import Any
 from appsdk_operator.apiserver._builtin import decoding
 from appsdk_operator.apiserver._registry.write_requests import Target, WriteOptions
 from appsdk_operator.apiserver._schema import metadata as _metadata
-from appsdk_operator.apiserver._schema.metadata_decoding import check_shape
+from appsdk_operator.apiserver._schema.metadata_decoding import decode_metadata
 from appsdk_operator.apiserver._schema.object_checks import CoercionError
 from appsdk_operator.apiserver._values.status import bad_request, invalid
 
@@ -22,7 +22,9 @@ def metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
         StatusError: 400, it is not or does not.
     """
     resource = target.served.resource
-    metadata = check_shape(obj, resource.kind, target.served.version, custom=resource.rules.custom)
+    metadata = decode_metadata(
+        obj, resource.kind, target.served.version, custom=resource.strategy.custom
+    )
     if target.name and metadata.get("name", target.name) != target.name:
         raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL "
@@ -48,14 +50,14 @@ def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> li
         StatusError: 400, it cannot be read, or has unknown fields and may not.
     """
     served = target.served
-    structure = served.structure
+    structure = served.structural_schema
     if structure is None:
         if options.origin is not None and decoding.has_type(served):
             return [f'unknown field "{path}"' for path in decoding.fit(served, obj)]
         return []
     nulls = list(_nulls(obj)) if options.applied else []
     try:
-        dropped = structure.fit(obj)
+        dropped = structure.prune_and_default(obj)
     except CoercionError as error:
         kind = served.resource.kind
         raise bad_request(
@@ -64,12 +66,12 @@ def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> li
     stored = served.resource.versions[served.resource.storage_version]
     if (
         stored is not served
-        and stored.structure is not None
+        and stored.structural_schema is not None
         and served.to_storage is None
         and served.resource.converter is None
     ):
         # What the stored version has no field for is not kept, whoever sent it.
-        stored.structure.fit(obj)
+        stored.structural_schema.prune_and_default(obj)
         structure.prune(obj)
     for place, name in nulls:
         place.setdefault(name, None)
@@ -118,10 +120,10 @@ def validate(
         StatusError: 422, with a cause for each rule.
     """
     resource = target.served.resource
-    errors = list(_metadata.validate(new["metadata"], resource.rules.name_style))
+    errors = list(_metadata.validate(new["metadata"], resource.strategy.name_style))
     if old is not None:
         errors += _metadata.validate_update(new["metadata"], old["metadata"])
-    structure = target.served.structure
+    structure = target.served.structural_schema
     if structure is not None:
         status_only = subresource == "status"
         warnings += structure.validate(new, old, errors, status_only=status_only)
@@ -129,10 +131,10 @@ def validate(
         errors += _metadata.validate_finalizers(new["metadata"])
     # A binding sets what no update may change.
     if subresource != "binding":
-        errors += resource.rules.validate(new, old)
+        errors += resource.strategy.validate(new, old)
     if errors:
         name = new["metadata"].get("name", "")
-        group = resource.rules.error_group
+        group = resource.strategy.error_group
         group = resource.group if group is None else group
         problem = invalid(resource.kind, group, name, errors)
         problem.warnings += warnings

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.apiserver._managed_fields import entries, field_sets
-from appsdk_operator.apiserver._managed_fields.entries import Managed
+from appsdk_operator.apiserver._managed_fields.entries import ManagedFields
 from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
 from appsdk_operator.apiserver._managed_fields.ownership import Owner
 from appsdk_operator.apiserver._registry.subresources import scale_paths
@@ -31,7 +31,7 @@ class ScaleOwners:
 
     def __init__(self, fields: FieldManagers, served: ServedVersion, obj: dict[str, Any]) -> None:
         """The owners as ``obj``, of the version ``served``, has them."""
-        self._manager = fields.of_scale()
+        self._manager = fields.for_scale()
         self._served = served
         self._entries = obj["metadata"].get("managedFields")
 
@@ -52,7 +52,7 @@ class ScaleOwners:
             StatusError: 400, 409 or 500: it cannot be applied.
         """
         scale = self._manager.applied(self._shown(live), config, manager, force=force)
-        if self._served.resource.rules.custom:
+        if self._served.resource.strategy.custom:
             # The real server cannot, however it is applied, but tells of conflicts before.
             metadata = scale["metadata"]
             raise StatusError(
@@ -92,11 +92,11 @@ def _paths(resource: Resource) -> dict[str, field_sets.Path | None]:
     return found
 
 
-def _to_scale(parent: Any, resource: Resource) -> Managed:
+def _to_scale(parent: Any, resource: Resource) -> ManagedFields:
     """The owners of the replicas, given the entries of the object."""
     managed = entries.decode(parent or (), trusted=True)
     paths = _paths(resource)
-    found = Managed()
+    found = ManagedFields()
     for manager, owner in managed.owners.items():
         path = paths.get(owner.api_version)
         if path is not None and field_sets.has(owner.fields, path):
@@ -106,7 +106,7 @@ def _to_scale(parent: Any, resource: Resource) -> Managed:
 
 
 def _from_scale(
-    scale: Managed, parent: Any, resource: Resource, api_version: str
+    scale: ManagedFields, parent: Any, resource: Resource, api_version: str
 ) -> list[dict[str, Any]]:
     """The entries of the object once the scale has these owners.
 
@@ -119,7 +119,7 @@ def _from_scale(
     before = entries.decode(parent or (), trusted=True)
     paths = _paths(resource)
     left = dict(scale.owners)
-    found = Managed({}, dict(before.times))
+    found = ManagedFields({}, dict(before.times))
     for manager, owner in before.owners.items():
         if owner.api_version not in paths:
             continue

@@ -57,7 +57,7 @@ _BUILTIN: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spe
 def scale_paths(served: ServedVersion) -> ScalePaths:
     """Where objects of a kind keep what their scale shows."""
     declared: Mapping[str, Any] = served.subresources.get("scale") or {}
-    if not served.resource.rules.custom:
+    if not served.resource.strategy.custom:
         return _BUILTIN
     return ScalePaths(
         _steps(declared.get("specReplicasPath", ".spec.replicas")),
@@ -138,7 +138,7 @@ def scaled(
         )
     _check_namespace(metadata, old["metadata"].get("namespace"))
     replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if replicas < 0 and not resource.rules.custom:
+    if replicas < 0 and not resource.strategy.custom:
         what = "must be greater than or equal to 0"
         problem = FieldError.invalid("spec.replicas", replicas, what)
         raise invalid("Scale", "autoscaling", name, [problem])

@@ -64,7 +64,7 @@ _QUIET: Final = WriteOptions(field_validation="Ignore", origin=Origin())
 def precondition_failed(target: Target, name: str, wanted: str, found: str) -> StatusError:
     """409: an object that is not the one, or not as old, as the client meant."""
     resource = target.served.resource
-    group = f"{resource.group}/" if resource.rules.custom else ""
+    group = f"{resource.group}/" if resource.strategy.custom else ""
     return conflict(
         resource.plural,
         resource.group,
@@ -117,17 +117,17 @@ class Writer:
         Raises:
             StatusError: it cannot be created.
         """
-        resource, rules = target.served.resource, target.served.resource.rules
+        resource, strategy = target.served.resource, target.served.resource.strategy
         metadata = metadata_of(target, obj)
         self._check_open(target, metadata.get("name", ""))
         _tell(options, fit_schema(target, obj, options))
         if options.manager is not None:
-            _metadata.wipe(obj["metadata"])
+            _metadata.wipe_system_fields(obj["metadata"])
             self.fields.of(target.served).updated(None, obj, options.manager)
 
         def prepare(obj: dict[str, Any]) -> None:
-            if not rules.custom:
-                rules.prepare_create(obj)
+            if not strategy.custom:
+                strategy.prepare_create(obj)
 
         def fill_in(obj: dict[str, Any]) -> None:
             _fit_again(target, obj)
@@ -152,18 +152,18 @@ class Writer:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = _metadata.generated_name(metadata["generateName"], self._rng)
         _metadata.prepare_create(
-            metadata, self.clock.time(), self._rng, generation=rules.generation
+            metadata, self.clock.time(), self._rng, generation=strategy.generation
         )
-        told = _metadata.warnings(metadata, None, custom=rules.custom)
-        if target.served.has_status and not rules.status_on_create:
+        told = _metadata.warnings(metadata, None, custom=strategy.custom)
+        if target.served.has_status and not strategy.status_on_create:
             obj.pop("status", None)
-        rules.prepare_create(obj)
+        strategy.prepare_create(obj)
         validate(target, obj, None, told)
         _tell(options, told)
         await gate.validate(attrs.evolve(attempt, obj=obj))
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
-        stored = await conversion.stored(obj, target.served)
+        stored = await conversion.to_storage_version(obj, target.served)
         self._check_open(target, name)
         present = resource.collection.records.get(target.key)
         if present is not None:
@@ -235,15 +235,15 @@ class Writer:
         Raises:
             StatusError: it cannot be updated.
         """
-        resource, rules = target.served.resource, target.served.resource.rules
+        resource, strategy = target.served.resource, target.served.resource.strategy
         gate = gate or self._gate(options)
         for _ in range(_ATTEMPTS):
             record = resource.collection.records.get(target.key)
             if record is None:
-                if rules.create_on_update and not patch and not subresource:
+                if strategy.create_on_update and not patch and not subresource:
                     return await self.create(target, change({}), options)
                 raise not_found(resource.plural, resource.group, target.name)
-            old = await conversion.read(target.served, record)
+            old = await conversion.read_record(target.served, record)
             new = change(target.served.decode(record))
             attempt = Attempt(
                 operation="UPDATE",
@@ -270,7 +270,7 @@ class Writer:
     ) -> Outcome | None:
         """What the update of ``record`` leads to; None when it was changed meanwhile."""
         target, subresource = attempt.target, attempt.subresource
-        resource, rules = target.served.resource, target.served.resource.rules
+        resource, strategy = target.served.resource, target.served.resource.strategy
         new, old = attempt.obj, attempt.old
         metadata = metadata_of(target, new)
         _tell(options, fit_schema(target, new, options))
@@ -281,27 +281,27 @@ class Writer:
         metadata = new["metadata"]
         self._check_revision(target, metadata, record, patch=patch)
         if subresource:
-            new = _merge_subresource(new, old, subresource, custom=rules.custom)
+            new = _merge_subresource(new, old, subresource, custom=strategy.custom)
             metadata = new["metadata"]
         elif target.served.has_status:
             _restore(new, old, "status")
         _metadata.carry_over(metadata, old["metadata"])
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         if subresource == "status":
-            rules.prepare_status(new, old)
+            strategy.prepare_status(new, old)
         elif not subresource:
-            rules.prepare_update(new, old)
+            strategy.prepare_update(new, old)
         # Which node a pod is bound to is not its owner's doing.
-        counts = rules.generation and subresource not in ("status", "binding")
+        counts = strategy.generation and subresource not in ("status", "binding")
         if counts and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
         told: list[str] = []
         validate(target, new, old, told, subresource)
         _tell(options, told)
         await gate.validate(attrs.evolve(attempt, obj=new))
-        entries.settle(new, old)
+        entries.discard_time_changes(new, old)
         changed = not _identical(new, old)
-        stored = await conversion.stored(new, target.served) if changed else old
+        stored = await conversion.to_storage_version(new, target.served) if changed else old
         if resource.collection.records.get(target.key) is not record:
             return None
         if not changed:
@@ -329,7 +329,7 @@ class Writer:
         wanted = _metadata.parse_revision(metadata.get("resourceVersion", ""))
         if wanted and wanted != record.revision:
             raise conflict(resource.plural, resource.group, target.name)
-        if not wanted and not patch and not resource.rules.unconditional_update:
+        if not wanted and not patch and not resource.strategy.unconditional_update:
             raise invalid(
                 resource.plural,
                 resource.group,
@@ -346,9 +346,9 @@ class Writer:
     @staticmethod
     def _counts_as_change(target: Target, new: dict[str, Any], old: dict[str, Any]) -> bool:
         ignored = {"metadata", "apiVersion", "kind"}
-        if target.served.has_status or not target.served.resource.rules.custom:
+        if target.served.has_status or not target.served.resource.strategy.custom:
             ignored.add("status")
-        if target.served.resource.rules.annotations_count and (
+        if target.served.resource.strategy.annotations_count and (
             new["metadata"].get("annotations") != old["metadata"].get("annotations")
         ):
             return True
@@ -369,14 +369,14 @@ class Writer:
         gate = self._gate(options)
         for _ in range(_ATTEMPTS):
             record = self.get(target)
-            if target.name in resource.rules.protected:
+            if target.name in resource.strategy.protected:
                 why = "this namespace may not be deleted"
                 raise forbidden(resource.plural, resource.group, target.name, why)
             deletion.check_preconditions(resource, record, options.uid, options.resource_version)
             attempt = Attempt(
                 operation="DELETE",
                 target=target,
-                old=await conversion.read(target.served, record),
+                old=await conversion.read_record(target.served, record),
                 options=options,
             )
             await gate.mutate(attempt)
@@ -392,10 +392,10 @@ class Writer:
         new = record.decode()
         metadata = new["metadata"]
         deletion.set_propagation(metadata, options.propagation)
-        grace = deletion.grace_of(new, options.grace) if resource.rules.graceful else 0
-        held = resource.rules.prepare_delete(new)
+        grace = deletion.grace_of(new, options.grace) if resource.strategy.graceful else 0
+        held = resource.strategy.prepare_delete(new)
         stays = bool(metadata.get("finalizers") or grace or held)
-        if not stays and not resource.rules.graceful:
+        if not stays and not resource.strategy.graceful:
             if not options.dry_run:
                 self._storage.remove(resource.collection, target.key)
             return Outcome(attempt.old, 200, deleted=True)
@@ -405,7 +405,7 @@ class Writer:
             record = self._storage.put(resource.collection, target.key, new)
         if not stays and not options.dry_run:
             self._storage.remove(resource.collection, target.key)
-        shown = await conversion.shown(new, record.api_version, target.served)
+        shown = await conversion.from_storage_version(new, record.api_version, target.served)
         return Outcome(shown, 200, deleted=not stays)
 
     # -- what they share ---------------------------------------------------------------------
@@ -434,7 +434,9 @@ class Writer:
         if options.dry_run:
             if resource.converter is None:
                 return obj
-            return await conversion.shown(stored, stored["apiVersion"], target.served)
+            return await conversion.from_storage_version(
+                stored, stored["apiVersion"], target.served
+            )
         try:
             record = self._storage.put(resource.collection, target.key, stored)
         except TooLargeError:
@@ -442,7 +444,7 @@ class Writer:
         obj["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
         if resource.converter is None:
             return obj
-        return await conversion.read(target.served, record)
+        return await conversion.read_record(target.served, record)
 
 
 def _tell(options: WriteOptions, warnings: list[str]) -> None:

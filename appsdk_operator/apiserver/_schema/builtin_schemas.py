@@ -19,7 +19,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-__all__ = ["Data", "data", "definition", "definition_of", "schema"]
+__all__ = ["SchemaData", "data", "definition", "definition_of", "schema"]
 
 _PACKAGE: Final = "appsdk_operator.apiserver._schema"
 _FILE: Final = "builtin_schemas.json.gz"
@@ -37,7 +37,7 @@ _INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
 
 @attrs.frozen(kw_only=True)
-class Data:
+class SchemaData:
     """What the data file holds."""
 
     version: str
@@ -55,11 +55,11 @@ class Data:
 
 
 @functools.cache
-def data() -> Data:
+def data() -> SchemaData:
     """The content of the data file; some milliseconds the first time."""
     packed = importlib.resources.files(_PACKAGE).joinpath(_FILE).read_bytes()
     content = msgspec.json.decode(gzip.decompress(packed))
-    return Data(
+    return SchemaData(
         version=content["version"],
         kinds={(group, version, kind): name for group, version, kind, name in content["kinds"]},
         schemas=content["schemas"],
@@ -97,42 +97,42 @@ def definition(name: str) -> Mapping[str, Any]:
     """
     found = _resolved.get(name)
     if found is None:
-        later: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        under_way: dict[str, dict[str, Any]] = {}
-        found = _resolve_definition(name, later, under_way)
-        for copy, target in later:
+        pending: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        in_progress: dict[str, dict[str, Any]] = {}
+        found = _resolve_definition(name, pending, in_progress)
+        for copy, target in pending:
             copy.update({key: value for key, value in target.items() if key not in copy})
         # Whole before anybody sees it; two threads may make one twice, which does no harm.
-        _resolved.update(under_way)
+        _resolved.update(in_progress)
     return found
 
 
 _resolved: Final[dict[str, dict[str, Any]]] = {}
-_Later = list[tuple[dict[str, Any], dict[str, Any]]]
+_Pending = list[tuple[dict[str, Any], dict[str, Any]]]
 
 
 def _resolve_definition(
-    name: str, later: _Later, under_way: dict[str, dict[str, Any]]
+    name: str, pending: _Pending, in_progress: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    known = _resolved.get(name) or under_way.get(name)
+    known = _resolved.get(name) or in_progress.get(name)
     if known is not None:
         return known
-    made = under_way[name] = {}
+    made = in_progress[name] = {}
     if name in _FREE:
         made.update(_ANYTHING)
     elif name == _INT_OR_STRING:
         made["x-kubernetes-int-or-string"] = True
     else:
-        made.update(_resolve(data().schemas[name], later, under_way))
+        made.update(_resolve(data().schemas[name], pending, in_progress))
     return made
 
 
 def _resolve(
-    node: Mapping[str, Any], later: _Later, under_way: dict[str, dict[str, Any]]
+    node: Mapping[str, Any], pending: _Pending, in_progress: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     reference = node.get("$ref") or next((part["$ref"] for part in node.get("allOf", ())), None)
     if isinstance(reference, str):
-        target = _resolve_definition(reference, later, under_way)
+        target = _resolve_definition(reference, pending, in_progress)
         # A default of {} says that Go has no pointer there: nothing for those who read schemas.
         own = {
             key: value
@@ -141,14 +141,14 @@ def _resolve(
         }
         if not own:
             return target
-        later.append((own, target))
+        pending.append((own, target))
         return own
     made = dict(node)
     if "properties" in node:
         made["properties"] = {
-            key: _resolve(child, later, under_way) for key, child in node["properties"].items()
+            key: _resolve(child, pending, in_progress) for key, child in node["properties"].items()
         }
     for key in ("items", "additionalProperties"):
         if isinstance(node.get(key), dict):
-            made[key] = _resolve(node[key], later, under_way)
+            made[key] = _resolve(node[key], pending, in_progress)
     return made

@@ -6,17 +6,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["PathError", "valid_path"]
+__all__ = ["FieldPathError", "resolve_field_path"]
 
 _ESCAPES: Final = dict(zip("abfnrtv'\\", "\a\b\f\n\r\t\v'\\", strict=True))
 _TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+|'")
 
 
-class PathError(ValueError):
+class FieldPathError(ValueError):
     """What was given leads to no field; the text is the server's."""
 
 
-def valid_path(
+def resolve_field_path(
     path: str, schema: Mapping[str, Any], *, brackets: bool = True
 ) -> tuple[str, Mapping[str, Any], str]:
     """The path in its usual form, the schema it leads to, and the name of its first step.
@@ -27,7 +27,7 @@ def valid_path(
         brackets: whether names may stand in brackets.
 
     Raises:
-        PathError: it leads nowhere.
+        FieldPathError: it leads nowhere.
     """
     tokens = _TOKEN.findall(path)
     made, first, position = "", "", 0
@@ -38,15 +38,15 @@ def valid_path(
             position += 2
         elif token == "[":  # noqa: S105
             if not brackets:
-                raise PathError("array notation is not allowed")
+                raise FieldPathError("array notation is not allowed")
             name = _quoted(_at(tokens, position + 1))
             closing = _at(tokens, position + 2)
             if closing != "]":
-                raise PathError(f"expected ] but got {closing}")
+                raise FieldPathError(f"expected ] but got {closing}")
             position += 3
         else:
-            raise PathError(f"expected [ or . but got: {token}")
-        schema, named = _step(schema, name)
+            raise FieldPathError(f"expected [ or . but got: {token}")
+        schema, named = _child_schema(schema, name)
         made += (f".{name}" if made else name) if named else f"[{name}]"
         first = first or name
     return made, schema, first
@@ -54,29 +54,29 @@ def valid_path(
 
 def _at(tokens: list[str], position: int) -> str:
     if position >= len(tokens):
-        raise PathError("unexpected end of JSON path")
+        raise FieldPathError("unexpected end of JSON path")
     return tokens[position]
 
 
 def _quoted(token: str) -> str:
     if len(token) < 2 or token[0] != "'" or token[-1] != "'":
-        raise PathError(f"expected single quoted string but got {token}")
+        raise FieldPathError(f"expected single quoted string but got {token}")
 
     def unescape(found: re.Match[str]) -> str:
         if found[1] not in _ESCAPES:
-            raise PathError(f"invalid string literal: invalid escape char {found[0]}")
+            raise FieldPathError(f"invalid string literal: invalid escape char {found[0]}")
         return _ESCAPES[found[1]]
 
     return re.sub(r"\\(.)", unescape, token[1:-1])
 
 
-def _step(schema: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], bool]:
+def _child_schema(schema: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], bool]:
     """The schema one step further, and whether the step is a field of an object."""
     properties, additional = schema.get("properties"), schema.get("additionalProperties")
     if properties:
         if name not in properties:
-            raise PathError("does not refer to a valid field")
+            raise FieldPathError("does not refer to a valid field")
         return properties[name], True
     if isinstance(additional, Mapping):
         return additional, False
-    raise PathError("does not refer to a valid field")
+    raise FieldPathError("does not refer to a valid field")

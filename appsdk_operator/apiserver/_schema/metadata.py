@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.names import (
     NameStyle,
     key_problems,
@@ -30,7 +30,7 @@ __all__ = [
     "validate_key",
     "validate_update",
     "warnings",
-    "wipe",
+    "wipe_system_fields",
 ]
 
 _STANDARD_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
@@ -50,7 +50,7 @@ def generated_name(base: str, rng: random.Random) -> str:
     return base[:_GENERATED_BASE] + "".join(rng.choices(_ALPHABET, k=5))
 
 
-def wipe(metadata: dict[str, Any]) -> None:
+def wipe_system_fields(metadata: dict[str, Any]) -> None:
     """Drop what a new object cannot have."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(name, None)
@@ -63,7 +63,7 @@ def prepare_create(
 
     Kinds that count no generations keep the one that the client gave, as on the real server.
     """
-    wipe(metadata)
+    wipe_system_fields(metadata)
     metadata["uid"] = str(uuid.UUID(int=rng.getrandbits(128), version=4))
     metadata["creationTimestamp"] = timestamp(now)
     if generation:
@@ -100,10 +100,10 @@ def mark_deleting(metadata: dict[str, Any], now: float, grace: int | None = 0) -
 
 def warnings(metadata: dict[str, Any], old: dict[str, Any] | None, *, custom: bool) -> list[str]:
     """What to tell of the metadata of a new or changed object; what is there twice goes."""
-    told = _distinct_owners(metadata)
+    messages = _distinct_owners(metadata)
     if custom:
         before = (old or {}).get("finalizers") or ()
-        told += [
+        messages += [
             f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name to '
             "avoid accidental conflicts with other finalizer writers"
             for finalizer in metadata.get("finalizers") or ()
@@ -113,7 +113,7 @@ def warnings(metadata: dict[str, Any], old: dict[str, Any] | None, *, custom: bo
             # What is refused is not warned of.
             and not any(key_problems(finalizer))
         ]
-    return told
+    return messages
 
 
 def _distinct_owners(metadata: dict[str, Any]) -> list[str]:
@@ -126,12 +126,12 @@ def _distinct_owners(metadata: dict[str, Any]) -> list[str]:
     twice = dict.fromkeys(
         str(owner.get("uid", "")) for at, owner in enumerate(owners) if owner in owners[:at]
     )
-    told = (
+    messages = (
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references "
         "in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
         f"duplicate UID(s) observed: {', '.join(twice)}"
     )
-    return [told]
+    return [messages]
 
 
 def validate_finalizers(metadata: dict[str, Any]) -> Iterator[FieldError]:
@@ -147,7 +147,7 @@ def validate_finalizers(metadata: dict[str, Any]) -> Iterator[FieldError]:
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         yield FieldError.invalid(
             "metadata.finalizers",
-            _compact(finalizers),
+            _json_text(finalizers),
             "finalizer orphan and foregroundDeletion cannot be both set",
         )
 
@@ -197,26 +197,26 @@ def _validate_owners(owners: Any) -> Iterator[FieldError]:
                 yield FieldError.invalid(f"{path}.{name}", "", "must not be empty")
         if (version, owner.get("kind")) == ("v1", "Event"):
             what = "/v1, Kind=Event is disallowed from being an owner"
-            yield FieldError.invalid(path, _compact(_in_order(owner)), what)
+            yield FieldError.invalid(path, _json_text(_in_go_order(owner)), what)
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
     if len(controllers) > 1:
         yield FieldError.invalid(
             path,
-            _compact([_in_order(owner) for owner in owners]),
+            _json_text([_in_go_order(owner) for owner in owners]),
             "Only one reference can have Controller set to true. Found "
             f'"true" in references for {" and ".join(controllers[:2])}',
         )
 
 
-def _in_order(owner: dict[str, Any]) -> dict[str, Any]:
+def _in_go_order(owner: dict[str, Any]) -> dict[str, Any]:
     """The fields of a reference as Go writes them."""
     return {name: owner.get(name) or "" for name in ("apiVersion", "kind", "name", "uid")} | {
         name: owner[name] for name in ("controller", "blockOwnerDeletion") if name in owner
     }
 
 
-def _compact(value: Any) -> Verbatim:
+def _json_text(value: Any) -> Verbatim:
     return Verbatim(msgspec.json.encode(value).decode())
 
 
@@ -247,7 +247,7 @@ def parse_revision(text: str) -> int:
     """
     if not text:
         return 0
-    number = whole(text) if text[0] not in "+-" else None
+    number = parse_integer(text) if text[0] not in "+-" else None
     if number is not None and number < 2**64:
         return number
     why = "invalid syntax" if number is None else "value out of range"

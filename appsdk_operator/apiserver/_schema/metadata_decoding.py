@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._values.status import bad_request
 
-__all__ = ["check_shape"]
+__all__ = ["decode_metadata"]
 
 # The Go type of each field of metadata that the server relies on.
 _TEXT, _NUMBER = "string", "int64"
@@ -45,7 +45,9 @@ _OWNER: Final = {
 }
 
 
-def check_shape(obj: dict[str, Any], kind: str, version: str, *, custom: bool) -> dict[str, Any]:
+def decode_metadata(
+    obj: dict[str, Any], kind: str, version: str, *, custom: bool
+) -> dict[str, Any]:
     """The metadata of ``obj``, with nulls and empty collections gone.
 
     Raises:
@@ -77,7 +79,7 @@ def _problems(metadata: Any, *, custom: bool) -> Iterator[str]:
         value = metadata.get(name)
         if value is None:
             continue
-        if not _fits(value, wanted):
+        if not _has_go_type(value, wanted):
             yield _mismatch(value, f"{place}.{name}", wanted)
         elif isinstance(value, dict):
             yield from (
@@ -109,11 +111,11 @@ def _owner_problems(owners: list[Any], place: str, *, custom: bool) -> Iterator[
             continue
         for name, wanted in _OWNER.items():
             value = owner.get(name)
-            if value is not None and not _fits(value, wanted):
+            if value is not None and not _has_go_type(value, wanted):
                 yield _mismatch(value, f"{inner}.{name}", wanted)
 
 
-def _fits(value: Any, wanted: str) -> bool:
+def _has_go_type(value: Any, wanted: str) -> bool:
     if wanted == "bool":
         return isinstance(value, bool)
     return isinstance(value, _PYTHON.get(wanted, (str,))) and not isinstance(value, bool)

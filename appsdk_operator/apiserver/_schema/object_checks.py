@@ -15,9 +15,16 @@ from appsdk_operator.apiserver._values.go_text import GO_TYPES, go_json
 from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
-__all__ = ["CoercionError", "Visit", "coercion", "embedded", "list_types", "replicas"]
+__all__ = [
+    "CoercionError",
+    "Visitor",
+    "embedded_object_checks",
+    "list_type_checks",
+    "metadata_coercion",
+    "scale_problems",
+]
 
-Visit = Callable[[Any, str, list[FieldError]], None]
+Visitor = Callable[[Any, str, list[FieldError]], None]
 """From a value, its path and the errors to add to."""
 
 _LIST_TYPE: Final = "x-kubernetes-list-type"
@@ -28,19 +35,19 @@ class CoercionError(ValueError):
     """An embedded object whose metadata cannot be read; the text is the server's."""
 
 
-def _walk(
-    schema: Mapping[str, Any], find: Callable[[Mapping[str, Any]], Visit | None]
-) -> Visit | None:
+def _compile_visitor(
+    schema: Mapping[str, Any], find: Callable[[Mapping[str, Any]], Visitor | None]
+) -> Visitor | None:
     """A visitor of the values below ``schema`` that ``find`` has checks for, None without any."""
     own = find(schema)
-    children: dict[str, Visit] = {}
+    children: dict[str, Visitor] = {}
     for name, child in (schema.get("properties") or {}).items():
-        if (below := _walk(child, find)) is not None:
+        if (below := _compile_visitor(child, find)) is not None:
             children[name] = below
     additional = schema.get("additionalProperties")
-    other = _walk(additional, find) if isinstance(additional, Mapping) else None
+    other = _compile_visitor(additional, find) if isinstance(additional, Mapping) else None
     items = schema.get("items")
-    each = _walk(items, find) if isinstance(items, Mapping) else None
+    each = _compile_visitor(items, find) if isinstance(items, Mapping) else None
     if own is None and not children and other is None and each is None:
         return None
 
@@ -63,12 +70,12 @@ def _walk(
 # -- list types ------------------------------------------------------------------------------
 
 
-def list_types(schema: Mapping[str, Any]) -> Visit | None:
+def list_type_checks(schema: Mapping[str, Any]) -> Visitor | None:
     """The checks that sets have no item and maps no key twice."""
-    return _walk(schema, _list_type)
+    return _compile_visitor(schema, _list_type)
 
 
-def _list_type(schema: Mapping[str, Any]) -> Visit | None:
+def _list_type(schema: Mapping[str, Any]) -> Visitor | None:
     match schema.get(_LIST_TYPE):
         case "set":
             return _check_set
@@ -79,7 +86,7 @@ def _list_type(schema: Mapping[str, Any]) -> Visit | None:
             return None
 
 
-def _twice(identities: list[bytes]) -> Iterator[int]:
+def _duplicates(identities: list[bytes]) -> Iterator[int]:
     """Where something is there for the second time."""
     seen: dict[bytes, int] = {}
     for index, identity in enumerate(identities):
@@ -92,7 +99,7 @@ def _check_set(value: Any, path: str, errors: list[FieldError]) -> None:
     if isinstance(value, list) and len(value) > 1:
         errors += [
             FieldError.duplicate(f"{path}[{index}]", _shown(value[index]))
-            for index in _twice([_canonical(item) for item in value])
+            for index in _duplicates([_canonical(item) for item in value])
         ]
 
 
@@ -107,7 +114,7 @@ def _check_map(value: Any, names: tuple[str, ...], path: str, errors: list[Field
     keys = [{name: item[name] for name in names if name in item} if item else {} for item in value]
     errors += [
         FieldError.duplicate(f"{path}[{index}]", _shown(keys[index]))
-        for index in _twice([_canonical(key) for key in keys])
+        for index in _duplicates([_canonical(key) for key in keys])
     ]
 
 
@@ -118,9 +125,9 @@ def _shown(value: Any) -> Any:
 # -- embedded objects ------------------------------------------------------------------------
 
 
-def embedded(schema: Mapping[str, Any]) -> Visit | None:
+def embedded_object_checks(schema: Mapping[str, Any]) -> Visitor | None:
     """The checks of what embedded objects say about themselves."""
-    return _walk(schema, lambda part: _check_embedded if part.get(EMBEDDED) else None)
+    return _compile_visitor(schema, lambda part: _check_embedded if part.get(EMBEDDED) else None)
 
 
 def _check_embedded(value: Any, path: str, errors: list[FieldError]) -> None:
@@ -181,7 +188,9 @@ _WORDS: Final[dict[type, str]] = {
 }
 
 
-def coercion(schema: Mapping[str, Any]) -> Callable[[dict[str, Any], list[str]], None] | None:
+def metadata_coercion(
+    schema: Mapping[str, Any],
+) -> Callable[[dict[str, Any], list[str]], None] | None:
     """What drops the unknown fields of embedded objects' metadata, and tells them.
 
     The function raises :class:`CoercionError` for metadata of other types.
@@ -192,7 +201,7 @@ def coercion(schema: Mapping[str, Any]) -> Callable[[dict[str, Any], list[str]],
         if isinstance(value, dict):
             _coerce(value, path, dropped)
 
-    visit = _walk(schema, lambda part: one if part.get(EMBEDDED) else None)
+    visit = _compile_visitor(schema, lambda part: one if part.get(EMBEDDED) else None)
     if visit is None:
         return None
 
@@ -215,8 +224,8 @@ def _coerce(value: dict[str, Any], path: str, dropped: list[str]) -> None:
     if metadata is None:
         value["metadata"] = {}
         return
-    if unreadable := _unreadable(metadata):
-        error = FieldError.invalid(f"{path}.metadata", _shown(metadata), f"json: {unreadable}")
+    if problem := _decode_problem(metadata):
+        error = FieldError.invalid(f"{path}.metadata", _shown(metadata), f"json: {problem}")
         raise CoercionError(str(error))
     dropped += [f"{path}.metadata.{name}" for name in sorted(metadata) if name not in _META]
     value["metadata"] = {
@@ -226,21 +235,21 @@ def _coerce(value: dict[str, Any], path: str, dropped: list[str]) -> None:
     }
 
 
-def _unreadable(metadata: Any) -> str:
+def _decode_problem(metadata: Any) -> str:
     if not isinstance(metadata, dict):
         return f"cannot unmarshal {_WORDS[type(metadata)]} into Go value of type v1.ObjectMeta"
     for name in sorted(metadata):
         wanted, item = _META.get(name), metadata[name]
         if wanted is None or item is None:
             continue
-        found = _misfit(wanted, item)
+        found = _type_mismatch(wanted, item)
         if found:
             word, type_ = found
             return f"cannot unmarshal {word} into Go struct field ObjectMeta.{name} of type {type_}"
     return ""
 
 
-def _misfit(wanted: str, item: Any) -> tuple[str, str] | None:
+def _type_mismatch(wanted: str, item: Any) -> tuple[str, str] | None:
     """What was found and what should be there, where a field has another type."""
     python = {"[": list, "m": dict, "i": int}.get(wanted[0], str)
     if not isinstance(item, python) or isinstance(item, bool):
@@ -256,12 +265,12 @@ def _misfit(wanted: str, item: Any) -> tuple[str, str] | None:
 # -- replicas --------------------------------------------------------------------------------
 
 
-def replicas(obj: Any, scale: Mapping[str, Any], *, spec: bool) -> Iterator[FieldError]:
+def scale_problems(obj: Any, scale: Mapping[str, Any], *, spec: bool) -> Iterator[FieldError]:
     """What is wrong with the numbers and the selector that the scale of an object shows."""
     names = ["specReplicasPath"] if spec else []
     for name in [*names, "statusReplicasPath"]:
         path = scale.get(name) or ""
-        value, problem = _at(obj, path, int, "int64")
+        value, problem = _value_at(obj, path, int, "int64")
         if problem:
             yield FieldError.invalid(path, 0, problem)
         elif value < 0:
@@ -271,29 +280,29 @@ def replicas(obj: Any, scale: Mapping[str, Any], *, spec: bool) -> Iterator[Fiel
             yield FieldError.invalid(path, value, detail)
     selector = scale.get("labelSelectorPath")
     if selector:
-        _value, problem = _at(obj, selector, str, "string")
+        _value, problem = _value_at(obj, selector, str, "string")
         if problem:
             yield FieldError.invalid(selector, "", problem)
 
 
-def _at(obj: Any, path: str, kind: type, go_name: str) -> tuple[Any, str]:
+def _value_at(obj: Any, path: str, kind: type, go_name: str) -> tuple[Any, str]:
     """The value at a path and what is wrong with it."""
     value = obj
-    steps = path.removeprefix(".").split(".")
-    for index, step in enumerate(steps):
+    segments = path.removeprefix(".").split(".")
+    for index, segment in enumerate(segments):
         if not isinstance(value, dict):
-            return None, _accessor(steps[:index], value, "map[string]interface {}")
-        if step not in value:
+            return None, _accessor(segments[:index], value, "map[string]interface {}")
+        if segment not in value:
             return kind(), ""
-        value = value[step]
+        value = value[segment]
     if not isinstance(value, kind) or isinstance(value, bool):
-        return None, _accessor(steps, value, go_name)
+        return None, _accessor(segments, value, go_name)
     return value, ""
 
 
-def _accessor(steps: list[str], value: Any, wanted: str) -> str:
+def _accessor(segments: list[str], value: Any, wanted: str) -> str:
     shown = "<nil>" if value is None else value
     return (
-        f".{'.'.join(steps)} accessor error: {shown} is of the type "
+        f".{'.'.join(segments)} accessor error: {shown} is of the type "
         f"{GO_TYPES[type(value)]}, expected {wanted}"
     )

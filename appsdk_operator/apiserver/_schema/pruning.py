@@ -6,14 +6,14 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["EMBEDDED", "PRESERVE", "Fit", "compiled", "has_defaults"]
+__all__ = ["EMBEDDED", "PRESERVE", "Pruner", "compile_pruner", "has_defaults"]
 
 PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED: Final = "x-kubernetes-embedded-resource"
-_OF_AN_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
+_OBJECT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _BIG: Final = 2**63
 
-Fit = Callable[[Any, str, list[str]], None]
+Pruner = Callable[[Any, str, list[str]], None]
 """From a dict or list, its path and the unknown fields to add to; the value is changed in place."""
 
 
@@ -26,7 +26,9 @@ def has_defaults(schema: Mapping[str, Any]) -> bool:
     return any(has_defaults(child) for child in children if isinstance(child, Mapping))
 
 
-def compiled(schema: Mapping[str, Any], *, root: bool = False, defaults: bool = True) -> Fit:
+def compile_pruner(
+    schema: Mapping[str, Any], *, root: bool = False, defaults: bool = True
+) -> Pruner:
     """The function that fits objects to ``schema``.
 
     Args:
@@ -38,27 +40,29 @@ def compiled(schema: Mapping[str, Any], *, root: bool = False, defaults: bool = 
     properties = schema.get("properties") or {}
     embedded = root or bool(schema.get(EMBEDDED))
     children = {
-        name: _Child(child, compiled(child, defaults=defaults), defaults=defaults)
+        name: _FieldPruner(child, compile_pruner(child, defaults=defaults), defaults=defaults)
         for name, child in properties.items()
-        if not (embedded and name in _OF_AN_OBJECT)
+        if not (embedded and name in _OBJECT_FIELDS)
     }
     additional = schema.get("additionalProperties")
-    other: _Child | None = None
+    other: _FieldPruner | None = None
     if isinstance(additional, Mapping):
-        other = _Child(additional, compiled(additional, defaults=defaults), defaults=defaults)
+        other = _FieldPruner(
+            additional, compile_pruner(additional, defaults=defaults), defaults=defaults
+        )
     elif additional is not None and not preserve:
-        other = _Child({"nullable": True}, _drop_all, defaults=False)
-    kept = _OF_AN_OBJECT if embedded else frozenset()
+        other = _FieldPruner({"nullable": True}, _drop_all, defaults=False)
+    kept = _OBJECT_FIELDS if embedded else frozenset()
     missing = tuple(
         (name, child.default, child.nullable)
         for name, child in children.items()
         if child.default is not None
     )
-    fit_list = _list_fit(schema, preserve=preserve, defaults=defaults)
+    prune_list = _list_pruner(schema, preserve=preserve, defaults=defaults)
 
-    def fit(value: Any, path: str, dropped: list[str]) -> None:
+    def prune(value: Any, path: str, dropped: list[str]) -> None:
         if type(value) is list:
-            fit_list(value, path, dropped)
+            prune_list(value, path, dropped)
             return
         for name, default, nullable in missing:
             if name not in value or (value[name] is None and not nullable):
@@ -73,7 +77,7 @@ def compiled(schema: Mapping[str, Any], *, root: bool = False, defaults: bool = 
                 continue
             kind = type(item)
             if kind is dict or kind is list:
-                child.fit(item, f"{path}.{name}" if path else name, dropped)
+                child.prune(item, f"{path}.{name}" if path else name, dropped)
             elif item is None:
                 if not child.nullable:
                     if child.default is None:
@@ -81,54 +85,54 @@ def compiled(schema: Mapping[str, Any], *, root: bool = False, defaults: bool = 
                     else:
                         value[name] = copy.deepcopy(child.default)
             elif kind is float or kind is int:
-                value[name] = _number(item)
+                value[name] = _go_number(item)
         for name in gone:
             del value[name]
 
-    return fit
+    return prune
 
 
-class _Child:
+class _FieldPruner:
     """What a field of an object may be."""
 
-    __slots__ = ("default", "fit", "nullable")
+    __slots__ = ("default", "nullable", "prune")
 
-    def __init__(self, schema: Mapping[str, Any], fit: Fit, *, defaults: bool) -> None:
-        self.fit = fit
+    def __init__(self, schema: Mapping[str, Any], prune: Pruner, *, defaults: bool) -> None:
+        self.prune = prune
         self.default = schema.get("default") if defaults else None
         self.nullable = bool(schema.get("nullable"))
 
 
-def _number(value: float) -> float:
+def _go_number(value: float) -> float:
     """A number as Go keeps it: 3.0 is an integer once it was stored, 2**63 is none."""
     if type(value) is float:
         return int(value) if value.is_integer() and -_BIG <= value < _BIG else value
     return value if -_BIG <= value < _BIG else float(value)
 
 
-def _list_fit(schema: Mapping[str, Any], *, preserve: bool, defaults: bool) -> Fit:
+def _list_pruner(schema: Mapping[str, Any], *, preserve: bool, defaults: bool) -> Pruner:
     items = schema.get("items")
     if not isinstance(items, Mapping):
-        return _nothing if preserve else _drop_all
-    fit_item = compiled({**items, PRESERVE: True} if preserve else items, defaults=defaults)
+        return _keep_all if preserve else _drop_all
+    prune_item = compile_pruner({**items, PRESERVE: True} if preserve else items, defaults=defaults)
     default = items.get("default") if defaults else None
     nullable = bool(items.get("nullable"))
 
-    def fit(value: list[Any], path: str, dropped: list[str]) -> None:
+    def prune(value: list[Any], path: str, dropped: list[str]) -> None:
         for index, item in enumerate(value):
             kind = type(item)
             if kind is dict or kind is list:
-                fit_item(item, f"{path}[{index}]", dropped)
+                prune_item(item, f"{path}[{index}]", dropped)
             elif item is None:
                 if default is not None and not nullable:
                     value[index] = copy.deepcopy(default)
             elif kind is float or kind is int:
-                value[index] = _number(item)
+                value[index] = _go_number(item)
 
-    return fit
+    return prune
 
 
-def _nothing(_value: Any, _path: str, _dropped: list[str]) -> None:
+def _keep_all(_value: Any, _path: str, _dropped: list[str]) -> None:
     """Everything may stay."""
 
 

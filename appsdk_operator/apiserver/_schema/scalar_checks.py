@@ -12,52 +12,52 @@ from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = [
     "Check",
-    "composite",
-    "enum_step",
-    "field_at",
-    "invalid_at",
-    "number_steps",
-    "string_steps",
+    "composite_error",
+    "enum_check",
+    "error_field",
+    "invalid_value",
+    "number_checks",
+    "string_checks",
 ]
 
 Check = Callable[[Any, Any, str, list[FieldError]], int]
 """From value, old value, path and the errors to add to, to the number of things that matched."""
 
 
-def field_at(path: str) -> str:
+def error_field(path: str) -> str:
     """The field in errors for a path; the root has none."""
     return path.removeprefix(".") or "<nil>"
 
 
-def invalid_at(path: str, value: Any, detail: str) -> FieldError:
+def invalid_value(path: str, value: Any, detail: str) -> FieldError:
     """What is wrong with the value at a path."""
-    return FieldError.invalid(field_at(path), value, detail)
+    return FieldError.invalid(error_field(path), value, detail)
 
 
-def composite(detail: str) -> FieldError:
+def composite_error(detail: str) -> FieldError:
     """What is wrong with several things at once, which is told of no field."""
     return FieldError("FieldValueInvalid", "<nil>", f'Invalid value: "": {detail}')
 
 
-def string_steps(schema: Mapping[str, Any], format_: str) -> Iterable[Check]:
+def string_checks(schema: Mapping[str, Any], format_: str) -> Iterable[Check]:
     """The checks of texts: lengths, a pattern and a format."""
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     pattern = schema.get("pattern")
     if longest is not None or shortest or pattern:
-        yield _text_step(longest, shortest, pattern)
+        yield _text_check(longest, shortest, pattern)
     if format_ and string_formats.is_checked(format_):
 
         def check_format(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
             if not string_formats.is_valid(format_, value):
                 detail = f"{path} in body must be of type {format_}: {go_quote(value)}"
                 message = f"Invalid value: {go_quote(value)}: {detail}"
-                errors.append(FieldError("FieldValueTypeInvalid", field_at(path), message))
+                errors.append(FieldError("FieldValueTypeInvalid", error_field(path), message))
             return 1
 
         yield check_format
 
 
-def _text_step(longest: int | None, shortest: int | None, pattern: str | None) -> Check:
+def _text_check(longest: int | None, shortest: int | None, pattern: str | None) -> Check:
     problem = ""
     found_in = None
     if pattern:
@@ -69,13 +69,13 @@ def _text_step(longest: int | None, shortest: int | None, pattern: str | None) -
     def step(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
         if longest is not None and len(value) > longest:
             message = f"Too long: may not be more than {longest} byte{'s' * (longest != 1)}"
-            errors.append(FieldError("FieldValueTooLong", field_at(path), message))
+            errors.append(FieldError("FieldValueTooLong", error_field(path), message))
         elif shortest and len(value) < shortest:
             detail = f"{path} in body should be at least {shortest} chars long"
-            errors.append(invalid_at(path, value, detail))
+            errors.append(invalid_value(path, value, detail))
         elif pattern and (found_in is None or not found_in(value)):
             detail = f"{path} in body should match '{pattern}{problem}'"
-            errors.append(invalid_at(path, value, detail))
+            errors.append(invalid_value(path, value, detail))
         return 0
 
     return step
@@ -85,13 +85,13 @@ _FLOAT32: Final = 3.4028234663852886e38
 _RANGES: Final = {"int32": 2**31, "int64": 2**63, "": 2**63}
 
 
-def number_steps(
+def number_checks(
     schema: Mapping[str, Any], types: tuple[str, ...], format_: str
 ) -> Iterable[Check]:
     """The checks of numbers: range, bounds and factor."""
     declared = types[0] if len(types) == 1 else ""
     if declared == "integer" or format_ == "float":
-        yield _range_step(declared, format_)
+        yield _range_check(declared, format_)
     factor = schema.get("multipleOf")
     if factor is not None:
 
@@ -99,22 +99,22 @@ def number_steps(
             if isinstance(value, int) and factor < 1:
                 # The server compares integers with the integral part of the factor.
                 detail = f"factor MultipleOf declared for {path} must be positive: 0"
-                errors.append(invalid_at(path, 0, detail))
+                errors.append(invalid_value(path, 0, detail))
             elif not _divides(factor, value):
                 detail = f"{path} in body should be a multiple of {_number(factor)}"
-                errors.append(invalid_at(path, value, detail))
+                errors.append(invalid_value(path, value, detail))
             return 0
 
         yield check_factor
     if schema.get("minimum") is not None:
         exclusive = bool(schema.get("exclusiveMinimum"))
-        yield _bound_step(schema["minimum"], exclusive=exclusive, lower=True)
+        yield _bound_check(schema["minimum"], exclusive=exclusive, lower=True)
     if schema.get("maximum") is not None:
         exclusive = bool(schema.get("exclusiveMaximum"))
-        yield _bound_step(schema["maximum"], exclusive=exclusive, lower=False)
+        yield _bound_check(schema["maximum"], exclusive=exclusive, lower=False)
 
 
-def _range_step(declared: str, format_: str) -> Check:
+def _range_check(declared: str, format_: str) -> Check:
     limit = _RANGES.get(format_, 0)
     with_format = f"with format {format_}" if format_ else "(default format)"
 
@@ -125,7 +125,7 @@ def _range_step(declared: str, format_: str) -> Check:
             fits = abs(value) <= _FLOAT32
         if not fits:
             errors.append(
-                composite(f"Checked value must be of type {declared} {with_format} in {path}")
+                composite_error(f"Checked value must be of type {declared} {with_format} in {path}")
             )
         return 0
 
@@ -140,7 +140,7 @@ def _divides(factor: float, value: float) -> bool:
     return abs(quotient - nearest) <= 1e-9 * max(1.0, abs(quotient)) and abs(quotient) <= 2**53
 
 
-def _bound_step(bound: float, *, exclusive: bool, lower: bool) -> Check:
+def _bound_check(bound: float, *, exclusive: bool, lower: bool) -> Check:
     words = "greater than" if lower else "less than"
     if not exclusive:
         words += " or equal to"
@@ -152,7 +152,7 @@ def _bound_step(bound: float, *, exclusive: bool, lower: bool) -> Check:
         over = (value - limit) * sign
         if over < 0 or (exclusive and over == 0):
             errors.append(
-                invalid_at(path, value, f"{path} in body should be {words} {_number(limit)}")
+                invalid_value(path, value, f"{path} in body should be {words} {_number(limit)}")
             )
         return 0
 
@@ -163,7 +163,7 @@ def _number(value: float) -> str:
     return go_float(value) if type(value) is float else str(value)
 
 
-def enum_step(allowed: list[Any]) -> Check:
+def enum_check(allowed: list[Any]) -> Check:
     """The check that a value is one of those listed."""
     texts = [item if isinstance(item, str) else go_json(item) for item in allowed]
     plain = frozenset(item for item in allowed if isinstance(item, str))
@@ -177,7 +177,7 @@ def enum_step(allowed: list[Any]) -> Check:
                 for item in allowed
             )
         if not found:
-            errors.append(FieldError.not_supported(field_at(path), value, texts))
+            errors.append(FieldError.not_supported(error_field(path), value, texts))
         return 0
 
     return step

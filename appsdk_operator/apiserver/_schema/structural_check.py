@@ -13,7 +13,7 @@ from appsdk_operator.apiserver._schema.pruning import EMBEDDED, PRESERVE
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["INT_OR_STRING", "structural_problems", "unsupported"]
+__all__ = ["INT_OR_STRING", "has_unsupported_fields", "structural_problems"]
 
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 _EITHER: Final = [{"type": "integer"}, {"type": "string"}]
@@ -21,7 +21,7 @@ _ROOT, _ITEM, _FIELD = "the root", "array items", "object fields"
 _Schema = Mapping[str, Any]
 
 
-def unsupported(schema: Any) -> bool:
+def has_unsupported_fields(schema: Any) -> bool:
     """Whether there is anything no schema of a custom resource may have."""
     if not isinstance(schema, Mapping):
         return False
@@ -31,7 +31,7 @@ def unsupported(schema: Any) -> bool:
         return True
     if schema.get("definitions") or isinstance(schema.get("items"), list):
         return True
-    return schema.get(PRESERVE) is False or any(map(unsupported, _parts(schema)))
+    return schema.get(PRESERVE) is False or any(map(has_unsupported_fields, _parts(schema)))
 
 
 def _parts(schema: _Schema) -> Iterator[Any]:
@@ -44,7 +44,7 @@ def _parts(schema: _Schema) -> Iterator[Any]:
 def structural_problems(schema: _Schema, path: str) -> list[FieldError]:
     """What keeps the schema at ``path`` from being structural, in the order of its text."""
     errors = list(_invariants(schema, _ROOT, path))
-    errors += _complete(schema, schema, path, path)
+    errors += _completeness_problems(schema, schema, path, path)
     return sorted(errors, key=str)
 
 
@@ -72,7 +72,7 @@ def _invariants(schema: _Schema, level: str, path: str) -> Iterator[FieldError]:
         skip_first=_starts_with_either(schema),
     )
     yield from _type(schema, type_, level, path)
-    yield from _of_objects(schema, level, path)
+    yield from _object_problems(schema, level, path)
 
 
 def _starts_with_either(schema: _Schema) -> bool:
@@ -103,13 +103,13 @@ def _type(schema: _Schema, type_: str, level: str, path: str) -> Iterator[FieldE
         yield FieldError.invalid(at, type_, "must be object at the root")
 
 
-def _of_objects(schema: _Schema, level: str, path: str) -> Iterator[FieldError]:
+def _object_problems(schema: _Schema, level: str, path: str) -> Iterator[FieldError]:
     """What a whole object may say about its own fields."""
     properties = schema.get("properties") or {}
-    whole = level == _ROOT or bool(schema.get(EMBEDDED))
+    is_object = level == _ROOT or bool(schema.get(EMBEDDED))
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         child = properties.get(name)
-        if whole and child is not None and child.get("type") != wanted:
+        if is_object and child is not None and child.get("type") != wanted:
             at = f"{path}.properties[{name}].type"
             yield FieldError.invalid(at, child.get("type") or "", f"must be {wanted}")
     if level == _ROOT and "metadata" in properties and not _names_only(properties["metadata"]):
@@ -189,7 +189,7 @@ def _nested(schema: _Schema, path: str, *, skip_any: bool = False) -> Iterator[F
 # -- completeness ----------------------------------------------------------------------------
 
 
-def _complete(
+def _completeness_problems(
     validation: _Schema, schema: _Schema | None, path: str, inside: str
 ) -> Iterator[FieldError]:
     """What value validations look at and the schema around them does not know."""
@@ -201,24 +201,24 @@ def _complete(
     if isinstance(validation.get("not"), Mapping):
         parts.append((f"{inside}.not", validation["not"]))
     for at, part in parts:
-        yield from _complete_nested(part, schema, path, at)
+        yield from _nested_completeness(part, schema, path, at)
 
 
-def _complete_nested(
+def _nested_completeness(
     nested: _Schema, schema: _Schema | None, path: str, inside: str
 ) -> Iterator[FieldError]:
     if schema is None:
         yield FieldError.required(path, f"because it is defined in {inside}")
         return
-    yield from _complete(nested, schema, path, inside)
+    yield from _completeness_problems(nested, schema, path, inside)
     if isinstance(nested.get("items"), Mapping):
         items = schema.get("items")
         known = items if isinstance(items, Mapping) else None
-        yield from _complete_nested(nested["items"], known, f"{path}.items", f"{inside}.items")
+        yield from _nested_completeness(nested["items"], known, f"{path}.items", f"{inside}.items")
     properties = schema.get("properties") or {}
     for name, child in (nested.get("properties") or {}).items():
         at, within = f"{path}.properties[{name}]", f"{inside}.properties[{name}]"
         if name in properties:
-            yield from _complete_nested(child, properties[name], at, within)
+            yield from _nested_completeness(child, properties[name], at, within)
         else:
             yield FieldError.required(at, f"because it is defined in {within}")

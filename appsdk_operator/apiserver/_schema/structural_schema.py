@@ -19,7 +19,7 @@ from appsdk_operator.apiserver._schema import (
 )
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["Structure"]
+__all__ = ["StructuralSchema"]
 
 _BLOCKING: Final = frozenset(
     {
@@ -39,7 +39,7 @@ _UNCHECKED: Final = FieldError(
 
 
 @final
-class Structure:
+class StructuralSchema:
     """What one version of a custom resource may look like."""
 
     def __init__(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None = None) -> None:
@@ -47,28 +47,28 @@ class Structure:
         self.has_defaults: bool = pruning.has_defaults(schema)
         self._schema = schema
         self._scale = scale
-        self._prune: pruning.Fit | None = None
-        self._fit = pruning.compiled(schema, root=True)
-        self._coerce = object_checks.coercion(schema)
-        self._values = value_validation.compiled(_without_implied(schema))
+        self._prune_only: pruning.Pruner | None = None
+        self._prune_and_default = pruning.compile_pruner(schema, root=True)
+        self._coerce = object_checks.metadata_coercion(schema)
+        self._values = value_validation.compile_validation(_without_common_fields(schema))
         status = (schema.get("properties") or {}).get("status")
-        self._status = value_validation.compiled(status) if status else None
-        self._embedded = object_checks.embedded(schema)
-        self._lists = object_checks.list_types(schema)
-        self._rules = validation_rules.Rulebook.of(schema, root=True)
+        self._status = value_validation.compile_validation(status) if status else None
+        self._embedded = object_checks.embedded_object_checks(schema)
+        self._lists = object_checks.list_type_checks(schema)
+        self._rules = validation_rules.SchemaRules.of(schema, root=True)
 
-    def is_for(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None) -> bool:
+    def is_made_of(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None) -> bool:
         """Whether it was made of these."""
         return self._schema == schema and self._scale == scale
 
-    def fit(self, obj: dict[str, Any]) -> list[str]:
+    def prune_and_default(self, obj: dict[str, Any]) -> list[str]:
         """Drop unknown fields and nulls, fill in defaults; the paths of unknown fields.
 
         Raises:
             CoercionError: an embedded object's metadata cannot be read.
         """
         dropped: list[str] = []
-        self._fit(obj, "", dropped)
+        self._prune_and_default(obj, "", dropped)
         dropped.sort()
         if self._coerce is not None:
             self._coerce(obj, dropped)
@@ -76,9 +76,9 @@ class Structure:
 
     def prune(self, obj: dict[str, Any]) -> None:
         """Drop unknown fields and nulls."""
-        if self._prune is None:
-            self._prune = pruning.compiled(self._schema, root=True, defaults=False)
-        self._prune(obj, "", [])
+        if self._prune_only is None:
+            self._prune_only = pruning.compile_pruner(self._schema, root=True, defaults=False)
+        self._prune_only(obj, "", [])
 
     def validate(
         self,
@@ -103,10 +103,10 @@ class Structure:
         if status_only and old is not None:
             self._check_status(new, old, found)
         else:
-            self._values(new, value_validation.NOT_THERE if old is None else old, "", found)
+            self._values(new, value_validation.ABSENT if old is None else old, "", found)
         errors += dict.fromkeys(found)
         if self._scale is not None:
-            errors += object_checks.replicas(new, self._scale, spec=not status_only)
+            errors += object_checks.scale_problems(new, self._scale, spec=not status_only)
         return self._check_whole(new, old, errors)
 
     def _check_status(
@@ -114,8 +114,10 @@ class Structure:
     ) -> None:
         if "status" not in new or self._status is None:
             return
-        before = old.get("status", value_validation.NOT_THERE)
-        if before is value_validation.NOT_THERE or not value_validation.same(new["status"], before):
+        before = old.get("status", value_validation.ABSENT)
+        if before is value_validation.ABSENT or not value_validation.json_equal(
+            new["status"], before
+        ):
             found: list[FieldError] = []
             self._status(new["status"], before, "", found)
             errors += map(_below_status, found)
@@ -136,7 +138,7 @@ class Structure:
         if any(error.reason in _BLOCKING for error in errors):
             errors.append(_UNCHECKED)
             return []
-        was = value_validation.NOT_THERE if old is None else old
+        was = value_validation.ABSENT if old is None else old
         return self._rules.check(new, was, errors)
 
 
@@ -145,7 +147,7 @@ def _below_status(error: FieldError) -> FieldError:
     return attrs.evolve(error, field=field)
 
 
-def _without_implied(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _without_common_fields(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a resource without the bare fields that every object has, for speed."""
     properties = dict(schema.get("properties") or {})
     for name in ("apiVersion", "kind", "metadata"):

@@ -9,24 +9,24 @@ import attrs
 
 from appsdk_operator.apiserver._cel import cost_estimate, expressions
 from appsdk_operator.apiserver._cel.schema_types import (
-    Convert,
-    converter,
-    declared,
-    with_metadata,
+    CelConverter,
+    cel_converter,
+    schema_decl_type,
+    with_object_metadata,
 )
 from appsdk_operator.apiserver._cel.types import (
     BOOL,
     STRING,
-    Declared,
+    DeclType,
     Type,
     optional_of,
 )
 from appsdk_operator.apiserver._cel.values import NONE, CelError, Optional
-from appsdk_operator.apiserver._schema.field_paths import PathError, valid_path
-from appsdk_operator.apiserver._schema.value_validation import NOT_THERE, correlated, same
+from appsdk_operator.apiserver._schema.field_paths import FieldPathError, resolve_field_path
+from appsdk_operator.apiserver._schema.value_validation import ABSENT, correlate, json_equal
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
-__all__ = ["RULES", "CompiledRule", "Rulebook", "compile_rule"]
+__all__ = ["RULES", "CompiledRule", "SchemaRules", "compile_rule"]
 
 RULES: Final = "x-kubernetes-validations"
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
@@ -59,7 +59,7 @@ class CompiledRule:
 
 
 def compile_rule(
-    schema: Mapping[str, Any], rule: Mapping[str, Any], known: Declared
+    schema: Mapping[str, Any], rule: Mapping[str, Any], known: DeclType
 ) -> CompiledRule:
     """Compile a rule of ``schema``, whose values are as ``known`` says."""
     made = CompiledRule(rule)
@@ -77,7 +77,7 @@ def compile_rule(
         return made
     assert made.program is not None
     made.uses_old = made.program.uses("oldSelf")
-    made.cost = cost_estimate.estimated(made.program.root, known)
+    made.cost = cost_estimate.estimate_cost(made.program.root, known)
     expression = rule.get("messageExpression")
     if expression:
         made.message, problem = _program(str(expression), variables, STRING)
@@ -86,11 +86,11 @@ def compile_rule(
                 problem, f"messageExpression compilation failed: {problem}"
             )
         elif made.message is not None:
-            made.message_cost = cost_estimate.estimated(made.message.root, known)
+            made.message_cost = cost_estimate.estimate_cost(made.message.root, known)
     if rule.get("fieldPath"):
         try:
-            made.field = valid_path(str(rule["fieldPath"]), schema)[0]
-        except PathError:
+            made.field = resolve_field_path(str(rule["fieldPath"]), schema)[0]
+        except FieldPathError:
             made.field = ""
     return made
 
@@ -112,7 +112,7 @@ def _program(
 
 
 @attrs.define
-class _Run:
+class _CheckState:
     """One object being checked."""
 
     errors: list[FieldError]
@@ -120,36 +120,38 @@ class _Run:
     budget: int = _BUDGET
 
 
-Nearest = tuple[Any, Any] | None
+NearestOldState = tuple[Any, Any] | None
 """The nearest value around that has an old state, with that state."""
 
 
 @final
-class Rulebook:
+class SchemaRules:
     """All rules of a schema and of what is below it."""
 
-    def __init__(self, schema: Mapping[str, Any], known: Declared, *, root: bool) -> None:
+    def __init__(self, schema: Mapping[str, Any], known: DeclType, *, root: bool) -> None:
         """The rules of ``schema``; ``root``: it is that of a whole resource."""
         self._schema = schema
         self._rules = [compile_rule(schema, rule, known) for rule in schema.get(RULES) or ()]
-        self._convert: Convert | None = converter(with_metadata(schema) if root else schema)
+        self._convert: CelConverter | None = cel_converter(
+            with_object_metadata(schema) if root else schema
+        )
         self._type = str(schema.get("type") or "")
-        self._fields: dict[str, Rulebook] = {}
-        properties = (with_metadata(schema) if root else schema).get("properties") or {}
+        self._fields: dict[str, SchemaRules] = {}
+        properties = (with_object_metadata(schema) if root else schema).get("properties") or {}
         for name, child in properties.items():
-            below = _below(child, f"self.{name}")
+            below = _child_rules(child, f"self.{name}")
             if below is not None:
                 self._fields[name] = below
         additional, items = schema.get("additionalProperties"), schema.get("items")
-        self._values = _below(additional) if isinstance(additional, Mapping) else None
-        self._items = _below(items) if isinstance(items, Mapping) else None
+        self._values = _child_rules(additional) if isinstance(additional, Mapping) else None
+        self._items = _child_rules(items) if isinstance(items, Mapping) else None
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any], *, root: bool) -> Rulebook | None:
+    def of(cls, schema: Mapping[str, Any], *, root: bool) -> SchemaRules | None:
         """The rules of a schema; None without any."""
         if not _has_rules(schema):
             return None
-        known = declared(schema, root=root)
+        known = schema_decl_type(schema, root=root)
         return None if known is None else cls(schema, known, root=root)
 
     def check(self, new: Any, old: Any, errors: list[FieldError], path: str = "") -> list[str]:
@@ -157,30 +159,37 @@ class Rulebook:
 
         ``old`` is NOT_THERE for what is new.
         """
-        run = _Run(errors, [])
-        nearest = None if old is NOT_THERE else (new, old)
-        self.visit(new, old, path, run, nearest)
-        return run.warnings
+        state = _CheckState(errors, [])
+        nearest = None if old is ABSENT else (new, old)
+        self.visit(new, old, path, state, nearest)
+        return state.warnings
 
-    def visit(self, value: Any, old: Any, path: str, run: _Run, nearest: Nearest) -> bool:
+    def visit(
+        self, value: Any, old: Any, path: str, state: _CheckState, nearest: NearestOldState
+    ) -> bool:
         """Check a part of an object; whether there is budget left."""
         if value is None:
             return True
-        if self._rules and not self._check_rules(value, old, path, run, nearest):
+        if self._rules and not self._check_rules(value, old, path, state, nearest):
             return False
         if isinstance(value, dict):
-            return self._check_fields(value, old, path, run, nearest)
+            return self._check_fields(value, old, path, state, nearest)
         if isinstance(value, list) and self._items is not None:
-            find = correlated(self._schema, old) if old is not NOT_THERE else None
+            find = correlate(self._schema, old) if old is not ABSENT else None
             for index, item in enumerate(value):
-                before = find(item) if find is not None else NOT_THERE
-                around = nearest if before is NOT_THERE else (item, before)
-                if not self._items.visit(item, before, f"{path}[{index}]", run, around):
+                before = find(item) if find is not None else ABSENT
+                around = nearest if before is ABSENT else (item, before)
+                if not self._items.visit(item, before, f"{path}[{index}]", state, around):
                     return False
         return True
 
     def _check_fields(
-        self, value: dict[str, Any], old: Any, path: str, run: _Run, nearest: Nearest
+        self,
+        value: dict[str, Any],
+        old: Any,
+        path: str,
+        state: _CheckState,
+        nearest: NearestOldState,
     ) -> bool:
         known = old if isinstance(old, dict) else {}
         for name, item in value.items():
@@ -190,15 +199,17 @@ class Rulebook:
                 below, at = self._fields[name], f"{path}.{name}" if path else name
             else:
                 continue
-            before = known.get(name, NOT_THERE)
-            around = nearest if before is NOT_THERE else (item, before)
-            if not below.visit(item, before, at, run, around):
+            before = known.get(name, ABSENT)
+            around = nearest if before is ABSENT else (item, before)
+            if not below.visit(item, before, at, state, around):
                 return False
         return True
 
-    def _check_rules(self, value: Any, old: Any, path: str, run: _Run, nearest: Nearest) -> bool:
+    def _check_rules(
+        self, value: Any, old: Any, path: str, state: _CheckState, nearest: NearestOldState
+    ) -> bool:
         convert = self._convert
-        there = old is not NOT_THERE and old is not None
+        there = old is not ABSENT and old is not None
         current = value if convert is None else convert(value)
         previous = (old if convert is None else convert(old)) if there else None
         for rule in self._rules:
@@ -212,26 +223,26 @@ class Rulebook:
                 variables["oldSelf"] = Optional(previous) if there else NONE
             elif there:
                 variables["oldSelf"] = previous
-            failed = self._evaluate(rule, variables, path, run)
+            failed = self._evaluate(rule, variables, path, state)
             if failed is None:
                 return False
             if failed:
                 plain = {"self": current, **({"oldSelf": previous} if there else {})}
-                error = self._failure(rule, value, plain, path, run)
-                if not rule.uses_old and nearest is not None and same(*nearest):
-                    run.warnings.append(str(error))
+                error = self._failure(rule, value, plain, path, state)
+                if not rule.uses_old and nearest is not None and json_equal(*nearest):
+                    state.warnings.append(str(error))
                 else:
-                    run.errors.append(error)
+                    state.errors.append(error)
         return True
 
     def _evaluate(
-        self, rule: CompiledRule, variables: dict[str, Any], path: str, run: _Run
+        self, rule: CompiledRule, variables: dict[str, Any], path: str, state: _CheckState
     ) -> bool | None:
         """Whether the rule is broken; None when no further one may run."""
         assert rule.program is not None
         field = path or "<nil>"
-        if run.budget <= 0:
-            run.errors.append(FieldError.invalid(field, self._type, _OUT_OF_BUDGET))
+        if state.budget <= 0:
+            state.errors.append(FieldError.invalid(field, self._type, _OUT_OF_BUDGET))
             return None
         try:
             value, cost = rule.program.evaluate_with_cost(variables)
@@ -248,18 +259,23 @@ class Rulebook:
                     f"'{error}': call arguments did not match a supported operator, function or "
                     f"macro signature for rule: {rule.shown}"
                 )
-            run.errors.append(FieldError.invalid(field, self._type, detail))
+            state.errors.append(FieldError.invalid(field, self._type, detail))
             return None if cancelled else False
-        if cost > run.budget:
-            run.errors.append(FieldError.invalid(field, self._type, _OUT_OF_BUDGET))
+        if cost > state.budget:
+            state.errors.append(FieldError.invalid(field, self._type, _OUT_OF_BUDGET))
             return None
-        run.budget -= cost
+        state.budget -= cost
         return value is not True
 
     def _failure(
-        self, rule: CompiledRule, value: Any, variables: dict[str, Any], path: str, run: _Run
+        self,
+        rule: CompiledRule,
+        value: Any,
+        variables: dict[str, Any],
+        path: str,
+        state: _CheckState,
     ) -> FieldError:
-        detail = self._message(rule, variables, run)
+        detail = self._message(rule, variables, state)
         if not detail:
             message = str(rule.rule.get("message") or "").strip()
             detail = message or f"failed rule: {rule.shown}"
@@ -271,7 +287,7 @@ class Rulebook:
         )
 
     @staticmethod
-    def _message(rule: CompiledRule, variables: dict[str, Any], run: _Run) -> str:
+    def _message(rule: CompiledRule, variables: dict[str, Any], state: _CheckState) -> str:
         """What the rule's own expression says, ``""`` when that is nothing to print."""
         if rule.message is None:
             return ""
@@ -279,7 +295,7 @@ class Rulebook:
             text, cost = rule.message.evaluate_with_cost(variables)
         except CelError:
             return ""
-        run.budget -= cost
+        state.budget -= cost
         text = text.strip()
         return "" if "\n" in text or len(text.encode()) > _MAX_MESSAGE else text
 
@@ -314,9 +330,9 @@ def _has_rules(schema: Mapping[str, Any]) -> bool:
     return any(_has_rules(part) for part in parts if isinstance(part, Mapping))
 
 
-def _below(schema: Mapping[str, Any], path: str = "self") -> Rulebook | None:
+def _child_rules(schema: Mapping[str, Any], path: str = "self") -> SchemaRules | None:
     if not _has_rules(schema):
         return None
     root = bool(schema.get(_EMBEDDED))
-    known = declared(schema, root=root, path=path)
-    return None if known is None else Rulebook(schema, known, root=root)
+    known = schema_decl_type(schema, root=root, path=path)
+    return None if known is None else SchemaRules(schema, known, root=root)

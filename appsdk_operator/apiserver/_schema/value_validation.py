@@ -16,20 +16,20 @@ import msgspec
 
 from appsdk_operator.apiserver._schema.scalar_checks import (
     Check,
-    composite,
-    enum_step,
-    field_at,
-    invalid_at,
-    number_steps,
-    string_steps,
+    composite_error,
+    enum_check,
+    error_field,
+    invalid_value,
+    number_checks,
+    string_checks,
 )
 from appsdk_operator.apiserver._values import string_formats
 from appsdk_operator.apiserver._values.go_text import go_quote
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["NOT_THERE", "Check", "compiled", "correlated", "go_type", "same"]
+__all__ = ["ABSENT", "Check", "compile_validation", "correlate", "go_type", "json_equal"]
 
-NOT_THERE: Final = object()
+ABSENT: Final = object()
 """What stands for an old value there is none of."""
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
@@ -51,7 +51,7 @@ def go_type(value: Any) -> str:
     return "null" if value is None else _TYPES[type(value)]
 
 
-def same(value: Any, other: Any) -> bool:
+def json_equal(value: Any, other: Any) -> bool:
     """Whether two JSON values are equal; 1, 1.0 and True are three values."""
     return bool(value == other) and (
         type(value) is str is type(other) or _canonical(value) == _canonical(other)
@@ -61,18 +61,18 @@ def same(value: Any, other: Any) -> bool:
 def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
     return FieldError(
         "FieldValueTypeInvalid",
-        field_at(path),
+        error_field(path),
         f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"',
     )
 
 
-def compiled(schema: Mapping[str, Any]) -> Check:
+def compile_validation(schema: Mapping[str, Any]) -> Check:
     """The check of all value validations in ``schema``."""
     types: tuple[str, ...] = (schema["type"],) if schema.get("type") else ()
     if schema.get(_INT_OR_STRING):
         types = ("integer", "string")
     format_ = _formats_in_force(schema.get("format") or "", types)
-    plans = {kind: _plan(kind, schema, types, format_) for kind in _TYPES}
+    checks_by_type = {kind: _checks_for_type(kind, schema, types, format_) for kind in _TYPES}
     nullable = bool(schema.get("nullable")) or not types
     listed = ",".join(types)
 
@@ -82,8 +82,8 @@ def compiled(schema: Mapping[str, Any]) -> Check:
                 return 1
             errors.append(_wrong_type(path, listed, "null"))
             return 0
-        count, steps = plans[type(value)]
-        for step in steps:
+        count, checks = checks_by_type[type(value)]
+        for step in checks:
             count += step(value, old, path, errors)
         return count
 
@@ -102,34 +102,34 @@ def _formats_in_force(name: str, types: tuple[str, ...]) -> str:
     return ""
 
 
-def _plan(
+def _checks_for_type(
     kind: type, schema: Mapping[str, Any], types: tuple[str, ...], format_: str
 ) -> tuple[int, tuple[Check, ...]]:
     """What matches in any case for values of one Python type, and the checks to make."""
     matches = 4 + (2 if types or format_ else 0)
-    steps: list[Check] = []
-    if (step := _type_step(kind, types, format_)) is not None:
+    checks: list[Check] = []
+    if (step := _type_check(kind, types, format_)) is not None:
         matches -= 1
-        steps.append(step)
-    steps += _combinations(schema)
+        checks.append(step)
+    checks += _combinations(schema)
     if kind is str:
         matches += 1
-        steps += string_steps(schema, format_)
+        checks += string_checks(schema, format_)
     elif kind is int or kind is float:
         matches += 2
-        steps += number_steps(schema, types, format_)
+        checks += number_checks(schema, types, format_)
     elif kind is list:
         matches += 2
-        steps += _array_steps(schema)
+        checks += _array_checks(schema)
     if schema.get("enum"):
-        steps.append(enum_step(schema["enum"]))
+        checks.append(enum_check(schema["enum"]))
     if kind is dict:
         matches += 1
-        steps += _object_steps(schema)
-    return matches, tuple(steps)
+        checks += _object_checks(schema)
+    return matches, tuple(checks)
 
 
-def _type_step(kind: type, types: tuple[str, ...], format_: str) -> Check | None:
+def _type_check(kind: type, types: tuple[str, ...], format_: str) -> Check | None:
     found = _TYPES[kind]
     fits = not types or found in types or (found == "integer" and "number" in types)
     may_be_integer = kind is float and "integer" in types
@@ -157,13 +157,13 @@ def _type_step(kind: type, types: tuple[str, ...], format_: str) -> Check | None
 
 def _combinations(schema: Mapping[str, Any]) -> Iterable[Check]:
     if schema.get("anyOf"):
-        yield _any_of([compiled(part) for part in schema["anyOf"]])
+        yield _any_of([compile_validation(part) for part in schema["anyOf"]])
     if schema.get("oneOf"):
-        yield _one_of([compiled(part) for part in schema["oneOf"]])
+        yield _one_of([compile_validation(part) for part in schema["oneOf"]])
     if schema.get("allOf"):
-        yield _all_of([compiled(part) for part in schema["allOf"]])
+        yield _all_of([compile_validation(part) for part in schema["allOf"]])
     if isinstance(schema.get("not"), Mapping):
-        yield _not(compiled(schema["not"]))
+        yield _not(compile_validation(schema["not"]))
 
 
 def _any_of(parts: list[Check]) -> Check:
@@ -177,7 +177,9 @@ def _any_of(parts: list[Check]) -> Check:
                 return count
             if count > most:
                 best, most = found, count
-        errors.append(composite(f"{go_quote(path)} must validate at least one schema (anyOf)"))
+        errors.append(
+            composite_error(f"{go_quote(path)} must validate at least one schema (anyOf)")
+        )
         errors += best
         return most
 
@@ -200,7 +202,9 @@ def _one_of(parts: list[Check]) -> Check:
             return matched
         which = f"Found {valid} valid alternatives" if valid else "Found none valid"
         errors.append(
-            composite(f"{go_quote(path)} must validate one and only one schema (oneOf). {which}")
+            composite_error(
+                f"{go_quote(path)} must validate one and only one schema (oneOf). {which}"
+            )
         )
         if not valid:
             errors += best
@@ -221,7 +225,7 @@ def _all_of(parts: list[Check]) -> Check:
         if valid != len(parts):
             more = "" if valid else ". None validated"
             errors.append(
-                composite(f"{go_quote(path)} must validate all the schemas (allOf){more}")
+                composite_error(f"{go_quote(path)} must validate all the schemas (allOf){more}")
             )
         return count
 
@@ -233,7 +237,7 @@ def _not(part: Check) -> Check:
         found: list[FieldError] = []
         part(value, old, path, found)
         if not found:
-            errors.append(composite(f"{go_quote(path)} must not validate the schema (not)"))
+            errors.append(composite_error(f"{go_quote(path)} must not validate the schema (not)"))
         return 0
 
     return step
@@ -242,7 +246,7 @@ def _not(part: Check) -> Check:
 # -- lists and objects -----------------------------------------------------------------------
 
 
-def correlated(schema: Mapping[str, Any], old: Any) -> Callable[[Any], Any] | None:
+def correlate(schema: Mapping[str, Any], old: Any) -> Callable[[Any], Any] | None:
     """A way from the items of a list to their old states, where the list has keys."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return None
@@ -254,22 +258,22 @@ def correlated(schema: Mapping[str, Any], old: Any) -> Callable[[Any], Any] | No
 
     def find(item: Any) -> Any:
         if not isinstance(item, dict):
-            return NOT_THERE
-        return known.get(_canonical([item.get(name) for name in names]), NOT_THERE)
+            return ABSENT
+        return known.get(_canonical([item.get(name) for name in names]), ABSENT)
 
     return find
 
 
-def _array_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
+def _array_checks(schema: Mapping[str, Any]) -> Iterable[Check]:
     if isinstance(schema.get("items"), Mapping):
-        check = compiled(schema["items"])
+        check = compile_validation(schema["items"])
 
         def check_items(value: list[Any], old: Any, path: str, errors: list[FieldError]) -> int:
             count = 0
-            find = correlated(schema, old) if old is not NOT_THERE else None
+            find = correlate(schema, old) if old is not ABSENT else None
             for index, item in enumerate(value):
-                before = find(item) if find is not None else NOT_THERE
-                if before is not NOT_THERE and same(item, before):
+                before = find(item) if find is not None else ABSENT
+                if before is not ABSENT and json_equal(item, before):
                     count += _RATCHETED
                 else:
                     count += check(item, before, f"{path}[{index}]", errors)
@@ -282,7 +286,7 @@ def _array_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
         def check_size(value: list[Any], _old: Any, path: str, errors: list[FieldError]) -> int:
             if least and len(value) < least:
                 detail = f"{path} in body should have at least {least} items"
-                errors.append(invalid_at(path, len(value), detail))
+                errors.append(invalid_value(path, len(value), detail))
             if most is not None and len(value) > most:
                 errors.append(_too_many(path, len(value), most))
             return 0
@@ -292,10 +296,10 @@ def _array_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
 
 def _too_many(path: str, count: int, limit: int) -> FieldError:
     message = f"Too many: {count}: must have at most {limit} item{'s' * (limit != 1)}"
-    return FieldError("FieldValueTooMany", field_at(path), message)
+    return FieldError("FieldValueTooMany", error_field(path), message)
 
 
-def _object_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
+def _object_checks(schema: Mapping[str, Any]) -> Iterable[Check]:
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if least or most is not None:
 
@@ -304,17 +308,19 @@ def _object_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
         ) -> int:
             if least and len(value) < least:
                 detail = f"{path} in body should have at least {least} properties"
-                errors.append(invalid_at(path, len(value), detail))
+                errors.append(invalid_value(path, len(value), detail))
             if most is not None and len(value) > most:
                 errors.append(_too_many(path, len(value), most))
             return 0
 
         yield check_size
-    known = {name: compiled(child) for name, child in (schema.get("properties") or {}).items()}
+    known = {
+        name: compile_validation(child) for name, child in (schema.get("properties") or {}).items()
+    }
     additional = schema.get("additionalProperties")
     if known or isinstance(additional, Mapping) or additional is False:
-        other = compiled(additional) if isinstance(additional, Mapping) else None
-        yield _fields_step(known, other, closed=additional is False)
+        other = compile_validation(additional) if isinstance(additional, Mapping) else None
+        yield _fields_check(known, other, closed=additional is False)
     names: list[str] = schema.get("required") or []
     required = tuple(names)
     if required:
@@ -325,7 +331,7 @@ def _object_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
         ) -> int:
             if not value.keys() >= wanted:
                 errors += [
-                    FieldError.required(field_at(f"{path}.{name}"))
+                    FieldError.required(error_field(f"{path}.{name}"))
                     for name in required
                     if name not in value
                 ]
@@ -334,10 +340,10 @@ def _object_steps(schema: Mapping[str, Any]) -> Iterable[Check]:
         yield check_required
 
 
-def _fields_step(known: dict[str, Check], other: Check | None, *, closed: bool) -> Check:
+def _fields_check(known: dict[str, Check], other: Check | None, *, closed: bool) -> Check:
     def step(value: dict[str, Any], old: Any, path: str, errors: list[FieldError]) -> int:
         count = 0
-        before = old if old is not NOT_THERE and isinstance(old, dict) else None
+        before = old if old is not ABSENT and isinstance(old, dict) else None
         for name, item in value.items():
             check = known.get(name)
             if check is not None:
@@ -347,12 +353,12 @@ def _fields_step(known: dict[str, Check], other: Check | None, *, closed: bool) 
             else:
                 if closed:
                     detail = f"{path}.{name} in body is a forbidden property"
-                    errors.append(invalid_at(path, "", detail))
+                    errors.append(invalid_value(path, "", detail))
                 continue
-            was = NOT_THERE
+            was = ABSENT
             if before is not None and (path or name not in ("apiVersion", "kind")):
-                was = before.get(name, NOT_THERE)
-                if was is not NOT_THERE and same(item, was):
+                was = before.get(name, ABSENT)
+                if was is not ABSENT and json_equal(item, was):
                     count += _RATCHETED
                     continue
             count += check(item, was, at, errors)

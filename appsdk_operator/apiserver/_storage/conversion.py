@@ -15,10 +15,17 @@ import msgspec
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Record
 
-__all__ = ["converted", "prepare", "read", "refresh", "shown", "stored"]
+__all__ = [
+    "convert",
+    "convert_records",
+    "from_storage_version",
+    "read_record",
+    "reconvert_record",
+    "to_storage_version",
+]
 
 
-async def converted(
+async def convert(
     objects: list[dict[str, Any]], source: ServedVersion, wanted: ServedVersion
 ) -> list[dict[str, Any]]:
     """``objects``, which are of version ``source``, in version ``wanted``.
@@ -40,13 +47,13 @@ async def converted(
     for obj in objects:
         there = source.to_storage(obj) if source.to_storage is not None else obj
         there = wanted.read(msgspec.json.decode(msgspec.json.encode(there)))
-        if wanted.resource.rules.custom:
+        if wanted.resource.strategy.custom:
             _prune(there, wanted)
         found.append(there)
     return found
 
 
-async def stored(obj: dict[str, Any], source: ServedVersion) -> dict[str, Any]:
+async def to_storage_version(obj: dict[str, Any], source: ServedVersion) -> dict[str, Any]:
     """``obj``, which is of version ``source``, as it is stored.
 
     Raises:
@@ -55,44 +62,48 @@ async def stored(obj: dict[str, Any], source: ServedVersion) -> dict[str, Any]:
     resource = source.resource
     storage = resource.versions[resource.storage_version]
     if resource.converter is not None:
-        [obj] = await converted([obj], source, storage)
+        [obj] = await convert([obj], source, storage)
         return obj
     if source.to_storage is not None:
         return source.to_storage(obj)
     return obj if storage is source else {**obj, "apiVersion": storage.api_version}
 
 
-async def prepare(served: ServedVersion, records: Iterable[Record]) -> None:
+async def convert_records(served: ServedVersion, records: Iterable[Record]) -> None:
     """Have the records converted, so that ``served`` can be asked for them.
 
     Raises:
         StatusError: 500, the webhook that has to convert them does not.
     """
     if served.resource.converter is not None:
-        await _convert(served, [record for record in records if served.needs(record)])
+        await _convert_batch(
+            served, [record for record in records if served.needs_conversion(record)]
+        )
 
 
-async def refresh(served: ServedVersion, record: Record) -> None:
+async def reconvert_record(served: ServedVersion, record: Record) -> None:
     """Have a record converted, even if it was before.
 
     Raises:
         StatusError: 500, the webhook that has to convert it does not.
     """
     if served.resource.converter is not None and record.api_version != served.api_version:
-        await _convert(served, [record])
+        await _convert_batch(served, [record])
 
 
-async def read(served: ServedVersion, record: Record) -> dict[str, Any]:
+async def read_record(served: ServedVersion, record: Record) -> dict[str, Any]:
     """A copy of a stored object in version ``served``.
 
     Raises:
         StatusError: 500, the webhook that has to convert it does not.
     """
-    await prepare(served, [record])
+    await convert_records(served, [record])
     return served.decode(record)
 
 
-async def shown(obj: dict[str, Any], api_version: str, wanted: ServedVersion) -> dict[str, Any]:
+async def from_storage_version(
+    obj: dict[str, Any], api_version: str, wanted: ServedVersion
+) -> dict[str, Any]:
     """``obj``, which is stored as ``api_version``, in version ``wanted``.
 
     Raises:
@@ -110,7 +121,7 @@ async def shown(obj: dict[str, Any], api_version: str, wanted: ServedVersion) ->
     return found
 
 
-async def _convert(served: ServedVersion, records: list[Record]) -> None:
+async def _convert_batch(served: ServedVersion, records: list[Record]) -> None:
     converter = served.resource.converter
     if converter is None:
         return
@@ -122,9 +133,9 @@ async def _convert(served: ServedVersion, records: list[Record]) -> None:
         found = await converter.convert(objects, version, served.api_version)
         for record, obj in zip(some, found, strict=True):
             _prune(obj, served)
-            served.keep(record, obj)
+            served.keep_converted(record, obj)
 
 
 def _prune(obj: dict[str, Any], served: ServedVersion) -> None:
-    if served.structure is not None:
-        served.structure.prune(obj)
+    if served.structural_schema is not None:
+        served.structural_schema.prune(obj)

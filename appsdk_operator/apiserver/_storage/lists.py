@@ -18,7 +18,7 @@ import msgspec
 
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import HistoryGoneError, Record, Storage
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import (
     FieldError,
     StatusError,
@@ -191,7 +191,7 @@ def parse_version(text: str) -> int:
     Raises:
         StatusError: 500 as on the real server, it is none.
     """
-    number = whole(text) if text[:1] not in ("+", "-") else None
+    number = parse_integer(text) if text[:1] not in ("+", "-") else None
     if number is not None and number < 2**64:
         return number
     what = "value out of range" if number is not None else "invalid syntax"

@@ -10,33 +10,33 @@ import attrs
 import msgspec
 
 from appsdk_operator.apiserver._schema.object_checks import CoercionError
-from appsdk_operator.apiserver._schema.structural_schema import Structure
+from appsdk_operator.apiserver._schema.structural_schema import StructuralSchema
 from appsdk_operator.apiserver._storage.storage import Collection, Record
 from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.resource import kinds
 
-__all__ = ["Catalog", "Column", "Converter", "NameStyle", "Resource", "Rules", "ServedVersion"]
+__all__ = ["Catalog", "Column", "Converter", "NameStyle", "Resource", "ServedVersion", "Strategy"]
 
 
-def _nothing(_obj: dict[str, Any]) -> None:
+def _no_preparation(_obj: dict[str, Any]) -> None:
     """No preparation."""
 
 
-def _free_to_go(_obj: dict[str, Any]) -> bool:
+def _delete_now(_obj: dict[str, Any]) -> bool:
     return False
 
 
-def _nothing_to_update(_new: dict[str, Any], _old: dict[str, Any]) -> None:
+def _no_update_preparation(_new: dict[str, Any], _old: dict[str, Any]) -> None:
     """No preparation."""
 
 
-def _nothing_wrong(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[FieldError]:
+def _no_problems(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[FieldError]:
     return []
 
 
 @attrs.frozen(kw_only=True)
-class Rules:
+class Strategy:
     """How writes to a resource behave, where kinds differ."""
 
     custom: bool = False
@@ -61,18 +61,18 @@ class Rules:
     """Names of objects that may not be deleted."""
     fields: frozenset[str] = frozenset()
     """What field selectors may ask for, besides metadata.name and metadata.namespace."""
-    prepare_create: Callable[[dict[str, Any]], None] = _nothing
+    prepare_create: Callable[[dict[str, Any]], None] = _no_preparation
     """Fill in what the server sets on new objects."""
-    prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _nothing_to_update
+    prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
     """Restore or fill in fields of the new state, given the old."""
-    prepare_delete: Callable[[dict[str, Any]], bool] = _free_to_go
+    prepare_delete: Callable[[dict[str, Any]], bool] = _delete_now
     """Note on the object that its deletion was asked for; whether that is all for now, because
     the server has something to clear away first."""
-    prepare_status: Callable[[dict[str, Any], dict[str, Any]], None] = _nothing_to_update
+    prepare_status: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
     """Restore what an update of the status may not change, besides all but metadata and status."""
     graceful: bool = False
     """Whether somebody may be given time to end what the object stands for."""
-    validate: Callable[[dict[str, Any], dict[str, Any] | None], list[FieldError]] = _nothing_wrong
+    validate: Callable[[dict[str, Any], dict[str, Any] | None], list[FieldError]] = _no_problems
     """What is wrong with the new state; the old is None on create."""
 
 
@@ -118,7 +118,7 @@ class Resource:
     kind: str
     namespaced: bool
     collection: Collection
-    rules: Rules
+    strategy: Strategy
     list_kind: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class ServedVersion:
     version: str
     subresources: Mapping[str, Any] = attrs.field(factory=dict)
     schema: Mapping[str, Any] | None = None
-    structure: Structure | None = None
+    structural_schema: StructuralSchema | None = None
     schema_since: int = 0
     """The revision at which the schema became another one."""
     columns: tuple[Column, ...] = ()
@@ -175,37 +175,43 @@ class ServedVersion:
 
     def read(self, obj: dict[str, Any]) -> dict[str, Any]:
         """The object, given as it is stored, in this version."""
-        stored = self if obj["apiVersion"] == self.api_version else self._stored(obj)
-        if stored is not None and stored.structure is not None and stored.is_older(obj):
+        storage_version = (
+            self if obj["apiVersion"] == self.api_version else self._storage_version(obj)
+        )
+        if (
+            storage_version is not None
+            and storage_version.structural_schema is not None
+            and storage_version.predates_schema(obj)
+        ):
             with contextlib.suppress(CoercionError):
-                stored.structure.fit(obj)
+                storage_version.structural_schema.prune_and_default(obj)
         if self.from_storage is not None:
             obj = self.from_storage(obj)
         obj["apiVersion"] = self.api_version
-        if stored is not self and self.structure is not None:
-            self.structure.prune(obj)
+        if storage_version is not self and self.structural_schema is not None:
+            self.structural_schema.prune(obj)
         return obj
 
-    def is_older(self, obj: dict[str, Any]) -> bool:
+    def predates_schema(self, obj: dict[str, Any]) -> bool:
         """Whether an object was stored before the schema was what it is."""
         since = self.schema_since
         return bool(since) and int(obj["metadata"].get("resourceVersion") or 0) <= since
 
-    def _stored(self, obj: dict[str, Any]) -> ServedVersion | None:
+    def _storage_version(self, obj: dict[str, Any]) -> ServedVersion | None:
         """The version an object is stored in."""
         return self.resource.versions.get(obj["apiVersion"].rpartition("/")[2])
 
-    def needs(self, record: Record) -> bool:
+    def needs_conversion(self, record: Record) -> bool:
         """Whether the resource's converter has to be asked before the object can be read."""
         converter = self.resource.converter
         if converter is None or record.api_version == self.api_version:
             return False
         return record.variant(f"{id(converter)}/{self.api_version}") is None
 
-    def keep(self, record: Record, obj: dict[str, Any]) -> None:
+    def keep_converted(self, record: Record, obj: dict[str, Any]) -> None:
         """Take what the resource's converter made of a stored object."""
         obj["metadata"]["resourceVersion"] = str(record.revision)
-        record.keep(f"{id(self.resource.converter)}/{self.api_version}", obj)
+        record.keep_variant(f"{id(self.resource.converter)}/{self.api_version}", obj)
 
     def decode(self, record: Record) -> dict[str, Any]:
         """A copy of a stored object in this version."""
@@ -229,7 +235,7 @@ class ServedVersion:
             if found is None:
                 raise LookupError(f"{record.key} was not converted to {self.api_version}")
             return found
-        if self.structure is None:
+        if self.structural_schema is None:
             return record.data_as(self.api_version, self.read)
         since = max(version.schema_since for version in self.resource.versions.values())
         return record.data_as(f"{self.api_version}@{since}", self.read)
@@ -241,7 +247,7 @@ class ServedVersion:
         custom resources with each item. A client must cope with both, so both are done here.
         """
         data = self.data(record)
-        if self.resource.rules.custom:
+        if self.resource.strategy.custom:
             return data
         for prefix in self._prefixes:
             if data.startswith(prefix):
@@ -295,7 +301,7 @@ class Catalog:
     def is_builtin(self, group: str) -> bool:
         """Whether the server itself brings that group."""
         return any(
-            resource.group == group and not resource.rules.custom
+            resource.group == group and not resource.strategy.custom
             for resource in self._resources.values()
         )
 

@@ -30,9 +30,8 @@ def parse_labels(query: Mapping[str, str]) -> LabelSelector:
     try:
         return LabelSelector.parse(text)
     except SelectorError as error:
-        raise bad_request(_Reader(text).problem() or f"unable to parse requirement: {error}") from (
-            None
-        )
+        problem = _SelectorParser(text).problem() or f"unable to parse requirement: {error}"
+        raise bad_request(problem) from None
 
 
 def parse_fields(query: Mapping[str, str]) -> FieldSelector:
@@ -62,7 +61,7 @@ def parse_fields(query: Mapping[str, str]) -> FieldSelector:
         raise bad_request(f"unable to parse requirement: {error}") from None
 
 
-class _Reader:
+class _SelectorParser:
     """Goes through a label selector up to the first thing that is wrong with it."""
 
     def __init__(self, text: str) -> None:

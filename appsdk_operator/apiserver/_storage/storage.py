@@ -75,24 +75,24 @@ class Record:
         decoded: dict[str, Any] = _decode(self.data)
         return decoded
 
-    def data_as(self, form: str, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
-        """The bytes of the object in another form, made once for each ``form``."""
+    def data_as(self, variant: str, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
+        """The bytes of the object in another form, made once for each ``variant``."""
         if self._variants is None:
             self._variants = {}
-        found = self._variants.get(form)
+        found = self._variants.get(variant)
         if found is None:
-            found = self._variants[form] = _encode(convert(self.decode()))
+            found = self._variants[variant] = _encode(convert(self.decode()))
         return found
 
-    def variant(self, form: str) -> bytes | None:
+    def variant(self, variant: str) -> bytes | None:
         """The bytes of the object in another form, if they were made."""
-        return self._variants.get(form) if self._variants is not None else None
+        return self._variants.get(variant) if self._variants is not None else None
 
-    def keep(self, form: str, obj: dict[str, Any]) -> None:
+    def keep_variant(self, variant: str, obj: dict[str, Any]) -> None:
         """Remember the object in another form."""
         if self._variants is None:
             self._variants = {}
-        self._variants[form] = _encode(obj)
+        self._variants[variant] = _encode(obj)
 
 
 _NO_LABELS: Final[dict[str, str]] = {}
@@ -102,7 +102,7 @@ _NO_LABELS: Final[dict[str, str]] = {}
 class Event:
     """One change: what the object became, and what it was."""
 
-    __slots__ = ("_departed", "previous", "record", "revision", "type")
+    __slots__ = ("_final_record", "previous", "record", "revision", "type")
 
     def __init__(self, type_: str, revision: int, record: Record, previous: Record | None) -> None:
         """A change of ``type_`` ADDED, MODIFIED or DELETED.
@@ -113,9 +113,9 @@ class Event:
         self.revision: int = revision
         self.record: Record = record
         self.previous: Record | None = previous
-        self._departed: Record | None = None
+        self._final_record: Record | None = None
 
-    def departed(self) -> Record:
+    def final_record(self) -> Record:
         """The last state somebody saw for whom the object goes with this event.
 
         A deletion's record is that already. For an object that only left a selection it is the
@@ -123,11 +123,11 @@ class Event:
         """
         if self.type == "DELETED" or self.previous is None:
             return self.record
-        if self._departed is None:
+        if self._final_record is None:
             obj = self.previous.decode()
             obj["metadata"]["resourceVersion"] = str(self.revision)
-            self._departed = Record(self.record.key, self.revision, obj)
-        return self._departed
+            self._final_record = Record(self.record.key, self.revision, obj)
+        return self._final_record
 
 
 @final
@@ -157,7 +157,7 @@ class Collection:
             insort(self.keys, key)
         self.records[key] = event.record
 
-    def forget(self, revision: int) -> None:
+    def drop_events(self, revision: int) -> None:
         """Drop all events up to ``revision``."""
         while self.events and self.events[0].revision <= revision:
             self.events.popleft()
@@ -190,7 +190,7 @@ class Collection:
         Raises:
             HistoryGoneError: the ring does not cover ``at``.
         """
-        changed = self._undone(at) if at is not None else {}
+        changed = self._records_at(at) if at is not None else {}
         keys = self.keys
         if changed:
             keys = sorted({*keys, *changed})
@@ -204,7 +204,7 @@ class Collection:
             if record is not None:
                 yield record
 
-    def _undone(self, revision: int) -> dict[str, Record | None]:
+    def _records_at(self, revision: int) -> dict[str, Record | None]:
         changed: dict[str, Record | None] = {}
         for event in reversed(self.since(revision)):
             changed[event.record.key] = event.previous
@@ -263,7 +263,7 @@ class Storage:
     def compact(self) -> None:
         """Forget all events: every version but the present is gone."""
         for collection in self.collections.values():
-            collection.forget(self.revision)
+            collection.drop_events(self.revision)
 
     def _emit(self, collection: Collection, event: Event) -> None:
         collection.append(event)

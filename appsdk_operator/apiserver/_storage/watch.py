@@ -32,7 +32,7 @@ from appsdk_operator.apiserver._storage.storage import (
 )
 from appsdk_operator.apiserver._values.status import StatusError, expired
 
-__all__ = ["Form", "Hub", "Watch", "Wire"]
+__all__ = ["Form", "Watch", "WatchHub", "Wire"]
 
 # What is sent in one go to a watch that reads on its own: this many objects, or this many bytes.
 _BATCH: Final = 256
@@ -115,7 +115,7 @@ class _Channel:
         """The lines of those events that concern the selection; whether they are the ``first``."""
         parts: list[bytes] = []
         for event in events:
-            seen = _as_seen(event, self._includes)
+            seen = _selected_change(event, self._includes)
             if seen is not None:
                 type_, record = seen
                 if first and not parts:
@@ -127,7 +127,7 @@ class _Channel:
 
     def seen(self, events: list[Event]) -> list[Record]:
         """The objects of those events that concern the selection."""
-        found = (_as_seen(event, self._includes) for event in events)
+        found = (_selected_change(event, self._includes) for event in events)
         return [seen[1] for seen in found if seen is not None]
 
     def flush(self) -> None:
@@ -145,7 +145,7 @@ class _Channel:
                 watch.push(body, chunk)
 
 
-def _as_seen(
+def _selected_change(
     event: Event, includes: Callable[[Record], bool] | None
 ) -> tuple[bytes, Record] | None:
     """What a change means for somebody who sees a part of the objects."""
@@ -157,10 +157,10 @@ def _as_seen(
         return (b"MODIFIED" if before else b"ADDED"), event.record
     if not before:
         return None
-    return b"DELETED", event.departed()
+    return b"DELETED", event.final_record()
 
 
-def _in_one_go(records: list[Record]) -> int:
+def _batch_length(records: list[Record]) -> int:
     """How many of ``records``, at least one, fit into one batch."""
     size = 0
     for count, record in enumerate(records, 1):
@@ -175,7 +175,7 @@ def _in_one_go(records: list[Record]) -> int:
 class Watch:
     """One open watch, run by the handler of its request."""
 
-    hub: Hub
+    hub: WatchHub
     served: ServedVersion
     selection: Selection
     form: Form
@@ -187,8 +187,8 @@ class Watch:
     _channel: _Channel = attrs.field(init=False)
     _wake: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     _ended: bool = attrs.field(default=False, init=False)
-    _is_reminded: bool = attrs.field(default=False, init=False)
-    _begun: bool = attrs.field(default=False, init=False)
+    _bookmark_requested: bool = attrs.field(default=False, init=False)
+    _started: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
         """Send events until :meth:`end`, the connection's end, or history that is gone."""
@@ -211,23 +211,23 @@ class Watch:
             await self.hub.running.wait()
             events = collection.since(self.position)
             if events:
-                events = events[: _in_one_go([event.record for event in events[:_BATCH]])]
-                if not await self._converted(self._channel.seen(events)):
+                events = events[: _batch_length([event.record for event in events[:_BATCH]])]
+                if not await self._convert(self._channel.seen(events)):
                     return
                 self.position = events[-1].revision
-                if body := self._channel.render(events, first=not self._begun):
-                    self._begun = True
+                if body := self._channel.render(events, first=not self._started):
+                    self._started = True
                     await self.wire.send(body)
-            elif self.position > self.hub.storage.revision or self._is_alone:
+            elif self.position > self.hub.storage.revision or self._reads_alone:
                 # It asked for a version that is yet to come, so the channel is ahead of it; or
                 # what comes is its own: converted first, for which nobody else waits, or with the
                 # columns of a table, which only the first event has.
                 self._wake.clear()
-                if self._is_alone:
+                if self._reads_alone:
                     self.position = max(self.position, self.hub.storage.revision)
                 await self.hub.next_change(self._wake)
-                if self._is_reminded:
-                    self._is_reminded = False
+                if self._bookmark_requested:
+                    self._bookmark_requested = False
                     await self.wire.send(self.bookmark(self.position))
             else:
                 self._wake.clear()
@@ -247,14 +247,14 @@ class Watch:
             if self._ended:
                 return
             batch = records[start : start + _BATCH]
-            batch = batch[: _in_one_go(batch)]
+            batch = batch[: _batch_length(batch)]
             start += len(batch)
-            if not await self._converted(batch):
+            if not await self._convert(batch):
                 return
             parts: list[bytes] = []
             for record in batch:
-                shape = self.form.event_object if self._begun else self.form.first_event
-                self._begun = True
+                shape = self.form.event_object if self._started else self.form.first_event
+                self._started = True
                 data = shape(self.served, record)
                 parts += (b'{"type":"ADDED","object":', data, b"}\n")
             await self.wire.send(b"".join(parts))
@@ -263,19 +263,19 @@ class Watch:
             await self.wire.send(self.bookmark(self.position, ends_initial=True))
 
     @property
-    def _is_alone(self) -> bool:
+    def _reads_alone(self) -> bool:
         """Whether it reads on by itself, however quickly it is read."""
-        begins = self.form.has_head and not self._begun
+        begins = self.form.has_head and not self._started
         return begins or self.served.resource.converter is not None
 
-    async def _converted(self, records: list[Record]) -> bool:
+    async def _convert(self, records: list[Record]) -> bool:
         """Have the records converted; wait while that fails, as the real server's cache does.
 
         False when the watch ended meanwhile.
         """
         while not self._ended:
             try:
-                await conversion.prepare(self.served, records)
+                await conversion.convert_records(self.served, records)
             except StatusError:
                 await asyncio.sleep(_RETRY)
             else:
@@ -300,10 +300,10 @@ class Watch:
         self.hub.leave(self._channel, self)
         self._wake.set()
 
-    def remind(self) -> None:
+    def request_bookmark(self) -> None:
         """Send a bookmark soon, unless that is for the channel to do."""
-        if self.bookmarks and self._is_alone:
-            self._is_reminded = True
+        if self.bookmarks and self._reads_alone:
+            self._bookmark_requested = True
             self._wake.set()
 
     def end(self) -> None:
@@ -317,11 +317,11 @@ class Watch:
         return expired(f"too old resource version: {self.position} ({floor})")
 
 
-_Key: TypeAlias = tuple[ServedVersion, Selection, str]
+_ChannelKey: TypeAlias = tuple[ServedVersion, Selection, str]
 
 
 @final
-class Hub:
+class WatchHub:
     """All open watches, and the turn-by-turn delivery to them."""
 
     def __init__(self, storage: Storage, loop: asyncio.AbstractEventLoop) -> None:
@@ -331,12 +331,12 @@ class Hub:
         self.running: asyncio.Event = asyncio.Event()
         self.running.set()
         self._loop = loop
-        self._channels: dict[_Key, _Channel] = {}
+        self._channels: dict[_ChannelKey, _Channel] = {}
         self._dirty: dict[Collection, None] = {}
         self._scheduled = False
         self._changed: list[asyncio.Future[None]] = []
 
-    def acquire(self, key: _Key, form: Form) -> _Channel:
+    def acquire(self, key: _ChannelKey, form: Form) -> _Channel:
         """The channel of those that ask for exactly this."""
         channel = self._channels.get(key)
         if channel is None:
@@ -345,7 +345,7 @@ class Hub:
         channel.users += 1
         return channel
 
-    def release(self, key: _Key, channel: _Channel) -> None:
+    def release(self, key: _ChannelKey, channel: _Channel) -> None:
         """Give a channel back; it goes with its last user."""
         channel.users -= 1
         if not channel.users:
@@ -365,7 +365,7 @@ class Hub:
             del channel.watches[watch]
             watch.position = channel.position
 
-    def notice(self, collection: Collection) -> None:
+    def schedule_flush(self, collection: Collection) -> None:
         """Deliver the new events of a collection soon, together with those that follow at once."""
         self._dirty[collection] = None
         if not self._scheduled:
@@ -400,7 +400,7 @@ class Hub:
             waiter.cancel()
             woken.cancel()
 
-    def stall(self, stalled: bool) -> None:
+    def set_stalled(self, stalled: bool) -> None:
         """Send nothing to anybody, or go on from where each watch was."""
         if stalled:
             self.flush()
@@ -410,7 +410,7 @@ class Hub:
         for channel in self._live():
             channel.flush()
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Deliver everything, and note that every channel is at the present version."""
         if self.running.is_set():
             for channel in self._live():
@@ -427,11 +427,11 @@ class Hub:
                     body = watch.bookmark(channel.position)
                     watch.push(body, framed(body))
         for watch in list(self.watches):
-            watch.remind()
+            watch.request_bookmark()
 
     def end_collection(self, collection: Collection) -> None:
         """Finish the watches of a resource that is no longer served."""
-        self.settle()
+        self.flush_all()
         for watch in list(self.watches):
             if watch.served.resource.collection is collection:
                 watch.end()

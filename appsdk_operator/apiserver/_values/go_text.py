@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-__all__ = ["GO_TYPES", "go_float", "go_json", "go_quote", "whole"]
+__all__ = ["GO_TYPES", "go_float", "go_json", "go_quote", "parse_integer"]
 
 
 GO_TYPES: Final[dict[type, str]] = {
@@ -66,14 +66,16 @@ def go_json(value: Any) -> str:
 _MOST_DIGITS: Final = 20
 
 
-def whole(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """A whole number in ASCII digits, at most 20 of them counted; None: it is none.
 
     Python takes other digits, too, underscores and spaces, and refuses thousands of digits. What is
     longer is 10**20, which is beyond each bound that the server knows.
 
-    >>> whole("-12"), whole("9" * 5000) == 10**20, whole("\u00b2"), whole("1_0")
-    (-12, True, None, None)
+    >>> [parse_integer(text) for text in ("-12", "\u00b2", "1_0")]
+    [-12, None, None]
+    >>> parse_integer("9" * 5000) == 10**20
+    True
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):

@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 
 __all__ = ["find"]
 
-Step = Callable[[Any], Iterator[Any]]
+Segment = Callable[[Any], Iterator[Any]]
 
 _FIELD: Final = re.compile(r"\.((?:\\.|[^.\[\]\\ ])+)")
 _QUOTED: Final = re.compile(r"\['((?:[^'\\]|\\.)*)'\]")
@@ -32,7 +32,7 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def _index(text: str) -> int:
-    found = whole(text)
+    found = parse_integer(text)
     if found is None:
         raise ValueError(f"invalid array index {text}")
     return found
@@ -41,58 +41,58 @@ def _index(text: str) -> int:
 def find(value: Any, path: str) -> list[Any]:
     """Everything in ``value`` that the path leads to; nothing for a path nobody understands."""
     found = [value]
-    for step in _steps(path):
-        found = [item for value in found for item in step(value)]
+    for segment in _segments(path):
+        found = [item for value in found for item in segment(value)]
     return found
 
 
 @functools.lru_cache(maxsize=1024)
-def _steps(path: str) -> tuple[Step, ...]:
-    steps: list[Step] = []
+def _segments(path: str) -> tuple[Segment, ...]:
+    segments: list[Segment] = []
     position = 0
     while position < len(path):
         if path.startswith("..", position):
-            steps.append(_everything)
+            segments.append(_everything)
             position += 1
         elif path.startswith("[*]", position) or path.startswith(".*", position):
-            steps.append(_members)
+            segments.append(_members)
             position += 3 if path[position] == "[" else 2
         elif (match := _FIELD.match(path, position)) is not None:
-            steps.append(_field(re.sub(r"\\(.)", r"\1", match[1])))
+            segments.append(_field(re.sub(r"\\(.)", r"\1", match[1])))
             position = match.end()
         elif (match := _QUOTED.match(path, position)) is not None:
             # client-go takes a dot in quotes for one between two steps.
-            steps += [_field(name) for name in match[1].split(".")]
+            segments += [_field(name) for name in match[1].split(".")]
             position = match.end()
         elif (match := _INDEXES.match(path, position)) is not None:
-            steps.append(
+            segments.append(
                 _items([slice(i, i + 1 or None) for i in map(_index, match[1].split(","))])
             )
             position = match.end()
         elif (match := _RANGE.match(path, position)) is not None:
             bounds = [_index(text) if text else None for text in match.groups()]
-            steps.append(_items([slice(*bounds)]))
+            segments.append(_items([slice(*bounds)]))
             position = match.end()
         elif (match := _FILTER.match(path, position)) is not None:
-            steps.append(_filter(match[1], match[2], match[3]))
+            segments.append(_filter(match[1], match[2], match[3]))
             position = match.end()
         elif path[position] == "." and position + 1 == len(path):
             break
         else:
             return (_nothing,)
-    return tuple(steps)
+    return tuple(segments)
 
 
 def _nothing(_value: Any) -> Iterator[Any]:
     yield from ()
 
 
-def _field(name: str) -> Step:
-    def step(value: Any) -> Iterator[Any]:
+def _field(name: str) -> Segment:
+    def segment(value: Any) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
 
-    return step
+    return segment
 
 
 def _members(value: Any) -> Iterator[Any]:
@@ -108,17 +108,17 @@ def _everything(value: Any) -> Iterator[Any]:
         yield from _everything(member)
 
 
-def _items(slices: list[slice]) -> Step:
-    def step(value: Any) -> Iterator[Any]:
+def _items(slices: list[slice]) -> Segment:
+    def segment(value: Any) -> Iterator[Any]:
         if isinstance(value, list):
             for part in slices:
                 yield from value[part]
 
-    return step
+    return segment
 
 
-def _filter(path: str, compare: str | None, literal: str | None) -> Step:
-    def step(value: Any) -> Iterator[Any]:
+def _filter(path: str, compare: str | None, literal: str | None) -> Segment:
+    def segment(value: Any) -> Iterator[Any]:
         for item in value if isinstance(value, list) else ():
             found = find(item, path)
             if compare is None:
@@ -127,7 +127,7 @@ def _filter(path: str, compare: str | None, literal: str | None) -> Step:
             elif found and _holds(found[0], compare, literal or ""):
                 yield item
 
-    return step
+    return segment
 
 
 def _holds(value: Any, compare: str, literal: str) -> bool:

@@ -72,13 +72,13 @@ def _number_text(value: Any) -> str:
 def _canonical(text: str) -> str:
     number, form = _parse(text)
     with decimal.localcontext(prec=_PRECISION):
-        return _written(text, number, form)
+        return _formatted(text, number, form)
 
 
-def _written(text: str, number: Decimal, form: str) -> str:
+def _formatted(text: str, number: Decimal, form: str) -> str:
     if not number:
         return "0"
-    if _is_kept(text, form):
+    if _is_already_canonical(text, form):
         return text
     if form == "binary" and (abs(number) < 1024 or number != number.to_integral_value()):
         form = "decimal"
@@ -100,7 +100,7 @@ def _written(text: str, number: Decimal, form: str) -> str:
 _MOST_DIGITS: Final = 18
 
 
-def _is_kept(text: str, form: str) -> bool:
+def _is_already_canonical(text: str, form: str) -> bool:
     """Whether the real server takes a text for canonical, and keeps it as it is."""
     shape = _SHAPE.fullmatch(text)
     assert shape is not None
@@ -125,10 +125,10 @@ def _is_kept(text: str, form: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _parse(text: str) -> tuple[Decimal, str]:
     with decimal.localcontext(prec=_PRECISION):
-        return _read(text)
+        return _parse_uncached(text)
 
 
-def _read(text: str) -> tuple[Decimal, str]:
+def _parse_uncached(text: str) -> tuple[Decimal, str]:
     shape = _SHAPE.fullmatch(text)
     if shape is None or len(text) > _LONGEST:
         raise QuantityError(_MALFORMED)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["at_once"]
+__all__ = ["run_sync"]
 
 _T = TypeVar("_T")
 
 
-def at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
+def run_sync(coroutine: Coroutine[Any, Any, _T]) -> _T:
     """What ``coroutine`` returns.
 
     Writes wait for nobody but webhooks. Where none can be asked, this is all it takes to run one.

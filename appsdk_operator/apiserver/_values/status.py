@@ -132,7 +132,7 @@ class FieldError:
     @classmethod
     def invalid(cls, field: str, value: Any, detail: str) -> FieldError:
         """A value that is there and wrong."""
-        return cls("FieldValueInvalid", field, f"Invalid value: {_go(value)}: {detail}")
+        return cls("FieldValueInvalid", field, f"Invalid value: {_go_value(value)}: {detail}")
 
     @classmethod
     def required(cls, field: str, detail: str = "") -> FieldError:
@@ -143,7 +143,7 @@ class FieldError:
     def not_supported(cls, field: str, value: Any, supported: Iterable[str]) -> FieldError:
         """A value outside the list of those that are allowed."""
         allowed = ", ".join(json.dumps(name, ensure_ascii=False) for name in supported)
-        message = f"Unsupported value: {_go(value)}"
+        message = f"Unsupported value: {_go_value(value)}"
         if allowed:
             message += f": supported values: {allowed}"
         return cls("FieldValueNotSupported", field, message)
@@ -156,10 +156,10 @@ class FieldError:
     @classmethod
     def duplicate(cls, field: str, value: Any) -> FieldError:
         """A value that may be there once and is there twice."""
-        return cls("FieldValueDuplicate", field, f"Duplicate value: {_go(value)}")
+        return cls("FieldValueDuplicate", field, f"Duplicate value: {_go_value(value)}")
 
 
-def _go(value: Any) -> str:
+def _go_value(value: Any) -> str:
     """A value as Go prints it in field errors."""
     if isinstance(value, Verbatim):
         return str(value)

@@ -24,7 +24,7 @@ _UUID: Final = re.compile(r"(?i)[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}")
 _MAC: Final = re.compile(r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
 _HEX_COLOR: Final = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
-_KNOWN: Final = (
+_KNOWN_FORMATS: Final = (
     *("bsonobjectid", "byte", "cidr", "creditcard", "date", "datetime", "duration", "email"),
     *("hexcolor", "hostname", "ipv4", "ipv6", "isbn", "isbn10", "isbn13", "k8slongname"),
     *("k8sshortname", "mac", "password", "rgbcolor", "ssn", "uri", "uuid", "uuid3", "uuid4"),
@@ -34,7 +34,7 @@ _KNOWN: Final = (
 
 def is_known(name: str) -> bool:
     """Whether Kubernetes knows the format of that name; others mean nothing."""
-    return name.replace("-", "") in _KNOWN
+    return name.replace("-", "") in _KNOWN_FORMATS
 
 
 def is_checked(name: str) -> bool:

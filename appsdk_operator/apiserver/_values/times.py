@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from typing import Final
 
-__all__ = ["microsecond", "second"]
+__all__ = ["normalize_micro_time", "normalize_time"]
 
 _SHAPE: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII
@@ -28,10 +28,10 @@ _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _PRECISE_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
-def second(text: str) -> str:
+def normalize_time(text: str) -> str:
     """A time of RFC 3339 in UTC and without fractions.
 
-    >>> second("2024-02-03T04:05:06.7+01:00")
+    >>> normalize_time("2024-02-03T04:05:06.7+01:00")
     '2024-02-03T03:05:06Z'
 
     Raises:
@@ -40,7 +40,7 @@ def second(text: str) -> str:
     return _parse(text, _LAYOUT).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def microsecond(text: str) -> str:
+def normalize_micro_time(text: str) -> str:
     """A time of RFC 3339 in UTC with six digits of fractions.
 
     Raises:

@@ -14,8 +14,8 @@ __all__ = [
     "MASTERS",
     "UNAUTHENTICATED",
     "User",
-    "account_groups",
-    "account_of",
+    "service_account_groups",
+    "service_account_of",
 ]
 
 AUTHENTICATED: Final = "system:authenticated"
@@ -81,7 +81,7 @@ ANONYMOUS: Final = User("system:anonymous", groups=(UNAUTHENTICATED,))
 """Who shows no credentials."""
 
 
-def account_of(username: str) -> tuple[str, str] | None:
+def service_account_of(username: str) -> tuple[str, str] | None:
     """Namespace and name of the service account that is called so."""
     if not username.startswith(_ACCOUNT):
         return None
@@ -89,6 +89,6 @@ def account_of(username: str) -> tuple[str, str] | None:
     return (namespace, name) if colon and namespace and name and ":" not in name else None
 
 
-def account_groups(namespace: str) -> tuple[str, ...]:
+def service_account_groups(namespace: str) -> tuple[str, ...]:
     """The groups of a namespace's service accounts, besides that of everybody."""
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

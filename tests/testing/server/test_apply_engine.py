@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.apiserver._managed_fields import field_sets, merging, ownership, typed_values
-from appsdk_operator.apiserver._managed_fields.ownership import Manager, Owners, Typed
-from appsdk_operator.apiserver._managed_fields.shapes import Schemas
+from appsdk_operator.apiserver._managed_fields.ownership import Manager, Owners, TypedObject
+from appsdk_operator.apiserver._managed_fields.shapes import ShapeBuilder
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
-SHAPE = Schemas().custom(
+SHAPE = ShapeBuilder().custom(
     {
         "type": "object",
         "properties": {
@@ -84,15 +84,17 @@ SPECS = st.fixed_dictionaries(
 )
 OBJECTS = SPECS.map(lambda spec: {"spec": spec} if spec else {})
 SETS = OBJECTS.map(lambda obj: typed_values.field_set(obj, SHAPE)) | OBJECTS.map(
-    lambda obj: {k: v for k, v in typed_values.whole(obj, SHAPE).items() if k != field_sets.SELF}
+    lambda obj: {
+        k: v for k, v in typed_values.all_fields(obj, SHAPE).items() if k != field_sets.SELF
+    }
 )
 
 
 def apply(live: Any, config: Any, owners: Owners, who: str, *, force: bool = True) -> Any:
     """What ``live`` becomes when ``who`` applies ``config``, and the owners then."""
     merged, after = ownership.apply(
-        Typed(live, SHAPE, "v1"),
-        Typed(config, SHAPE, "v1"),
+        TypedObject(live, SHAPE, "v1"),
+        TypedObject(config, SHAPE, "v1"),
         dict(owners),
         Manager(who, "Apply"),
         {},
@@ -105,8 +107,8 @@ def apply(live: Any, config: Any, owners: Owners, who: str, *, force: bool = Tru
 def update(live: Any, new: Any, owners: Owners, who: str) -> Owners:
     """The owners when ``who`` makes ``live`` into ``new``."""
     return ownership.update(
-        Typed(live, SHAPE, "v1"),
-        Typed(new, SHAPE, "v1"),
+        TypedObject(live, SHAPE, "v1"),
+        TypedObject(new, SHAPE, "v1"),
         dict(owners),
         Manager(who, "Update", "v1"),
         {},
@@ -296,8 +298,8 @@ def test_a_conflict_names_what_is_owned_and_differs(live: Any, config: Any) -> N
 
 def test_fields_of_what_became_atomic_are_owned_as_a_whole() -> None:
     fields = {"f:spec": {"f:mark": {"f:a": {}}, "f:order": {'v:"a"': {}}, "f:size": {}}}
-    assert ownership.reconciled(fields, SHAPE) == {
+    assert ownership.reconcile(fields, SHAPE) == {
         "f:spec": {"f:mark": {}, "f:order": {}, "f:size": {}}
     }
     kept = {"f:spec": {"f:labels": {"f:a": {}}, "f:free": {"f:a": {"f:b": {}}}}}
-    assert ownership.reconciled(kept, SHAPE) is kept
+    assert ownership.reconcile(kept, SHAPE) is kept

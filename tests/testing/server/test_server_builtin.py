@@ -9,7 +9,7 @@ import pytest
 from appsdk_operator.apiserver._builtin import types
 from appsdk_operator.apiserver._schema.merge_keys import merge_keys
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
-from appsdk_operator.apiserver._values.times import microsecond, second
+from appsdk_operator.apiserver._values.times import normalize_micro_time, normalize_time
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -46,14 +46,14 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 
 
 def test_times_are_told_in_utc() -> None:
-    assert second("2024-02-03T04:05:06.789+01:00") == "2024-02-03T03:05:06Z"
-    assert microsecond("2024-02-03T04:05:06.000007-02:00") == "2024-02-03T06:05:06.000007Z"
+    assert normalize_time("2024-02-03T04:05:06.789+01:00") == "2024-02-03T03:05:06Z"
+    assert normalize_micro_time("2024-02-03T04:05:06.000007-02:00") == "2024-02-03T06:05:06.000007Z"
     with pytest.raises(ValueError, match='cannot parse "x" as "2006"'):
-        second("x")
+        normalize_time("x")
     with pytest.raises(ValueError, match=r'cannot parse "Z" as ".000000"'):
-        microsecond("2024-02-03T04:05:06Z")
+        normalize_micro_time("2024-02-03T04:05:06Z")
     with pytest.raises(ValueError, match="day out of range"):
-        second("2024-02-30T00:00:00Z")
+        normalize_time("2024-02-30T00:00:00Z")
 
 
 def test_every_built_in_kind_can_be_read_and_stays_what_it_became() -> None:

@@ -124,13 +124,15 @@ def test_a_loop_that_costs_too_much_is_ended() -> None:
 def test_costs_grow_with_what_the_schema_allows() -> None:
     def cost(**limits: int) -> int:
         items = {"type": "string", "maxLength": 100}
-        known = schema_types.declared({"type": "array", "items": items, **limits}, root=False)
+        known = schema_types.schema_decl_type(
+            {"type": "array", "items": items, **limits}, root=False
+        )
         assert known is not None
         program = expressions.compile("self.all(x, x.contains('a'))", {"self": known.type})
-        return cost_estimate.estimated(program.root, known)
+        return cost_estimate.estimate_cost(program.root, known)
 
     assert cost(maxItems=1) < cost(maxItems=100) < cost()
-    assert cost() > cost_estimate.LIMIT
+    assert cost() > cost_estimate.RULE_COST_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_costs_grow_with_what_the_schema_allows() -> None:
     ],
 )
 def test_names_that_expressions_cannot_spell_are_escaped(name: str, shown: str) -> None:
-    assert schema_types.escaped(name) == shown
+    assert schema_types.escape_field_name(name) == shown
 
 
 @hypothesis.settings(max_examples=50)

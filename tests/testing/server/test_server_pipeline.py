@@ -11,7 +11,7 @@ import pytest
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._registry.write_requests import Attempt, Origin
 from appsdk_operator.apiserver._registry.writes import DeleteOptions, Outcome, Target, WriteOptions
-from appsdk_operator.apiserver._values.run_sync import at_once
+from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.runtime import system_clock
 
@@ -72,7 +72,7 @@ def put(
 
 
 def test_a_patch_begins_anew_when_somebody_else_wrote_meanwhile(core: Core, gate: Gate) -> None:
-    at_once(put(core, "a"))
+    run_sync(put(core, "a"))
     gate.meanwhile = lambda: put(core, "a", theirs="1")
     outcome = asyncio.run(put(core, "a", ASKED, mine="1"))
     assert outcome.obj["data"] == {"theirs": "1", "mine": "1"}
@@ -82,7 +82,7 @@ def test_a_patch_begins_anew_when_somebody_else_wrote_meanwhile(core: Core, gate
 def test_an_update_of_a_version_conflicts_when_somebody_else_wrote_meanwhile(
     core: Core, gate: Gate
 ) -> None:
-    made = at_once(put(core, "a"))
+    made = run_sync(put(core, "a"))
     version = made.obj["metadata"]["resourceVersion"]
 
     def wanted(_old: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_an_update_of_a_version_conflicts_when_somebody_else_wrote_meanwhile(
 
 
 def test_an_update_without_a_version_overwrites_the_newest_state(core: Core, gate: Gate) -> None:
-    at_once(put(core, "a"))
+    run_sync(put(core, "a"))
     gate.meanwhile = lambda: put(core, "a", theirs="1")
     mine = core.writer.update(a_map(core, "a"), lambda _: content("a", mine="1"), ASKED)
     assert asyncio.run(mine).obj["data"] == {"mine": "1"}
@@ -119,18 +119,18 @@ def test_a_namespace_can_end_while_a_creation_waits(core: Core, gate: Gate) -> N
 
 
 def test_a_deletion_looks_again_at_what_changed_while_it_waited(core: Core, gate: Gate) -> None:
-    at_once(put(core, "a"))
+    run_sync(put(core, "a"))
     gate.meanwhile = lambda: put(core, "a", theirs="1")
     assert asyncio.run(core.writer.delete(a_map(core, "a"), REMOVAL)).deleted
     assert gate.asked == ["DELETE", "DELETE"]
-    at_once(put(core, "b"))
+    run_sync(put(core, "b"))
     gate.meanwhile = lambda: core.writer.delete(a_map(core, "b"), DeleteOptions())
     with pytest.raises(StatusError, match="not found"):
         asyncio.run(core.writer.delete(a_map(core, "b"), REMOVAL))
 
 
 def test_a_write_that_never_gets_through_ends(core: Core, gate: Gate) -> None:
-    at_once(put(core, "a"))
+    run_sync(put(core, "a"))
     count = 0
 
     async def again() -> None:
@@ -146,4 +146,4 @@ def test_a_write_that_never_gets_through_ends(core: Core, gate: Gate) -> None:
 
 def test_without_a_loop_nobody_is_waited_for(core: Core, gate: Gate) -> None:
     with pytest.raises(RuntimeError, match="takes a server that is started"):
-        at_once(put(core, "a", ASKED))
+        run_sync(put(core, "a", ASKED))

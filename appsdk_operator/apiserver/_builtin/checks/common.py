@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.names import (
     NameStyle,
     key_problems,
@@ -198,7 +198,7 @@ def share(value: Any, path: str, *, up_to_all: bool = False) -> Errors:
             "a valid percent string must be a numeric string followed by an ending '%' (e.g. "
             "'1%',  or '93%', regex used for validation is '[0-9]+%')",
         )
-    elif isinstance(value, str) and up_to_all and (whole(value[:-1]) or 0) > 100:
+    elif isinstance(value, str) and up_to_all and (parse_integer(value[:-1]) or 0) > 100:
         yield FieldError.invalid(path, value, "must not be greater than 100%")
 
 

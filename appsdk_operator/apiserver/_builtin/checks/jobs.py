@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.pods import template
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
 __all__ = ["cron_job", "job"]
@@ -247,12 +247,12 @@ def _schedule(schedule: str, path: str) -> Errors:
     for field, (least, most) in zip(fields, _BOUNDS, strict=True):
         for part in field.split(","):
             limits, _, step = part.partition("/")
-            if step and whole(step) is None:
+            if step and parse_integer(step) is None:
                 detail = f"failed to parse int from {step}: strconv.Atoi: parsing "
                 detail += f'"{step}": invalid syntax'
                 yield FieldError.invalid(path, schedule, detail)
                 return
-            found = [whole(text) for text in limits.split("-")]
+            found = [parse_integer(text) for text in limits.split("-")]
             numbers = [number for number in found if number is not None]
             if numbers and numbers[0] < least:
                 detail = f"beginning of range ({numbers[0]}) below minimum ({least}): {part}"

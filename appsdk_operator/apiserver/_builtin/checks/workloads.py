@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.pods import template
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = ["controller", "daemon_set", "deployment", "replica_set", "stateful_set"]
@@ -194,7 +194,7 @@ def _deployment_strategy(strategy: _Object, at: str) -> Errors:
         if str(unavailable) in ("0", "0%") and str(surge) in ("0", "0%"):
             detail = "may not be 0 when `maxSurge` is 0"
             yield FieldError.invalid(f"{at}.maxUnavailable", unavailable, detail)
-        if isinstance(unavailable, str) and (whole(unavailable[:-1]) or 0) > 100:
+        if isinstance(unavailable, str) and (parse_integer(unavailable[:-1]) or 0) > 100:
             detail = "must not be greater than 100%"
             yield FieldError.invalid(f"{at}.maxUnavailable", unavailable, detail)
     else:

@@ -48,7 +48,7 @@ def table(
 
 
 def _definitions(served: ServedVersion) -> list[dict[str, Any]]:
-    if not served.resource.rules.custom:
+    if not served.resource.strategy.custom:
         printer = printer_of(served.resource.group, served.resource.plural)
         return [
             {
@@ -96,7 +96,7 @@ def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) ->
 
 
 def _cells(served: ServedVersion, obj: dict[str, Any], now: float) -> list[Any]:
-    if not served.resource.rules.custom:
+    if not served.resource.strategy.custom:
         printer = printer_of(served.resource.group, served.resource.plural)
         return printer.cells(obj, lambda since: _ago(since, now))
     columns = served.columns or (AGE,)

@@ -22,7 +22,7 @@ from appsdk_operator.apiserver._cel.values import (
     equal,
     int64,
 )
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 
 __all__ = ["KUBERNETES_FUNCTIONS"]
 
@@ -144,7 +144,7 @@ def _set_contains(one: list[Any], two: list[Any]) -> bool:
 
 
 def _value(optional: Optional) -> Any:
-    if not optional.there:
+    if not optional.has_value:
         raise CelError("optional.none() dereference")
     return optional.value
 
@@ -158,9 +158,9 @@ _OPTIONALS: Final[list[Row]] = [
     ("optional_ofNonZeroValue", "optional.ofNonZeroValue(A)->opt<A>", _non_zero),
     ("optional_none", "optional.none()->opt<A>", lambda: NONE),
     ("optional_value", "opt<A>:value()->A", _value),
-    ("optional_hasValue", "opt<A>:hasValue()->bool", lambda optional: optional.there),
-    ("optional_or_optional", "opt<A>:or(opt<A>)->opt<A>", lambda a, b: a if a.there else b),
-    ("optional_orValue_value", "opt<A>:orValue(A)->A", lambda a, b: a.value if a.there else b),
+    ("optional_hasValue", "opt<A>:hasValue()->bool", lambda optional: optional.has_value),
+    ("optional_or_optional", "opt<A>:or(opt<A>)->opt<A>", lambda a, b: a if a.has_value else b),
+    ("optional_orValue_value", "opt<A>:orValue(A)->A", lambda a, b: a.value if a.has_value else b),
 ]
 
 
@@ -192,7 +192,7 @@ class Quantity:
     type_name = "kubernetes.Quantity"
 
     @classmethod
-    def parsed(cls, text: str) -> Quantity:
+    def parse(cls, text: str) -> Quantity:
         """An amount.
 
         Raises:
@@ -221,8 +221,8 @@ class Quantity:
     @property
     def is_integer(self) -> bool:
         """Whether it is a whole number that 64 bits hold."""
-        whole = self.amount == self.amount.to_integral_value()
-        return whole and -(2**63) <= self.amount < 2**63
+        integral = self.amount == self.amount.to_integral_value()
+        return integral and -(2**63) <= self.amount < 2**63
 
     def as_integer(self) -> int:
         """The number.
@@ -245,8 +245,8 @@ def _plus(one: Quantity, other: Quantity | int, sign: int = 1) -> Quantity:
 
 
 _QUANTITIES: Final[list[Row]] = [
-    ("string_to_quantity", "quantity(string)->Quantity", Quantity.parsed),
-    ("is_quantity_string", "isQuantity(string)->bool", is_parseable(Quantity.parsed)),
+    ("string_to_quantity", "quantity(string)->Quantity", Quantity.parse),
+    ("is_quantity_string", "isQuantity(string)->bool", is_parseable(Quantity.parse)),
     ("quantity_sign", "sign(Quantity)->int", lambda q: _compare(q.amount, 0)),
     (
         "quantity_is_greater_than",
@@ -315,7 +315,7 @@ class Semver:
     type_name = "kubernetes.Semver"
 
     @classmethod
-    def parsed(cls, text: str, normalize: bool = False) -> Semver:
+    def parse(cls, text: str, normalize: bool = False) -> Semver:
         """A version; ``normalize``: a ``v`` before it and missing parts do not matter.
 
         Raises:
@@ -329,14 +329,19 @@ class Semver:
         if found is None:
             raise CelError("No Major.Minor.Patch elements found")
         return cls(
-            (whole(found[1]) or 0, whole(found[2]) or 0, whole(found[3]) or 0), found[4] or ""
+            (
+                parse_integer(found[1]) or 0,
+                parse_integer(found[2]) or 0,
+                parse_integer(found[3]) or 0,
+            ),
+            found[4] or "",
         )
 
     @property
     def rank(self) -> tuple[Any, ...]:
         """What to sort by."""
         parts = tuple(
-            (1, 0, part) if (number := whole(part)) is None else (0, number, "")
+            (1, 0, part) if (number := parse_integer(part)) is None else (0, number, "")
             for part in self.pre.split(".")
         )
         return (*self.numbers, not self.pre, parts if self.pre else ())
@@ -352,13 +357,13 @@ class Semver:
 
 
 _VERSIONS: Final[list[Row]] = [
-    ("string_to_semver", "semver(string)->Semver", Semver.parsed),
-    ("string_bool_to_semver", "semver(string,bool)->Semver", Semver.parsed),
-    ("is_semver_string", "isSemver(string)->bool", is_parseable(Semver.parsed)),
+    ("string_to_semver", "semver(string)->Semver", Semver.parse),
+    ("string_bool_to_semver", "semver(string,bool)->Semver", Semver.parse),
+    ("is_semver_string", "isSemver(string)->bool", is_parseable(Semver.parse)),
     (
         "is_semver_string_bool",
         "isSemver(string,bool)->bool",
-        lambda text, normalize: is_parseable(lambda t: Semver.parsed(t, normalize))(text),
+        lambda text, normalize: is_parseable(lambda t: Semver.parse(t, normalize))(text),
     ),
     ("semver_is_greater_than", "Semver:isGreaterThan(Semver)->bool", lambda one, two: one > two),
     ("semver_is_less_than", "Semver:isLessThan(Semver)->bool", lambda one, two: one < two),

@@ -12,7 +12,7 @@ import attrs
 
 from appsdk_operator.apiserver._cel.overloads import Row, is_parseable
 from appsdk_operator.apiserver._cel.values import CelError
-from appsdk_operator.apiserver._values.go_text import whole
+from appsdk_operator.apiserver._values.go_text import parse_integer
 
 __all__ = ["NETWORK_FUNCTIONS"]
 
@@ -26,7 +26,7 @@ class Address:
     type_name = "net.IP"
 
     @classmethod
-    def parsed(cls, text: str) -> Address:
+    def parse(cls, text: str) -> Address:
         """An address.
 
         Raises:
@@ -60,18 +60,18 @@ class Network:
     type_name = "net.CIDR"
 
     @classmethod
-    def parsed(cls, text: str) -> Network:
+    def parse(cls, text: str) -> Network:
         """A network.
 
         Raises:
             CelError: it is none.
         """
         host, slash, bits = text.partition("/")
-        length = whole(bits)
+        length = parse_integer(bits)
         try:
             if not slash or length is None:
                 raise ValueError(text)
-            address = Address.parsed(host)
+            address = Address.parse(host)
             if not 0 <= length <= address.ip.max_prefixlen:
                 raise ValueError(text)
         except (ValueError, CelError):
@@ -88,12 +88,12 @@ class Network:
 
     def contains(self, other: Any) -> bool:
         """Whether an address is in the network."""
-        address = other if isinstance(other, Address) else Address.parsed(other)
+        address = other if isinstance(other, Address) else Address.parse(other)
         return address.ip in self.network
 
     def covers(self, other: Any) -> bool:
         """Whether another network is a part of this one."""
-        network = other if isinstance(other, Network) else Network.parsed(other)
+        network = other if isinstance(other, Network) else Network.parse(other)
         return self.contains(network.address) and self.bits <= network.bits
 
     def masked(self) -> Network:
@@ -102,7 +102,7 @@ class Network:
 
 
 def _canonical(text: str) -> bool:
-    return str(Address.parsed(text).ip) == text
+    return str(Address.parse(text).ip) == text
 
 
 def _of_ip(name: str) -> Callable[[Address], bool]:
@@ -124,8 +124,8 @@ def _global_unicast(address: Address) -> bool:
 
 
 _ADDRESSES: Final[list[Row]] = [
-    ("string_to_ip", "ip(string)->IP", Address.parsed),
-    ("is_ip", "isIP(string)->bool", is_parseable(Address.parsed)),
+    ("string_to_ip", "ip(string)->IP", Address.parse),
+    ("is_ip", "isIP(string)->bool", is_parseable(Address.parse)),
     ("ip_is_canonical", "ip.isCanonical(string)->bool", _canonical),
     ("ip_family", "IP:family()->int", lambda address: address.ip.version),
     ("ip_is_unspecified", "IP:isUnspecified()->bool", _of_ip("is_unspecified")),
@@ -134,8 +134,8 @@ _ADDRESSES: Final[list[Row]] = [
     ("ip_is_link_local_unicast", "IP:isLinkLocalUnicast()->bool", _of_ip("is_link_local")),
     ("ip_is_global_unicast", "IP:isGlobalUnicast()->bool", _global_unicast),
     ("ip_to_string", "string(IP)->string", lambda address: str(address.ip)),
-    ("string_to_cidr", "cidr(string)->CIDR", Network.parsed),
-    ("is_cidr", "isCIDR(string)->bool", is_parseable(Network.parsed)),
+    ("string_to_cidr", "cidr(string)->CIDR", Network.parse),
+    ("is_cidr", "isCIDR(string)->bool", is_parseable(Network.parse)),
     ("cidr_contains_ip_string", "CIDR:containsIP(string)->bool", Network.contains),
     ("cidr_contains_ip_ip", "CIDR:containsIP(IP)->bool", Network.contains),
     ("cidr_contains_cidr_string", "CIDR:containsCIDR(string)->bool", Network.covers),
@@ -156,7 +156,7 @@ class Url:
     type_name = "kubernetes.URL"
 
     @classmethod
-    def parsed(cls, text: str) -> Url:
+    def parse(cls, text: str) -> Url:
         """A URL.
 
         Raises:
@@ -194,8 +194,8 @@ def _port(url: Url) -> str:
 
 
 _URLS: Final[list[Row]] = [
-    ("string_to_url", "url(string)->URL", Url.parsed),
-    ("is_url_string", "isURL(string)->bool", is_parseable(Url.parsed)),
+    ("string_to_url", "url(string)->URL", Url.parse),
+    ("is_url_string", "isURL(string)->bool", is_parseable(Url.parse)),
     ("url_get_scheme", "URL:getScheme()->string", lambda url: urlsplit(url.text).scheme),
     ("url_get_host", "URL:getHost()->string", lambda url: url.host),
     ("url_get_hostname", "URL:getHostname()->string", _hostname),

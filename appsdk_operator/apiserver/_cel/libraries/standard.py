@@ -13,7 +13,7 @@ from appsdk_operator.apiserver._cel.overloads import Row
 from appsdk_operator.apiserver._cel.values import (
     CelError,
     Duration,
-    KeyedList,
+    MapList,
     SetList,
     Timestamp,
     TypeValue,
@@ -24,7 +24,7 @@ from appsdk_operator.apiserver._cel.values import (
     uint64,
 )
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
-from appsdk_operator.apiserver._values.go_text import go_float, whole
+from appsdk_operator.apiserver._values.go_text import go_float, parse_integer
 
 __all__ = ["STANDARD_FUNCTIONS"]
 
@@ -60,11 +60,11 @@ def _nonzero(action: Callable[[int, int], int], words: str) -> Callable[[int, in
 
 
 def _add_lists(left: list[Any], right: list[Any]) -> list[Any]:
-    if isinstance(left, KeyedList):
+    if isinstance(left, MapList):
         known = {left.key(item): item for item in right if isinstance(item, dict)}
         mine = {left.key(item) for item in left}
         kept = [known.get(left.key(item), item) for item in left]
-        return KeyedList([*kept, *(i for i in right if left.key(i) not in mine)], left.names)
+        return MapList([*kept, *(i for i in right if left.key(i) not in mine)], left.key_names)
     if isinstance(left, SetList):
         return SetList([*left, *(i for i in right if not any(equal(i, o) for o in left))])
     return [*left, *right]
@@ -108,7 +108,7 @@ def _matches(text: str, pattern: str) -> bool:
 
 def _to_int(value: Any) -> int:
     if isinstance(value, str):
-        number = whole(value)
+        number = parse_integer(value)
         if number is None:
             raise CelError("type conversion error from 'string' to 'int'")
         return int64(number)
@@ -123,7 +123,7 @@ def _to_int(value: Any) -> int:
 
 def _to_uint(value: Any) -> Uint:
     if isinstance(value, str):
-        number = whole(value)
+        number = parse_integer(value)
         if number is None:
             raise CelError("type conversion error from 'string' to 'uint'")
         return uint64(number)
@@ -163,13 +163,13 @@ def _to_string(value: Any) -> str:
 def _to_timestamp(value: Any) -> Timestamp:
     if isinstance(value, int):
         return Timestamp(value * 10**9)
-    return value if isinstance(value, Timestamp) else Timestamp.parsed(value)
+    return value if isinstance(value, Timestamp) else Timestamp.parse(value)
 
 
 def _to_duration(value: Any) -> Duration:
     if isinstance(value, int):
         return Duration(value)
-    return value if isinstance(value, Duration) else Duration.parsed(value)
+    return value if isinstance(value, Duration) else Duration.parse(value)
 
 
 def _zone(name: str) -> dt.tzinfo:
@@ -211,12 +211,12 @@ def _time_rows() -> list[Row]:
             (
                 f"timestamp_to_{name}",
                 f"timestamp:{name}()->int",
-                lambda time, part=part: part(time.at(dt.UTC)),
+                lambda time, part=part: part(time.in_zone(dt.UTC)),
             ),
             (
                 f"timestamp_to_{name}_with_tz",
                 f"timestamp:{name}(string)->int",
-                lambda time, zone, part=part: part(time.at(_zone(zone))),
+                lambda time, zone, part=part: part(time.in_zone(_zone(zone))),
             ),
         ]
     for name, unit in _SPANS.items():

@@ -13,7 +13,7 @@ from appsdk_operator.apiserver._cel.values import (
     Uint,
 )
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
-from appsdk_operator.apiserver._values.go_text import go_float, whole
+from appsdk_operator.apiserver._values.go_text import go_float, parse_integer
 
 __all__ = ["STRING_FUNCTIONS"]
 
@@ -117,7 +117,7 @@ def _format(text: str, args: list[Any]) -> str:
 
 
 def _precision(digits: str) -> int:
-    found = whole(digits or "0")
+    found = parse_integer(digits or "0")
     if found is None or found > _MOST_PRECISE:
         raise CelError(f"precision must not be greater than {_MOST_PRECISE}")
     return found
