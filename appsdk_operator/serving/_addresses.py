@@ -16,8 +16,8 @@ __all__ = [
     "check_address",
     "check_hosts",
     "format_address",
+    "is_allowed_host",
     "is_off",
-    "is_own_host",
     "listen",
     "parse_address",
 ]
@@ -116,13 +116,13 @@ def check_hosts(_: object, attribute: attrs.Attribute[Any], value: object) -> No
         )
 
 
-def is_own_host(host: str, names: Collection[str]) -> bool:
+def is_allowed_host(host: str, names: Collection[str]) -> bool:
     """Whether a ``Host`` header names this machine, an IP address, or one of ``names``.
 
     A page of another site that a browser shows has that site's name there, also where its owner
     lets the name point to this machine (DNS rebinding). An address cannot be made to do that.
 
-    >>> [is_own_host(host, ["a.b"]) for host in ("localhost:80", "[::1]", "A.B.:1", "evil.com")]
+    >>> [is_allowed_host(host, ["a.b"]) for host in ("localhost:80", "[::1]", "A.B.:1", "evil.com")]
     [True, True, True, False]
     """
     name, _, _ = host.partition("]") if host.startswith("[") else host.partition(":")

@@ -25,7 +25,7 @@ from appsdk_operator.runtime import (
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["CertificatePair", "Certificates", "TLSOptions", "certificates_of"]
+__all__ = ["CertificatePair", "Certificates", "TLSOptions", "load_certificates"]
 
 _log: Final = get_logger("appsdk_operator.manager")
 _READS: Final = Family(
@@ -85,7 +85,7 @@ class Certificates(Protocol):
         ...
 
 
-def certificates_of(
+def load_certificates(
     options: TLSOptions, host: str, *, clock: Clock, metrics: Metrics
 ) -> Certificates:
     """The certificates that ``options`` ask for.
@@ -286,7 +286,7 @@ class CertificatePair:
     def _load(self) -> ssl.SSLContext:
         # A new one each time: handshakes under way keep theirs, and a pair that does not fit
         # together leaves nothing half done.
-        context = new_context(self._options)
+        context = new_server_context(self._options)
         context.load_cert_chain(self._cert, self._key, password=_no_password)
         return context
 
@@ -300,7 +300,7 @@ def _no_password() -> str:
     raise ValueError("the key has a password: store it without one")
 
 
-def new_context(options: TLSOptions) -> ssl.SSLContext:
+def new_server_context(options: TLSOptions) -> ssl.SSLContext:
     """A context for a server, still without its certificate."""
     import ssl
 

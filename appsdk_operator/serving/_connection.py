@@ -10,10 +10,10 @@ import attrs
 
 from appsdk_operator.runtime import Clock, StopSignal, get_logger
 from appsdk_operator.serving._messages import (
-    Head,
-    HTTPProblem,
     HTTPRequest,
     HTTPResponse,
+    RequestHead,
+    RequestRefused,
     parse_field,
     parse_head,
     text_response,
@@ -22,7 +22,7 @@ from appsdk_operator.serving._messages import (
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Connection", "HTTPLimits", "Phase"]
+__all__ = ["ConnectionPhase", "HTTPLimits", "ServerConnection"]
 
 _log: Final = get_logger("appsdk_operator.manager")
 _READ: Final = 65536
@@ -31,7 +31,7 @@ _LINGER_BYTES: Final = 1 << 20
 _CHUNK_LINE: Final = 1024
 _HANDSHAKE_RECORD: Final = b"\x16"
 
-Phase = Literal["waiting", "reading", "queued", "handling", "writing"]
+ConnectionPhase = Literal["waiting", "reading", "queued", "handling", "writing"]
 """``waiting``: nothing of a request has come, or not all of its headers; ``queued``: the request is
 there, and too many of its sort are being answered."""
 
@@ -67,7 +67,7 @@ class HTTPLimits:
     """Seconds that a connection is kept between two requests; default 90."""
 
 
-class ConnectionOwner(Protocol):
+class ConnectionServer(Protocol):
     """What a connection asks of its server."""
 
     @property
@@ -80,7 +80,9 @@ class ConnectionOwner(Protocol):
         """What tells the date."""
         ...
 
-    def enter(self, connection: Connection, phase: Phase, seconds: float | None) -> None:
+    def enter(
+        self, connection: ServerConnection, phase: ConnectionPhase, seconds: float | None
+    ) -> None:
         """Note what the connection does now, and within what time."""
         ...
 
@@ -93,19 +95,19 @@ class ConnectionOwner(Protocol):
         ...
 
 
-class _Gone(Exception):  # noqa: N818 - not an error of ours
+class _PeerClosed(Exception):  # noqa: N818 - not an error of ours
     """The other side closed, or was cut off."""
 
 
 @final
-class Connection:
+class ServerConnection:
     """Serves one connection in the thread that calls :meth:`serve`.
 
     Other threads may cut it off with :meth:`expire`, which must not be called once it is closed.
     """
 
-    def __init__(self, sock: socket.socket, peer: str, owner: ConnectionOwner) -> None:
-        self.phase: Phase = "waiting"
+    def __init__(self, sock: socket.socket, peer: str, owner: ConnectionServer) -> None:
+        self.phase: ConnectionPhase = "waiting"
         self.deadline: float | None = None
         self.since: float = 0.0
         self.is_expired: bool = False
@@ -150,7 +152,7 @@ class Connection:
                     self._owner.enter(self, "waiting", limits.idle_timeout)
                     self._receive()
                 self._owner.enter(self, "waiting", limits.header_timeout)
-        except (_Gone, OSError) as error:
+        except (_PeerClosed, OSError) as error:
             # Also ssl.SSLError: a client that does not trust us, or speaks no TLS we do.
             _log.debug("connection from %s ended: %r", self.peer, error)
 
@@ -164,14 +166,14 @@ class Connection:
             return False
         if first != _HANDSHAKE_RECORD:
             text = "this server speaks HTTPS: use https://"
-            self._refuse(HTTPProblem(400, text))
+            self._refuse(RequestRefused(400, text))
             return False
         secure = context.wrap_socket(self._raw, server_side=True, do_handshake_on_connect=False)
         self._sock = secure
         # wrap_socket took the descriptor over; its plain half still cuts off and drains.
         self._raw = secure
         if self.is_expired:  # in between, when neither could be shut down
-            raise _Gone
+            raise _PeerClosed
         secure.do_handshake()
         self._certificate = secure.getpeercert() or None
         return True
@@ -185,7 +187,7 @@ class Connection:
             if head is None:
                 return False
             body = self._body(head)
-        except HTTPProblem as problem:
+        except RequestRefused as problem:
             self._refuse(problem)
             return False
         request = HTTPRequest(
@@ -201,19 +203,19 @@ class Connection:
         self.path = head.path
         self._owner.enter(self, "handling", None)
         response = self._owner.answer(request)
-        stays = head.wants_to_stay and not stop.is_set() and not self.is_expired
+        stays = head.is_kept_alive and not stop.is_set() and not self.is_expired
         self._send(response, has_body=head.method != "HEAD", keep=stays, version=head.version)
         self.path = ""
         self.answers += 1
         return stays
 
-    def _head(self) -> Head | None:
+    def _head(self) -> RequestHead | None:
         """The next request's head; None when there is to be none."""
         limit = self._owner.limits.max_header_bytes
         start = 0
         while (end := self._buffer.find(b"\r\n\r\n", start)) < 0:
             if len(self._buffer) > limit:
-                raise HTTPProblem(431, f"the headers are longer than {limit} bytes")
+                raise RequestRefused(431, f"the headers are longer than {limit} bytes")
             if self._buffer[:2] == b"\r\n":  # some clients send one more after a body
                 del self._buffer[:2]
                 continue
@@ -221,18 +223,18 @@ class Connection:
             start = max(0, len(self._buffer) - 3)
             try:
                 self._receive()
-            except _Gone:
+            except _PeerClosed:
                 if not self._buffer:
                     return None
                 text = f"no complete request in time ({self._owner.limits.header_timeout:g} s)"
-                raise HTTPProblem(408 if self.is_expired else 400, text) from None
+                raise RequestRefused(408 if self.is_expired else 400, text) from None
         if end > limit:
-            raise HTTPProblem(431, f"the headers are longer than {limit} bytes")
+            raise RequestRefused(431, f"the headers are longer than {limit} bytes")
         head = parse_head(bytes(self._buffer[:end]).removeprefix(b"\r\n"))
         del self._buffer[: end + 4]
         return head
 
-    def _body(self, head: Head) -> bytes:
+    def _body(self, head: RequestHead) -> bytes:
         limit = self._owner.limits.max_body_bytes
         if not head.is_chunked and head.content_length == 0:
             return b""
@@ -247,9 +249,9 @@ class Connection:
             if head.is_chunked:
                 return self._chunks(limit)
             return self._take(head.content_length)
-        except _Gone:
+        except _PeerClosed:
             text = f"no complete body in time ({self._owner.limits.body_timeout:g} s)"
-            raise HTTPProblem(408 if self.is_expired else 400, text) from None
+            raise RequestRefused(408 if self.is_expired else 400, text) from None
 
     def _chunks(self, limit: int) -> bytes:
         body = bytearray()
@@ -258,9 +260,9 @@ class Connection:
             text = text.rstrip(b" \t")
             # To lenient readers a bare line feed in an extension ends it, and begins another chunk.
             if b"\r" in extension or b"\n" in extension:
-                raise HTTPProblem(400, "malformed chunk")
+                raise RequestRefused(400, "malformed chunk")
             if not text or len(text) > 15 or not set(text) <= set(b"0123456789abcdefABCDEF"):
-                raise HTTPProblem(400, "malformed chunk")
+                raise RequestRefused(400, "malformed chunk")
             size = int(text, 16)
             if len(body) + size > limit:
                 raise _too_long(limit)
@@ -268,19 +270,19 @@ class Connection:
                 break
             body += self._take(size)
             if self._take(2) != b"\r\n":
-                raise HTTPProblem(400, "malformed chunk")
+                raise RequestRefused(400, "malformed chunk")
         trailer = 0
         while line := self._line():
             parse_field(line)
             trailer += len(line)
             if trailer > _CHUNK_LINE:
-                raise HTTPProblem(431, "the trailer is too long")
+                raise RequestRefused(431, "the trailer is too long")
         return bytes(body)
 
     def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
             if len(self._buffer) > _CHUNK_LINE:
-                raise HTTPProblem(400, "malformed chunk")
+                raise RequestRefused(400, "malformed chunk")
             self._receive()
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
@@ -296,7 +298,7 @@ class Connection:
     def _receive(self) -> None:
         data = self._sock.recv(_READ)
         if not data:
-            raise _Gone
+            raise _PeerClosed
         self._buffer += data
 
     # -- a response --------------------------------------------------------------------------
@@ -315,7 +317,7 @@ class Connection:
         self._sock.sendall(head)
         self._sock.sendall(body)
 
-    def _refuse(self, problem: HTTPProblem) -> None:
+    def _refuse(self, problem: RequestRefused) -> None:
         response = text_response(problem.status, f"{problem.status} {problem}")
         self._send(response, has_body=True, keep=False, version="HTTP/1.1")
         self._linger()
@@ -341,9 +343,9 @@ def _check_line_ends(data: bytearray, start: int) -> None:
     at = data.find(b"\n", start)
     while at >= 0:
         if at == 0 or data[at - 1] != 0x0D:
-            raise HTTPProblem(400, "lines end with CR LF")
+            raise RequestRefused(400, "lines end with CR LF")
         at = data.find(b"\n", at + 1)
 
 
-def _too_long(limit: int) -> HTTPProblem:
-    return HTTPProblem(413, f"the body is longer than {limit} bytes")
+def _too_long(limit: int) -> RequestRefused:
+    return RequestRefused(413, f"the body is longer than {limit} bytes")

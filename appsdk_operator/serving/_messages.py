@@ -14,11 +14,11 @@ from appsdk_operator.runtime import StopSignal
 
 __all__ = [
     "HTTPHandler",
-    "HTTPProblem",
     "HTTPRequest",
     "HTTPResponse",
-    "Head",
     "Headers",
+    "RequestHead",
+    "RequestRefused",
     "parse_field",
     "parse_head",
     "text_response",
@@ -35,7 +35,7 @@ _AUTHORITY: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
 _OWN_FIELDS: Final = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
 
-class HTTPProblem(Exception):  # noqa: N818 - it is an answer, not a failure of the server
+class RequestRefused(Exception):  # noqa: N818 - it is an answer, not a failure of the server
     """What a client sent cannot be served: the status to answer with, and why."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -176,7 +176,7 @@ def text_response(status: int, text: str, **headers: str) -> HTTPResponse:
 
 
 @attrs.frozen
-class Head:
+class RequestHead:
     """The first part of a request."""
 
     method: str
@@ -186,7 +186,7 @@ class Head:
     headers: Headers = attrs.field(repr=False)
 
     @property
-    def wants_to_stay(self) -> bool:
+    def is_kept_alive(self) -> bool:
         """Whether the client wants to use the connection again."""
         options = {o.strip().lower() for o in self.headers.get("connection", "").split(",")}
         return "close" not in options and (self.version == "HTTP/1.1" or "keep-alive" in options)
@@ -208,13 +208,13 @@ class Head:
         return self.version == "HTTP/1.1" and expected == "100-continue"
 
 
-def parse_head(data: bytes) -> Head:
+def parse_head(data: bytes) -> RequestHead:
     """The head of a request from its bytes, the empty line at its end left out.
 
     Strict where leniency lets two parties read one message in two ways (RFC 9112, section 11).
 
     Raises:
-        HTTPProblem: 400, 431, 501 or 505.
+        RequestRefused: 400, 431, 501 or 505.
 
     >>> parse_head(b"GET /readyz?verbose HTTP/1.1\\r\\nHost: a").query_string
     'verbose'
@@ -222,42 +222,42 @@ def parse_head(data: bytes) -> Head:
     first, *lines = data.split(b"\r\n")
     parts = first.split(b" ")
     if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]) or not _TARGET.fullmatch(parts[1]):
-        raise HTTPProblem(400, "malformed request line")
+        raise RequestRefused(400, "malformed request line")
     method, target, version = (part.decode("ascii", "replace") for part in parts)
     if version not in ("HTTP/1.1", "HTTP/1.0"):
         if re.fullmatch(r"HTTP/[0-9](\.[0-9])?", version):
-            raise HTTPProblem(505, "HTTP/1.1 is spoken here")
-        raise HTTPProblem(400, "malformed HTTP version")
+            raise RequestRefused(505, "HTTP/1.1 is spoken here")
+        raise RequestRefused(400, "malformed HTTP version")
     if len(lines) > _MAX_LINES:
-        raise HTTPProblem(431, f"more than {_MAX_LINES} header fields")
+        raise RequestRefused(431, f"more than {_MAX_LINES} header fields")
     fields = [parse_field(line) for line in lines]
     headers = Headers(fields)
     _check_framing(headers, [name.lower() for name, _ in fields], version)
     path, query_string = _split(target)
-    return Head(method, path, query_string, version, headers)
+    return RequestHead(method, path, query_string, version, headers)
 
 
 def parse_field(line: bytes) -> tuple[str, str]:
-    """Name and value of a header field; :class:`HTTPProblem` if it is none."""
+    """Name and value of a header field; :class:`RequestRefused` if it is none."""
     name, colon, value = line.partition(b":")
     if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-        raise HTTPProblem(400, "malformed header field")
+        raise RequestRefused(400, "malformed header field")
     return name.decode("ascii"), value.decode("latin-1").strip(" \t")
 
 
 def _check_framing(headers: Headers, names: list[str], version: str) -> None:
     if names.count("host") > 1 or ("host" not in headers and version == "HTTP/1.1"):
-        raise HTTPProblem(400, "exactly one Host header is required")
+        raise RequestRefused(400, "exactly one Host header is required")
     length = headers.get("content-length")
     if length is not None and (names.count("content-length") > 1 or not _LENGTH.fullmatch(length)):
-        raise HTTPProblem(400, "malformed Content-Length")
+        raise RequestRefused(400, "malformed Content-Length")
     encoding = headers.get("transfer-encoding")
     if encoding is None:
         return
     if length is not None or version == "HTTP/1.0":
-        raise HTTPProblem(400, "Transfer-Encoding does not go with Content-Length or HTTP/1.0")
+        raise RequestRefused(400, "Transfer-Encoding does not go with Content-Length or HTTP/1.0")
     if encoding.lower() != "chunked":
-        raise HTTPProblem(501, "the only transfer encoding is chunked")
+        raise RequestRefused(501, "the only transfer encoding is chunked")
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -266,13 +266,13 @@ def _split(target: str) -> tuple[str, str]:
             return target, ""
         authority = _AUTHORITY.match(target)
         if authority is None:
-            raise HTTPProblem(400, "malformed request target")
+            raise RequestRefused(400, "malformed request target")
         target = target[authority.end() :]
     path, _, query_string = target.partition("?")
     try:
         path = urllib.parse.unquote(path, errors="strict")
     except UnicodeDecodeError:
-        raise HTTPProblem(400, "the path is not UTF-8") from None
+        raise RequestRefused(400, "the path is not UTF-8") from None
     if "\0" in path:
-        raise HTTPProblem(400, "the path holds a zero byte")
+        raise RequestRefused(400, "the path holds a zero byte")
     return path or "/", query_string

@@ -7,15 +7,15 @@ import threading
 from typing import Final, final
 
 from appsdk_operator.runtime import Clock, StopSignal
-from appsdk_operator.serving._connection import Connection, HTTPLimits, Phase
+from appsdk_operator.serving._connection import ConnectionPhase, HTTPLimits, ServerConnection
 
 __all__ = ["ConnectionPool"]
 
-_PATIENCE: Final = 1.0
+_SLOW_SECONDS: Final = 1.0
 """Seconds for which a client may send a body, or read an answer, while others want its place; and
 to take the answer that its time is up."""
 
-_QUEUE: Final = 10.0
+_QUEUE_SECONDS: Final = 10.0
 """Seconds for which a request waits for its turn: the default time-out of Prometheus' scrapes."""
 
 
@@ -29,11 +29,11 @@ class ConnectionPool:
         self._clock = clock
         # Guards all below; notified when a connection goes, waits, or has an earlier deadline.
         self._changed = threading.Condition()
-        self._connections: set[Connection] = set()
+        self._connections: set[ServerConnection] = set()
         self._nearest: float | None = None
         self._is_draining = False
         # Whether a new connection waits for a place, and nobody is about to give one.
-        self._wants_room = False
+        self._needs_capacity = False
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -43,7 +43,7 @@ class ConnectionPool:
         with self._changed:
             self._changed.notify_all()
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ServerConnection) -> None:
         """Take in a new connection."""
         with self._changed:
             connection.since = self._clock.monotonic()
@@ -51,28 +51,30 @@ class ConnectionPool:
             if self._is_draining:
                 connection.expire()
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ServerConnection) -> None:
         """Close a connection, which nobody cuts off from now on."""
         with self._changed:
             self._connections.discard(connection)
             self._changed.notify_all()
         connection.close()
 
-    def enter(self, connection: Connection, phase: Phase, seconds: float | None) -> None:
+    def enter(
+        self, connection: ServerConnection, phase: ConnectionPhase, seconds: float | None
+    ) -> None:
         """Note what a connection does now, and that it is cut off after ``seconds``."""
         with self._changed:
             now = self._clock.monotonic()
             if connection.is_expired and seconds is not None:
                 # It is to take its last answer and go.
-                seconds = min(seconds, _PATIENCE)
+                seconds = min(seconds, _SLOW_SECONDS)
             connection.phase = phase
             connection.since = now
             connection.deadline = None if seconds is None else now + seconds
             if phase == "waiting":
                 connection.turn = None
-                if self._is_draining or (self._wants_room and connection.answers):
+                if self._is_draining or (self._needs_capacity and connection.answers):
                     # Or who sends one request after another would never be seen to wait.
-                    self._wants_room = False
+                    self._needs_capacity = False
                     connection.expire()
                 self._changed.notify_all()
             elif connection.is_expired or (
@@ -81,7 +83,9 @@ class ConnectionPool:
             ):
                 self._changed.notify_all()
 
-    def take_turn(self, connection: Connection, turn: object, limit: int, stop: StopSignal) -> bool:
+    def take_turn(
+        self, connection: ServerConnection, turn: object, limit: int, stop: StopSignal
+    ) -> bool:
         """Wait until fewer than ``limit`` requests that have a ``turn`` are being answered.
 
         The answer of a client that takes it too slowly makes room, as for a new connection. The
@@ -98,7 +102,7 @@ class ConnectionPool:
                 busy = [c for c in mine if c.phase != "queued"]
                 queued = [c for c in mine if c.phase == "queued"]
                 first = min(queued, key=lambda c: (_count(busy, c.peer), c.since))
-                left = begun + _QUEUE - self._clock.monotonic()
+                left = begun + _QUEUE_SECONDS - self._clock.monotonic()
                 if left <= 0:
                     break
                 if first is connection:
@@ -106,52 +110,52 @@ class ConnectionPool:
                         connection.phase = "handling"
                         self._changed.notify_all()  # the next one may have a turn, too
                         return True
-                    left = min(left, self._expire_slow(busy))
+                    left = min(left, self._evict_slow_reader(busy))
                 self._clock.wait(self._changed, left)
             # All that is left is to say so; were it "handling", another one would make room, too.
             connection.phase, connection.turn = "writing", None
             self._changed.notify_all()
         return False
 
-    def _expire_slow(self, busy: list[Connection]) -> float:
+    def _evict_slow_reader(self, busy: list[ServerConnection]) -> float:
         """Cut off the slowest reader of an answer; the seconds until there may be one."""
         writing = [c for c in busy if c.phase == "writing"]
         if any(c.is_expired for c in writing):
-            return _QUEUE  # it is about to go
+            return _QUEUE_SECONDS  # it is about to go
         found = min(writing, key=lambda c: c.since, default=None)
         if found is None:
-            return _QUEUE
-        left = found.since + _PATIENCE - self._clock.monotonic()
+            return _QUEUE_SECONDS
+        left = found.since + _SLOW_SECONDS - self._clock.monotonic()
         if left <= 0:
             found.expire()
-            return _QUEUE
+            return _QUEUE_SECONDS
         return left
 
-    def make_room(self, stop: StopSignal) -> bool:
+    def wait_for_capacity(self, stop: StopSignal) -> bool:
         """Wait until another connection may come; False at a stop.
 
         The one that has waited longest for a request goes; or else the latest that is queued, of
         the peer that has most of those; or else, after a moment, the one whose client has kept us
         waiting longest. Where all are at work, one has to end.
         """
-        victim: Connection | None = None
+        victim: ServerConnection | None = None
         with self._changed:
             while not stop.is_set():
                 if len(self._connections) < self._limits.max_connections:
-                    self._wants_room = False
+                    self._needs_capacity = False
                     return True
                 # One that had a request after all may be at work for long: another goes, too.
                 left: float | None = None
                 if victim not in self._connections or victim.phase == "handling":
-                    victim, left = self._slowest()
+                    victim, left = self._next_eviction()
                     if victim is not None:
                         victim.expire()
                         self._changed.notify_all()
-                self._wants_room = victim is None
+                self._needs_capacity = victim is None
                 self._clock.wait(self._changed, left)
         return False
 
-    def _slowest(self) -> tuple[Connection | None, float | None]:
+    def _next_eviction(self) -> tuple[ServerConnection | None, float | None]:
         """Which connection is to make room; or, if none yet, in how many seconds one may be."""
         idle = [c for c in self._connections if c.phase == "waiting"]
         slow = [c for c in self._connections if c.phase in ("reading", "writing")]
@@ -161,7 +165,7 @@ class ConnectionPool:
             return max(queued, key=lambda c: (_count(queued, c.peer), c.since)), None
         if found is None or idle:
             return found, None
-        left = found.since + _PATIENCE - self._clock.monotonic()
+        left = found.since + _SLOW_SECONDS - self._clock.monotonic()
         return (None, left) if left > 0 else (found, None)
 
     def watch(self, stop: StopSignal) -> None:
@@ -170,7 +174,7 @@ class ConnectionPool:
             while not stop.is_set():
                 self._wait()
 
-    def close_waiting(self) -> None:
+    def close_idle(self) -> None:
         """Cut off connections that have no request under way, from now on at once."""
         with self._changed:
             self._is_draining = True
@@ -206,7 +210,7 @@ class ConnectionPool:
         self._clock.wait(self._changed, None if self._nearest is None else self._nearest - now)
 
 
-def _count(connections: list[Connection], peer: str) -> int:
+def _count(connections: list[ServerConnection], peer: str) -> int:
     return sum(connection.peer == peer for connection in connections)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from appsdk_operator.runtime import StopSignal
-from appsdk_operator.serving._certificates import TLSOptions, new_context
+from appsdk_operator.serving._certificates import TLSOptions, new_server_context
 
 if TYPE_CHECKING:
     import ssl
@@ -36,7 +36,7 @@ class SelfSigned:
         certificate, key = _make(host, now)
         self.pem: Final = certificate
         """The certificate in PEM: a client that is given it as its authority can verify it."""
-        self._context = new_context(options)
+        self._context = new_server_context(options)
         with _file(certificate + key) as path:
             self._context.load_cert_chain(path)
 

@@ -23,12 +23,12 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.serving._addresses import (
     format_address,
-    is_own_host,
+    is_allowed_host,
     listen,
     parse_address,
 )
-from appsdk_operator.serving._certificates import Certificates, TLSOptions, certificates_of
-from appsdk_operator.serving._connection import Connection, HTTPLimits, Phase
+from appsdk_operator.serving._certificates import Certificates, TLSOptions, load_certificates
+from appsdk_operator.serving._connection import ConnectionPhase, HTTPLimits, ServerConnection
 from appsdk_operator.serving._messages import (
     HTTPHandler,
     HTTPRequest,
@@ -122,7 +122,7 @@ class HTTPServer:
         if tls is not None:
             host = str(self._listener.getsockname()[0])
             try:
-                self._certificates = certificates_of(
+                self._certificates = load_certificates(
                     tls, host, clock=clock, metrics=metrics or default_metrics()
                 )
             except BaseException:
@@ -229,7 +229,7 @@ class HTTPServer:
         turn = object()
 
         def answer(request: HTTPRequest) -> HTTPResponse:
-            connection: Connection | None = getattr(self._current, "connection", None)
+            connection: ServerConnection | None = getattr(self._current, "connection", None)
             if connection is None or self._pool.take_turn(connection, turn, limit, request.stop):
                 return handler(request)
             text = f"503 {limit} such requests are being answered: try again later"
@@ -299,7 +299,7 @@ class HTTPServer:
             self._state = "ended"
 
     def _drain(self) -> None:
-        self._pool.close_waiting()
+        self._pool.close_idle()
         self._pool.drain(self._shutdown_timeout)
         # Those that were cut off have to notice; the others are gone.
         if self._serving.join(_LAST_JOIN):
@@ -317,7 +317,7 @@ class HTTPServer:
                 self._listener.setblocking(False)
                 while not stop.is_set():
                     selector.select()
-                    if stop.is_set() or not self._pool.make_room(stop):
+                    if stop.is_set() or not self._pool.wait_for_capacity(stop):
                         return
                     self._accept_one(stop)
         except Exception as error:
@@ -338,7 +338,7 @@ class HTTPServer:
         except OSError:
             sock.close()
             return
-        connection = Connection(sock, peer_of(name), self)
+        connection = ServerConnection(sock, peer_of(name), self)
         self._pool.add(connection)
         self._number += 1
         try:
@@ -347,7 +347,7 @@ class HTTPServer:
             self._pool.remove(connection)
             _log.exception("the %s server cannot start a thread for a connection", self.name)
 
-    def _serve(self, connection: Connection, stop: StopSignal) -> None:
+    def _serve(self, connection: ServerConnection, stop: StopSignal) -> None:
         self._current.connection = connection
         try:
             connection.serve(stop)
@@ -356,7 +356,9 @@ class HTTPServer:
 
     # -- what a connection asks ------------------------------------------------------------------
 
-    def enter(self, connection: Connection, phase: Phase, seconds: float | None) -> None:
+    def enter(
+        self, connection: ServerConnection, phase: ConnectionPhase, seconds: float | None
+    ) -> None:
         """For connections: note what one does."""
         self._pool.enter(connection, phase, seconds)
 
@@ -367,7 +369,7 @@ class HTTPServer:
     def answer(self, request: HTTPRequest) -> HTTPResponse:
         """The response to a request, as a client gets it; for connections and tests."""
         host = request.headers.get("host")
-        if self._hosts is not None and host and not is_own_host(host, self._hosts):
+        if self._hosts is not None and host and not is_allowed_host(host, self._hosts):
             return text_response(
                 403,
                 f"403 the {self.name} server does not answer to this Host: use localhost or an IP "

@@ -377,14 +377,14 @@ def test_unknown_tokens_are_kept_apart_and_no_more_than_allowed(reviewer: Review
     assert auth.check(request()) is None
     for number in range(20):
         assert status(auth.check(request(f"guess-{number}"))) == 401
-    assert len(auth._strangers) == 3
+    assert len(auth._unknown_tokens) == 3
     assert reviewer.count() == (21, 1)
     assert status(auth.check(request("guess-19"))) == 401
     assert auth.check(request()) is None
     assert reviewer.count() == (21, 1)
     for number in range(20):
         auth.check(request(path=f"/{number}"))
-    assert len(auth._rights) == 3
+    assert len(auth._permissions) == 3
     auth.close()
 
 
@@ -401,7 +401,14 @@ def test_tokens_are_not_kept(reviewer: Reviewer) -> None:
     auth = make(reviewer)
     auth.check(request())
     auth.check(request("guess"))
-    kept = repr([auth._users._kept, auth._strangers._kept, auth._rights._kept, auth._peers._kept])
+    kept = repr(
+        [
+            auth._users_by_token._kept,
+            auth._unknown_tokens._kept,
+            auth._permissions._kept,
+            auth._trusted_peers._kept,
+        ]
+    )
     assert TOKEN not in kept
     assert "guess" not in kept
     assert len(auth._reviews) == 0

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.runtime import ManualClock, StopSignal
 from appsdk_operator.serving._addresses import parse_address
-from appsdk_operator.serving._messages import Headers, HTTPProblem, parse_head
+from appsdk_operator.serving._messages import Headers, RequestRefused, parse_head
 
 HALF = b"GET /slow HTTP/1.1\r\nHost: a\r\n"
 BOTH_LENGTHS = (
@@ -224,7 +224,7 @@ def test_targets_in_absolute_form_are_understood() -> None:
 def test_whatever_comes_is_parsed_or_refused(data: bytes) -> None:
     try:
         head = parse_head(data)
-    except HTTPProblem as error:
+    except RequestRefused as error:
         problem = error
     else:
         problem = None

@@ -188,7 +188,7 @@ def test_who_sends_requests_without_an_end_makes_room_after_an_answer(
         eventually(lambda: [c.phase for c in server._pool._connections] == ["handling"])
         with served.connect() as other:
             other.sendall(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-            eventually(lambda: server._pool._wants_room)
+            eventually(lambda: server._pool._needs_capacity)
             for _ in range(50):
                 places.release()
             assert read_all(other).endswith(b"ok")

@@ -12,8 +12,8 @@ import pytest
 
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.runtime import ManualClock, StopSignal
-from appsdk_operator.serving._connection import Connection
-from appsdk_operator.serving._messages import HTTPProblem, parse_head
+from appsdk_operator.serving._connection import ServerConnection
+from appsdk_operator.serving._messages import RequestRefused, parse_head
 from tests.manager.test_auth_filter import TOKEN, Reviewer, metrics_server
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -29,7 +29,7 @@ def make(**options: Any) -> HTTPServer:
     return server
 
 
-def clog(connection: Connection) -> None:
+def clog(connection: ServerConnection) -> None:
     """Have its client read nothing any more: whoever writes to it blocks until it is cut off."""
     cut, shutdown, sock = threading.Event(), connection._shutdown, connection._sock
 
@@ -75,7 +75,7 @@ def test_the_authority_of_a_target_ends_where_its_query_begins() -> None:
     head = parse_head(b"GET http://a?/metrics HTTP/1.1\r\nHost: a")
     assert (head.path, head.query_string) == ("/", "/metrics")
     for target in (b"http:///metrics", b"/metrics#x", b"http://a#/metrics"):
-        with pytest.raises(HTTPProblem, match="malformed request"):
+        with pytest.raises(RequestRefused, match="malformed request"):
             parse_head(b"GET " + target + b" HTTP/1.1\r\nHost: a")
 
 

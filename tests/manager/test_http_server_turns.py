@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
-from appsdk_operator.manager._servers.metrics import _Pages
+from appsdk_operator.manager._servers.metrics import _SharedPages
 from appsdk_operator.runtime import ManualClock
 
 LARGE = bytes(8 << 20)
@@ -201,7 +201,7 @@ def test_outside_of_a_connection_nothing_is_limited(bench: Bench) -> None:
 def test_those_who_come_while_a_page_is_made_share_the_next_one(
     eventually: Callable[..., None],
 ) -> None:
-    pages, made = _Pages(), []
+    pages, made = _SharedPages(), []
     leave, entered = threading.Event(), threading.Event()
 
     def make() -> tuple[bytes, bool]:
@@ -228,7 +228,7 @@ def test_those_who_come_while_a_page_is_made_share_the_next_one(
 
 
 def test_a_page_that_cannot_be_made_fails_for_its_reader_alone() -> None:
-    pages = _Pages()
+    pages = _SharedPages()
 
     def fail() -> tuple[bytes, bool]:
         raise ValueError("a collector failed")

@@ -22,7 +22,13 @@ from appsdk_operator.client import (
     TooManyRequests,
     TransportError,
 )
-from appsdk_operator.manager._servers.auth_reviews import Answers, Busy, Full, Reviews, Stopping
+from appsdk_operator.manager._servers.auth_reviews import (
+    PendingReviews,
+    ReviewCache,
+    ReviewsClosed,
+    TooManyReviews,
+    TooManyUnknown,
+)
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import (
@@ -46,7 +52,7 @@ _FACTOR: Final = 1.5
 _JITTER: Final = 0.2
 
 
-class _Undecided(Exception):  # noqa: N818 - an answer of 500
+class _ReviewFailed(Exception):  # noqa: N818 - an answer of 500
     """The API server could not be asked; its text may be logged."""
 
 
@@ -78,7 +84,7 @@ class AuthFilter:
     ``subjectaccessreviews.authorization.k8s.io``; who scrapes needs a ClusterRole with
     ``nonResourceURLs: ["/metrics"], verbs: ["get"]``.
 
-    Answers 401 without a token that is known, 403 without the right, 429 when too many unknown
+    ReviewCache 401 without a token that is known, 403 without the right, 429 when too many unknown
     tokens are being looked at, and 500 when the API server cannot be asked. The answer of 403 and
     the log, at INFO once for each review, name the user; the log of 401 is at DEBUG. Tokens are in
     no log, no error and no cache: what is kept is found by a keyed hash.
@@ -141,15 +147,15 @@ class AuthFilter:
         self._clock = clock
         self._rng = rng or random_of(clock)
         self._key = secrets.token_bytes(32)
-        self._reviews = Reviews(limit=max_reviews, by_peer=max_reviews_by_peer, clock=clock)
+        self._reviews = PendingReviews(limit=max_reviews, by_peer=max_reviews_by_peer, clock=clock)
         # Guards the caches.
         self._lock = threading.Lock()
-        self._users: Answers[_User] = Answers(cache_size)
+        self._users_by_token: ReviewCache[_User] = ReviewCache(cache_size)
         # Apart, so that guessed tokens do not push out the good ones.
-        self._strangers: Answers[bool] = Answers(cache_size)
-        self._rights: Answers[bool] = Answers(cache_size)
+        self._unknown_tokens: ReviewCache[bool] = ReviewCache(cache_size)
+        self._permissions: ReviewCache[bool] = ReviewCache(cache_size)
         # Who sent known tokens.
-        self._peers: Answers[bool] = Answers(cache_size)
+        self._trusted_peers: ReviewCache[bool] = ReviewCache(cache_size)
 
     def __call__(self, handler: HTTPHandler) -> HTTPHandler:
         """The handler behind the filter."""
@@ -174,18 +180,18 @@ class AuthFilter:
             if user is None:
                 _log.debug("peer %s may not %s: its token is not known", request.peer, asked)
                 return _unauthorized()
-            said = f"Authorization for user {_shown(user.name)} failed"
+            said = f"Authorization for user {_printable(user.name)} failed"
             is_allowed = self._authorize(user, verb, request.path, request.peer)
-        except Busy as problem:
+        except TooManyUnknown as problem:
             _log.debug("peer %s may not %s now: %s", request.peer, asked, problem)
             return text_response(429, f"{said}: {_BUSY}", **{"Retry-After": "1"})
-        except _Undecided as problem:
+        except _ReviewFailed as problem:
             text = str(problem).replace(token, "…")
             _log.error("%s: cannot decide whether it may %s: %s", said, asked, text)
             return text_response(500, said)
         if is_allowed:
             return None
-        return text_response(403, f"Authorization denied for user {_shown(user.name)}")
+        return text_response(403, f"Authorization denied for user {_printable(user.name)}")
 
     def close(self, timeout: float | None = 1.0) -> list[str]:
         """Ask no more; requests that wait are answered with 500.
@@ -204,12 +210,15 @@ class AuthFilter:
         key = hmac.digest(self._key, token.encode(), "sha256")
         now = self._clock.monotonic()
         with self._lock:
-            user = self._users.get(key, now)
-            if user is None and self._strangers.get(key, now):
+            user = self._users_by_token.get(key, now)
+            if user is None and self._unknown_tokens.get(key, now):
                 return None
-            is_due = self._users.is_due(key, now)
-            is_known, is_familiar = self._users.had(key, now), self._peers.had(peer, now)
-        if user is not None and not is_due:
+            needs_refresh = self._users_by_token.needs_refresh(key, now)
+            is_known, is_trusted_peer = (
+                self._users_by_token.had_recently(key, now),
+                self._trusted_peers.had_recently(peer, now),
+            )
+        if user is not None and not needs_refresh:
             return user
         start = functools.partial(
             self._reviews.start,
@@ -218,7 +227,7 @@ class AuthFilter:
             functools.partial(self._review_token, key, token, peer, now + self._timeout),
             peer=peer,
             is_known=is_known,
-            is_familiar=is_familiar,
+            is_trusted_peer=is_trusted_peer,
         )
         if user is None:
             return self._answer(start, now)
@@ -227,18 +236,18 @@ class AuthFilter:
 
     def _review_token(self, key: object, token: str, peer: str, deadline: float) -> _User | None:
         spec = {"token": token, **({"audiences": self._audiences} if self._audiences else {})}
-        status = self._ask(kinds.authentication.v1.TokenReview, spec, deadline)
+        status = self._create_review(kinds.authentication.v1.TokenReview, spec, deadline)
         known = status.get("authenticated") is True and self._is_audience(status)
         user = _User.of(status.get("user") or {}) if known else None
         now = self._clock.monotonic()
         with self._lock:
             if user is not None:
-                self._users.put(key, user, self._token_ttl, now)
-                self._peers.put(peer, True, self._token_ttl, now)
+                self._users_by_token.put(key, user, self._token_ttl, now)
+                self._trusted_peers.put(peer, True, self._token_ttl, now)
             elif not status.get("error"):
                 # With an error it may be the API server's trouble, and pass.
-                self._users.drop(key)
-                self._strangers.put(key, True, self._token_ttl, now)
+                self._users_by_token.drop(key)
+                self._unknown_tokens.put(key, True, self._token_ttl, now)
         return user
 
     def _is_audience(self, status: Mapping[str, Any]) -> bool:
@@ -249,11 +258,13 @@ class AuthFilter:
         key = (user, verb, path)
         now = self._clock.monotonic()
         with self._lock:
-            known = self._rights.get(key, now)
-            is_due = self._rights.is_due(key, now)
-        if known is False or (known and not is_due):
+            known = self._permissions.get(key, now)
+            needs_refresh = self._permissions.needs_refresh(key, now)
+        if known is False or (known and not needs_refresh):
             if not known:
-                _log.debug("user %s may not %s %r, as said before", _shown(user.name), verb, path)
+                _log.debug(
+                    "user %s may not %s %r, as said before", _printable(user.name), verb, path
+                )
             return known
         start = functools.partial(
             self._reviews.start,
@@ -279,35 +290,37 @@ class AuthFilter:
             spec["uid"] = user.uid
         if user.extra:
             spec["extra"] = {name: list(values) for name, values in user.extra}
-        status = self._ask(kinds.authorization.v1.SubjectAccessReview, spec, deadline)
+        status = self._create_review(kinds.authorization.v1.SubjectAccessReview, spec, deadline)
         is_allowed = status.get("allowed") is True and status.get("denied") is not True
         ttl = self._allow_ttl if is_allowed else self._deny_ttl
         with self._lock:
-            self._rights.put(key, is_allowed, ttl, self._clock.monotonic())
+            self._permissions.put(key, is_allowed, ttl, self._clock.monotonic())
         if not is_allowed:
-            reason = _shown(str(status.get("reason") or "the API server gives no reason"))
-            _log.info("user %s may not %s %r: %s", _shown(user.name), verb, path, reason)
+            reason = _printable(str(status.get("reason") or "the API server gives no reason"))
+            _log.info("user %s may not %s %r: %s", _printable(user.name), verb, path, reason)
         return is_allowed
 
     def _answer(self, start: Callable[[], TimedRun[_T]], begun: float) -> _T:
         try:
             run = start()
-        except Stopping:
-            raise _Undecided("the server stops") from None
-        except Full as problem:
-            raise _Undecided(str(problem)) from None
+        except ReviewsClosed:
+            raise _ReviewFailed("the server stops") from None
+        except TooManyReviews as problem:
+            raise _ReviewFailed(str(problem)) from None
         try:
             return run.wait(begun + self._timeout)  # type: ignore[return-value]
         except TimeoutError:
             if self._reviews.stop.is_set():
-                raise _Undecided("the server stops") from None
+                raise _ReviewFailed("the server stops") from None
             text = f"{run.name}: no answer from the API server within {self._timeout:g} s"
-            raise _Undecided(text) from None
+            raise _ReviewFailed(text) from None
         except Exception as error:
             # Not as the cause: its frames hold the token.
-            raise _Undecided(f"{run.name}: {error}") from None
+            raise _ReviewFailed(f"{run.name}: {error}") from None
 
-    def _ask(self, kind: Kind, spec: Mapping[str, Any], deadline: float) -> Mapping[str, Any]:
+    def _create_review(
+        self, kind: Kind, spec: Mapping[str, Any], deadline: float
+    ) -> Mapping[str, Any]:
         """The status of a review."""
         wait = _BACKOFF
         for left in itertools.count(_TRIES - 1, -1):
@@ -316,7 +329,7 @@ class AuthFilter:
             except ClientError as error:
                 pause = wait * (1 + _JITTER * self._rng.random())
                 is_late = self._clock.monotonic() + pause >= deadline
-                is_last = left <= 0 or is_late or not _may_pass(error)
+                is_last = left <= 0 or is_late or not _is_transient(error)
                 if is_last or self._reviews.stop.wait(pause):
                     raise
                 wait *= _FACTOR
@@ -328,18 +341,18 @@ class AuthFilter:
 
 def _refresh(start: Callable[[], object]) -> None:
     """Ask again for what is known; nobody waits for that, and the next one may try it again."""
-    with contextlib.suppress(Busy, Full, Stopping):
+    with contextlib.suppress(TooManyUnknown, TooManyReviews, ReviewsClosed):
         start()
 
 
-def _may_pass(error: ClientError) -> bool:
+def _is_transient(error: ClientError) -> bool:
     """Whether to ask again: a review changes nothing, so it may be asked twice."""
     if isinstance(error, TransportError):
         return not isinstance(error, TLSFailed)
     return isinstance(error, (ServerError, TooManyRequests))
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """A name that others chose, on one line and not too long."""
     text = name if name.isprintable() else repr(name)
     return text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"

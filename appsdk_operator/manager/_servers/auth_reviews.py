@@ -1,4 +1,4 @@
-"""Reviews under way: each question asked once, with room for those that are known already."""
+"""Token and access reviews: the cache of their results, and the reviews that are under way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup
 
-__all__ = ["Answers", "Busy", "Full", "Reviews", "Stopping"]
+__all__ = ["PendingReviews", "ReviewCache", "ReviewsClosed", "TooManyReviews", "TooManyUnknown"]
 
 _T = TypeVar("_T")
 _REFRESH: Final = 0.75
@@ -22,21 +22,21 @@ _REMEMBERED: Final = 3600.0
 tokens of service accounts change about once an hour."""
 
 
-class Busy(Exception):  # noqa: N818 - an answer
+class TooManyUnknown(Exception):  # noqa: N818 - an answer
     """Too many reviews of unknown tokens are under way; the text says whose."""
 
 
-class Full(Exception):  # noqa: N818 - an answer
+class TooManyReviews(Exception):  # noqa: N818 - an answer
     """Too many reviews of what is known are under way: the API server is slow, or away."""
 
 
-class Stopping(Exception):  # noqa: N818 - an answer
+class ReviewsClosed(Exception):  # noqa: N818 - an answer
     """No more reviews are begun."""
 
 
 @final
-class Answers(Generic[_T]):
-    """Answers for a while, the latest used ones; bounded. Not thread-safe."""
+class ReviewCache(Generic[_T]):
+    """ReviewCache for a while, the latest used ones; bounded. Not thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -54,12 +54,12 @@ class Answers(Generic[_T]):
         self._kept.move_to_end(key)
         return entry[2]
 
-    def is_due(self, key: object, now: float) -> bool:
+    def needs_refresh(self, key: object, now: float) -> bool:
         """Whether the answer's time is almost over."""
         entry = self._kept.get(key)
         return entry is not None and entry[0] <= now
 
-    def had(self, key: object, now: float) -> bool:
+    def had_recently(self, key: object, now: float) -> bool:
         """Whether there is an answer, or was one not long ago."""
         entry = self._kept.get(key)
         return entry is not None and now < entry[1] + _REMEMBERED
@@ -84,13 +84,13 @@ class _Review:
 
 
 @final
-class Reviews:
-    """Reviews under way, of known tokens and users in one room, of unknown tokens in another.
+class PendingReviews:
+    """Reviews under way, with one quota for known tokens and users and one for unknown tokens.
 
-    Both rooms have ``limit`` places, and of unknown tokens one peer has no more than ``by_peer``,
-    so that whoever guesses tokens takes nothing from those that the API server knew. A peer that
-    sent a known token not long ago may have one unknown token looked at in the room of the known
-    ones: tokens are renewed. Thread-safe.
+    Each quota is ``limit`` reviews. One peer has at most ``by_peer`` reviews of unknown tokens, so
+    guessing tokens takes no capacity from known ones. A peer that sent a known token within the
+    last hour may use one review of the known quota for an unknown token, because tokens are
+    renewed. Equal reviews share one request. Thread-safe.
     """
 
     def __init__(self, *, limit: int, by_peer: int, clock: Clock) -> None:
@@ -118,7 +118,7 @@ class Reviews:
         *,
         peer: str,
         is_known: bool,
-        is_familiar: bool = False,
+        is_trusted_peer: bool = False,
     ) -> TimedRun[_T]:
         """The review ``key``: the one under way, or a new one.
 
@@ -128,22 +128,24 @@ class Reviews:
             ask: asks, and keeps the answer.
             peer: who wants to know.
             is_known: whether the token or user is, or was not long ago, known.
-            is_familiar: whether the peer sent a known token not long ago.
+            is_trusted_peer: whether the peer sent a known token not long ago.
 
         Raises:
-            Busy: there is no room for an unknown token.
-            Full: there is none for what is known.
-            Stopping: after :meth:`close`.
+            TooManyUnknown: there is no room for an unknown token.
+            TooManyReviews: there is none for what is known.
+            ReviewsClosed: after :meth:`close`.
         """
         with self._lock:
             if self._stop.is_set():
-                raise Stopping
+                raise ReviewsClosed
             review = self._under_way.get(key)
             if review is None:
-                in_known = self._room_for(peer, is_known=is_known, is_familiar=is_familiar)
+                in_known = self._uses_known_quota(
+                    peer, is_known=is_known, is_trusted_peer=is_trusted_peer
+                )
                 run: TimedRun[_T] = TimedRun(
                     name,
-                    lambda: self._ask(key, ask),
+                    lambda: self._run(key, ask),
                     threads=self._threads,
                     clock=self._clock,
                     stop=self._stop,
@@ -156,7 +158,7 @@ class Reviews:
         self._stop.set()
         return self._threads.join(timeout)
 
-    def _ask(self, key: object, ask: Callable[[], _T]) -> _T:
+    def _run(self, key: object, ask: Callable[[], _T]) -> _T:
         try:
             return ask()
         finally:
@@ -164,23 +166,23 @@ class Reviews:
             with self._lock:
                 del self._under_way[key]
 
-    def _room_for(self, peer: str, *, is_known: bool, is_familiar: bool) -> bool:
+    def _uses_known_quota(self, peer: str, *, is_known: bool, is_trusted_peer: bool) -> bool:
         """Whether it goes into the room of the known ones."""
         known = [each for each in self._under_way.values() if each.is_known]
         unknown = [each for each in self._under_way.values() if not each.is_known]
         if is_known:
             if len(known) >= self._limit:
-                raise Full(f"{self._limit} reviews are under way (max_reviews)")
+                raise TooManyReviews(f"{self._limit} reviews are under way (max_reviews)")
             return True
         own = sum(each.peer == peer for each in unknown)
         if own < self._by_peer and len(unknown) < self._limit:
             return False
         lent = any(each.peer == peer for each in known)
-        if is_familiar and not lent and len(known) < self._limit:
+        if is_trusted_peer and not lent and len(known) < self._limit:
             return True
         if own >= self._by_peer:
-            raise Busy(
+            raise TooManyUnknown(
                 f"{own} reviews of unknown tokens of {peer or 'this peer'} are under way "
                 "(max_reviews_by_peer)"
             )
-        raise Busy(f"{self._limit} reviews of unknown tokens are under way (max_reviews)")
+        raise TooManyUnknown(f"{self._limit} reviews of unknown tokens are under way (max_reviews)")

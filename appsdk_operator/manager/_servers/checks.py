@@ -129,7 +129,7 @@ class HealthChecks:
         deadline = self._clock.monotonic() + self._timeout
         failures = {}
         for check, run in zip(checks, runs, strict=True):
-            failure = self._outcome(run, deadline)
+            failure = self._failure_of(run, deadline)
             self._log_change(check, failure)
             if failure is not None:
                 failures[check.name] = failure
@@ -163,11 +163,11 @@ class HealthChecks:
 
         def handle(request: HTTPRequest) -> HTTPResponse:
             below = posixpath.normpath("/" + request.path.removeprefix(root)).lstrip("/")
-            return self._one(below) if below else self._all(request)
+            return self._check_page(below) if below else self._summary_page(request)
 
         return handle
 
-    def _one(self, name: str) -> HTTPResponse:
+    def _check_page(self, name: str) -> HTTPResponse:
         with self._lock:
             is_known = name in self._checks
             is_ping = name == "ping" and not self._checks
@@ -178,7 +178,7 @@ class HealthChecks:
             return text_response(500, f"internal server error: {failure}")
         return HTTPResponse(body=b"ok")
 
-    def _all(self, request: HTTPRequest) -> HTTPResponse:
+    def _summary_page(self, request: HTTPRequest) -> HTTPResponse:
         query = request.query
         excluded = set(query.get("exclude", ()))
         with self._lock:
@@ -215,7 +215,7 @@ class HealthChecks:
             )
         return run
 
-    def _outcome(self, run: TimedRun[Any], deadline: float) -> str | None:
+    def _failure_of(self, run: TimedRun[Any], deadline: float) -> str | None:
         try:
             outcome = run.wait(deadline)
         except Exception as error:

@@ -128,7 +128,7 @@ class MetricsServer:
         if options.filter_provider is not None and client is None:
             raise ValueError("filter_provider needs a client of the cluster: give client=")
         self._metrics = metrics or default_metrics()
-        self._pages = _Pages()
+        self._pages = _SharedPages()
         self._collectors = _ProcessCollectors() if options.process_metrics else None
         self._filter: HTTPFilter = lambda handler: handler
         if options.filter_provider is not None and client is not None:
@@ -214,10 +214,10 @@ class MetricsServer:
 
     def _serve(self, request: HTTPRequest) -> HTTPResponse:
         encode, content_type = _encoder(request.headers.get("accept", ""))
-        may_zip = _takes_gzip(request.headers.get("accept-encoding", ""))
+        may_zip = _accepts_gzip(request.headers.get("accept-encoding", ""))
 
         def make() -> tuple[bytes, bool]:
-            body = encode(_Merged(self._metrics.registry, self._collectors))
+            body = encode(_MergedRegistry(self._metrics.registry, self._collectors))
             if not may_zip or len(body) < _GZIP_FROM:
                 return body, False
             import gzip
@@ -252,7 +252,7 @@ def _is_readable(entry: str) -> bool:
 
 
 @final
-class _Pages:
+class _SharedPages:
     """Pages, one made at a time, and shared by all who came before its making began.
 
     So each is as new as if it had been made for its reader alone. Thread-safe.
@@ -288,7 +288,7 @@ class _Pages:
                     self._made.clear()
 
 
-def _takes_gzip(accepted: str) -> bool:
+def _accepts_gzip(accepted: str) -> bool:
     for entry in accepted.lower().split(","):
         coding, _, parameters = entry.partition(";")
         if coding.strip() in ("gzip", "*"):
@@ -324,7 +324,7 @@ class _ProcessCollectors:
 
 
 @final
-class _Merged:
+class _MergedRegistry:
     """What an encoder takes for a registry: the user's, and of the process what it has not."""
 
     def __init__(self, registry: CollectorRegistry, process: _ProcessCollectors | None) -> None:

@@ -155,7 +155,7 @@ class ProfileServer:
         self._server.close()
 
     def _queues(self, _: HTTPRequest) -> HTTPResponse:
-        text = json.dumps(_plain(self._snapshot()), indent=2, default=str)
+        text = json.dumps(_with_text_keys(self._snapshot()), indent=2, default=str)
         return HTTPResponse(body=f"{text}\n".encode(), content_type="application/json")
 
     def _profile(self, request: HTTPRequest) -> HTTPResponse:
@@ -188,7 +188,7 @@ class ProfileServer:
                 names = {thread.ident: thread.name for thread in threading.enumerate()}
                 for ident, frame in sys._current_frames().items():  # noqa: SLF001
                     if ident != own_id and len(stacks) < _MAX_STACKS:
-                        stacks[_collapsed(names.get(ident, "?"), frame)] += 1
+                        stacks[_collapsed_stack(names.get(ident, "?"), frame)] += 1
                 left = end - self._clock.monotonic()
                 if left <= 0 or own.wait(min(self._options.interval, left)):
                     return stacks
@@ -196,14 +196,16 @@ class ProfileServer:
             detach()
 
 
-def _plain(value: Any) -> Any:
+def _with_text_keys(value: Any) -> Any:
     """The value with text for the keys of all mappings, as JSON has it."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {str(key): _with_text_keys(inner) for key, inner in value.items()}
+    return (
+        [_with_text_keys(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+    )
 
 
-def _collapsed(name: str, frame: FrameType | None) -> str:
+def _collapsed_stack(name: str, frame: FrameType | None) -> str:
     calls: list[str] = []
     while frame is not None and len(calls) < _MAX_DEPTH:
         code = frame.f_code

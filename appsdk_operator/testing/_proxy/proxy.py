@@ -17,11 +17,11 @@ import attrs
 from appsdk_operator.apiserver import FaultRule, FaultSchedule
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.runtime import Clock, system_clock
-from appsdk_operator.testing._proxy.links import Address, Faults, Link, cancelled
+from appsdk_operator.testing._proxy.tcp import Address, ConnectionPair, NetworkFaults, cancel_all
 
 if TYPE_CHECKING:
     from appsdk_operator.apiserver import LoggedRequest
-    from appsdk_operator.testing._proxy.relay import Relay
+    from appsdk_operator.testing._proxy.http_relay import HTTPRelay
 
 __all__ = ["FaultProxy"]
 
@@ -101,17 +101,17 @@ class FaultProxy:
         self._stopping = asyncio.Event()
         self._flowing = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
-        self._links: dict[asyncio.Task[None], Link] = {}
-        self._faults = Faults()
+        self._pairs: dict[asyncio.Task[None], ConnectionPair] = {}
+        self._faults = NetworkFaults()
         self._accepted = 0
-        self._relay: Relay | None = None
+        self._relay: HTTPRelay | None = None
         if self._config is not None:
-            from appsdk_operator.testing._proxy.relay import Relay
+            from appsdk_operator.testing._proxy.http_relay import HTTPRelay
 
-            self._relay = Relay(self._config, clock)
+            self._relay = HTTPRelay(self._config, clock)
         schedule = self._checked(faults)
         if schedule.rules:
-            self._the_relay().faults.add(schedule)
+            self._require_relay().faults.add(schedule)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class FaultProxy:
             self._port = listener.getsockname()[1]
             ready = threading.Event()
             self._stopping, self._flowing = asyncio.Event(), asyncio.Event()
-            self._faults = Faults()
+            self._faults = NetworkFaults()
 
             def run() -> None:
                 try:
@@ -193,7 +193,7 @@ class FaultProxy:
         Raises:
             ValueError: the target is an address.
         """
-        self._the_relay()
+        self._require_relay()
         assert self._config is not None
         own = {"server": self.url, "ca_data": self.ca_data or None, "ca_file": None}
         more = {"tls_server_name": None, "unsafe_skip_tls_verify": False}
@@ -274,8 +274,8 @@ class FaultProxy:
         self._set(cut_after=count, cuts_left=times)
 
         async def reset() -> None:
-            for link in self._links.values():
-                link.answered = 0
+            for pair in self._pairs.values():
+                pair.answered = 0
 
         self._call(reset)
 
@@ -291,7 +291,7 @@ class FaultProxy:
                 is none for a proxy.
         """
         schedule = self._checked(faults)
-        relay = self._the_relay()
+        relay = self._require_relay()
 
         async def inject() -> None:
             relay.faults.add(schedule)
@@ -304,7 +304,7 @@ class FaultProxy:
         async def clear() -> None:
             if self._relay is not None:
                 self._relay.faults.clear()
-            self._faults = Faults()
+            self._faults = NetworkFaults()
             self._flowing.set()
             if self._listener is None:
                 self._listen(self._bound())
@@ -320,7 +320,7 @@ class FaultProxy:
         Raises:
             ValueError: the target is an address, behind which no requests are seen.
         """
-        relay = self._the_relay()
+        relay = self._require_relay()
 
         async def read() -> list[LoggedRequest]:
             return list(relay.faults.log)
@@ -330,7 +330,7 @@ class FaultProxy:
     @property
     def connections(self) -> int:
         """How many connections are open."""
-        return len(self._links)
+        return len(self._pairs)
 
     @property
     def accepted(self) -> int:
@@ -362,7 +362,7 @@ class FaultProxy:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _the_relay(self) -> Relay:
+    def _require_relay(self) -> HTTPRelay:
         if self._relay is None:
             raise ValueError(
                 "this proxy passes bytes on unread: give FaultProxy the client_config() of the "
@@ -427,7 +427,7 @@ class FaultProxy:
     async def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            await cancelled(listener)
+            await cancel_all(listener)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -438,37 +438,37 @@ class FaultProxy:
                     client, _ = await loop.sock_accept(listener)
                 except ConnectionError:  # gone again already
                     continue
-                link = Link(client, self._address)
-                task = loop.create_task(self._pass_on(link))
-                self._links[task] = link
+                pair = ConnectionPair(client, self._address)
+                task = loop.create_task(self._forward_connection(pair))
+                self._pairs[task] = pair
                 self._accepted += 1
                 self._notify()
 
     async def _cut_all(self) -> int:
-        tasks = list(self._links)
-        await cancelled(*tasks)
+        tasks = list(self._pairs)
+        await cancel_all(*tasks)
         return len(tasks)
 
-    async def _pass_on(self, link: Link) -> None:
+    async def _forward_connection(self, pair: ConnectionPair) -> None:
         task = asyncio.current_task()
         assert task is not None
         # Whatever ends it, an end in good order included, is passed on or resets both sides.
         has_ended_well = False
         try:
-            await link.connect()
+            await pair.connect()
             async with asyncio.TaskGroup() as directions:
-                directions.create_task(self._pump(link, link.client, link.server, False))
-                directions.create_task(self._pump(link, link.server, link.client, True))
+                directions.create_task(self._pump(pair, pair.client, pair.server, False))
+                directions.create_task(self._pump(pair, pair.server, pair.client, True))
             has_ended_well = True
         except* OSError:
             pass
         finally:
-            link.close(reset=not has_ended_well)
-            del self._links[task]
+            pair.close(reset=not has_ended_well)
+            del self._pairs[task]
             self._notify()
 
     async def _pump(
-        self, link: Link, source: socket.socket, sink: socket.socket, answers: bool
+        self, pair: ConnectionPair, source: socket.socket, sink: socket.socket, answers: bool
     ) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -485,8 +485,8 @@ class FaultProxy:
             if rate is not None:
                 await asyncio.sleep(len(data) / rate)
             if answers and self._faults.cuts_left:
-                room = self._faults.cut_after - link.answered
-                link.answered += len(data)
+                room = self._faults.cut_after - pair.answered
+                pair.answered += len(data)
                 if len(data) > room or not room:
                     self._faults = attrs.evolve(self._faults, cuts_left=self._faults.cuts_left - 1)
                     await loop.sock_sendall(sink, data[: max(0, room)])

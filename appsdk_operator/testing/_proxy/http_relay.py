@@ -29,12 +29,18 @@ from appsdk_operator.apiserver import (
 )
 from appsdk_operator.client import ClientConfig, TLSContexts, credentials_of
 from appsdk_operator.runtime import Clock
-from appsdk_operator.testing._proxy.messages import Head, Listening, body_of, framed, read_head
+from appsdk_operator.testing._proxy.http_messages import (
+    ClosableReader,
+    MessageHead,
+    body_of,
+    framed,
+    read_head,
+)
 
-__all__ = ["Relay"]
+__all__ = ["HTTPRelay"]
 
 _T = TypeVar("_T")
-_Streams: TypeAlias = tuple[Listening, asyncio.StreamWriter]
+_Streams: TypeAlias = tuple[ClosableReader, asyncio.StreamWriter]
 
 _HOST: Final = "127.0.0.1"
 _BODY_LIMIT: Final = 16 * 1024 * 1024
@@ -42,7 +48,7 @@ _LOG_SIZE: Final = 10_000
 
 
 @final
-class Relay:
+class HTTPRelay:
     """Passes requests on to an API server, but for what the rules say.
 
     Made by any thread, then belongs to the loop of the proxy.
@@ -56,7 +62,7 @@ class Relay:
         self.faults = Faults(log_size=_LOG_SIZE)
         self.authority = Authority(clock.time()) if is_tls else None
         self._name = config.tls_server_name or parts.hostname
-        self._place = (parts.hostname, parts.port or (443 if is_tls else 80))
+        self._address = (parts.hostname, parts.port or (443 if is_tls else 80))
         self._credentials = credentials_of(config, clock)
         self._own = self.authority.context(_HOST) if self.authority is not None else None
         self._theirs = TLSContexts(config, self._credentials).get() if is_tls else None
@@ -68,10 +74,10 @@ class Relay:
         loop = asyncio.get_running_loop()
 
         def connection() -> asyncio.StreamReaderProtocol:
-            reader = Listening()
+            reader = ClosableReader()
 
             def begin(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                task = loop.create_task(self._converse(reader, writer))
+                task = loop.create_task(self._serve_client(reader, writer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -91,11 +97,11 @@ class Relay:
     async def connect(self) -> _Streams:
         """A connection to the API server."""
         loop = asyncio.get_running_loop()
-        reader = Listening()
+        reader = ClosableReader()
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         name = self._name if self._theirs is not None else None
         transport, _ = await loop.create_connection(
-            lambda: protocol, *self._place, ssl=self._theirs, server_hostname=name
+            lambda: protocol, *self._address, ssl=self._theirs, server_hostname=name
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
@@ -103,25 +109,27 @@ class Relay:
         """What a request without credentials is to carry."""
         return self._credentials.authorization()
 
-    async def _converse(self, reader: Listening, writer: asyncio.StreamWriter) -> None:
-        conversation = _Conversation(self, reader, writer)
+    async def _serve_client(self, reader: ClosableReader, writer: asyncio.StreamWriter) -> None:
+        connection = _RelayedConnection(self, reader, writer)
         errors = (ConnectionCut, OSError, ValueError, ssl.SSLError)
         try:
             with contextlib.suppress(*errors):
-                while await conversation.exchange():
+                while await connection.exchange():
                     pass
                 with contextlib.suppress(OSError):
                     await writer.drain()
                     writer.close()
         finally:
-            conversation.close()
+            connection.close()
 
 
 @final
-class _Conversation:
+class _RelayedConnection:
     """One client's connection, and the one to the server that belongs to it."""
 
-    def __init__(self, relay: Relay, reader: Listening, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, relay: HTTPRelay, reader: ClosableReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._relay = relay
         self._reader = reader
         self._writer = writer
@@ -145,7 +153,7 @@ class _Conversation:
         loop = asyncio.get_running_loop()
         # Where the server ends a connection that is idle, so does the proxy.
         others = [self._upstream[0].gone] if self._upstream is not None else []
-        head = await _unless(read_head(self._reader), *others)
+        head = await _until_closed(read_head(self._reader), *others)
         if head is None:
             return False
         began = loop.time()
@@ -160,7 +168,7 @@ class _Conversation:
             faults.log.append(_logged(head, facts, status, loop.time() - began, rules))
 
         try:
-            await self._befall(rules, facts, head, body, tell)
+            await self._apply_faults(rules, facts, head, body, tell)
         except StatusError as error:
             tell(error.code)
             await self._send_status(error)
@@ -169,7 +177,7 @@ class _Conversation:
                 tell(0)
         return not head.closes and not self._writer.is_closing()
 
-    async def _body(self, head: Head) -> bytes:
+    async def _body(self, head: MessageHead) -> bytes:
         if head.get("Expect").lower() == "100-continue":
             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         parts: list[bytes] = []
@@ -181,11 +189,11 @@ class _Conversation:
             parts.append(piece)
         return b"".join(parts)
 
-    async def _befall(
+    async def _apply_faults(
         self,
         rules: Sequence[FaultRule],
         facts: RequestFacts | None,
-        head: Head,
+        head: MessageHead,
         body: bytes,
         tell: Callable[[int], None],
     ) -> None:
@@ -202,29 +210,29 @@ class _Conversation:
         if "drop" in actions:
             raise ConnectionCut
         if "duplicate" in actions:
-            async for _ in self._answer_body(head, await self._ask(head, body)):
+            async for _ in self._answer_body(head, await self._forward(head, body)):
                 pass
-        answer = await self._ask(head, body)
+        answer = await self._forward(head, body)
         status = int(answer.start[1])
         if actions.keys() & {"lose", "hold", "cut", "slow"} and not is_watch:
-            await self._pass_badly(head, answer, actions, tell)
+            await self._send_faulty_answer(head, answer, actions, tell)
         else:
             tell(status)
             if status == 101:
                 await self._tunnel(answer)
             elif is_watch and status == 200 and (events := watch_rules(rules)):
-                await self._pass_events(answer, events)
+                await self._send_events(answer, events)
             else:
-                await self._pass(head, answer)
+                await self._send_answer(head, answer)
         if answer.closes:
             self._writer.close()
 
     async def _wait(self, released: asyncio.Event, seconds: float | None) -> None:
-        await _unless(waited(released, seconds), self._reader.gone)
+        await _until_closed(waited(released, seconds), self._reader.gone)
 
     # -- with the server ---------------------------------------------------------------------
 
-    async def _ask(self, head: Head, body: bytes) -> Head:
+    async def _forward(self, head: MessageHead, body: bytes) -> MessageHead:
         """Send the request to the server; the head of its answer."""
         if self._upstream is None:
             self._upstream = await self._relay.connect()
@@ -238,13 +246,13 @@ class _Conversation:
         writer.write(sent.encode() + body)
         await writer.drain()
         while True:
-            answer = await _unless(read_head(reader), self._reader.gone)
+            answer = await _until_closed(read_head(reader), self._reader.gone)
             if answer is None:
                 raise ConnectionError("the server has gone")
             if answer.start[1] == "101" or not answer.start[1].startswith("1"):
                 return answer
 
-    def _answer_body(self, head: Head, answer: Head) -> Any:
+    def _answer_body(self, head: MessageHead, answer: MessageHead) -> Any:
         assert self._upstream is not None
         status = answer.start[1]
         has_none = head.start[0] == "HEAD" or status in ("204", "304")
@@ -252,13 +260,13 @@ class _Conversation:
 
     # -- with the client ---------------------------------------------------------------------
 
-    async def _pass(self, head: Head, answer: Head) -> None:
+    async def _send_answer(self, head: MessageHead, answer: MessageHead) -> None:
         """Pass an answer on as it comes."""
         self._writer.write(answer.encode())
         pieces = self._answer_body(head, answer)
         while True:
             await self._writer.drain()
-            piece = await _unless(anext(pieces, b""), self._reader.gone)
+            piece = await _until_closed(anext(pieces, b""), self._reader.gone)
             if not piece:
                 break
             self._writer.write(framed(piece) if answer.is_chunked else piece)
@@ -268,10 +276,10 @@ class _Conversation:
             self._writer.close()
         await self._writer.drain()
 
-    async def _pass_badly(
+    async def _send_faulty_answer(
         self,
-        head: Head,
-        answer: Head,
+        head: MessageHead,
+        answer: MessageHead,
         actions: dict[str, FaultRule],
         tell: Callable[[int], None],
     ) -> None:
@@ -292,25 +300,25 @@ class _Conversation:
 
         await send_paced(send, body if cut is None else body[: cut.after], slow)
         if cut is not None:
-            await self._flushed()
+            await self._flush()
             raise ConnectionCut
 
-    async def _pass_events(self, answer: Head, rules: Sequence[FaultRule]) -> None:
+    async def _send_events(self, answer: MessageHead, rules: Sequence[FaultRule]) -> None:
         """Pass a watch on, event by event."""
         assert self._upstream is not None
         self._writer.write(answer.encode())
         wire = _Wire(self._writer)
         faulty = FaultyWire(wire, rules, self._relay.faults, self._reader.gone.set)
         pieces = body_of(self._upstream[0], answer, has_none=False, until_end=True)
-        source = _Events(pieces, faulty)
-        await _unless(faulty.run(source), self._reader.gone, flush=self._flushed)
+        source = _WatchEvents(pieces, faulty)
+        await _until_closed(faulty.run(source), self._reader.gone, flush=self._flush)
         if answer.is_chunked:
             self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
         # The server may not have ended what the client was told has ended.
         self._writer.close()
 
-    async def _flushed(self) -> None:
+    async def _flush(self) -> None:
         """Wait until what was written is on its way; a socket takes small parts at once."""
         with contextlib.suppress(OSError):
             await self._writer.drain()
@@ -320,11 +328,11 @@ class _Conversation:
         fields = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         if error.retry_after is not None:
             fields.append(("Retry-After", str(error.retry_after)))
-        head = Head(("HTTP/1.1", str(error.code), error.reason or "Error"), tuple(fields))
+        head = MessageHead(("HTTP/1.1", str(error.code), error.reason or "Error"), tuple(fields))
         self._writer.write(head.encode() + body)
         await self._writer.drain()
 
-    async def _tunnel(self, answer: Head) -> None:
+    async def _tunnel(self, answer: MessageHead) -> None:
         """Pass bytes on in both directions, whatever they mean: the protocol has changed."""
         assert self._upstream is not None
         reader, writer = self._upstream
@@ -360,7 +368,7 @@ class _Wire:
 
 
 @final
-class _Events:
+class _WatchEvents:
     """The events that a server sends, in whole lines."""
 
     def __init__(self, pieces: Any, wire: FaultyWire) -> None:
@@ -371,8 +379,8 @@ class _Events:
     async def run(self) -> None:
         """Hand on what comes until the server or :meth:`end` ends it."""
         rest = b""
-        with contextlib.suppress(_GoneError):
-            while piece := await _unless(anext(self._pieces, b""), self._ended):
+        with contextlib.suppress(_PeerClosedError):
+            while piece := await _until_closed(anext(self._pieces, b""), self._ended):
                 lines, newline, rest = (rest + piece).rpartition(b"\n")
                 if newline:
                     await self._wire.send(lines + newline)
@@ -382,11 +390,11 @@ class _Events:
         self._ended.set()
 
 
-class _GoneError(ConnectionError):
+class _PeerClosedError(ConnectionError):
     """The other side went while one waited."""
 
 
-async def _unless(
+async def _until_closed(
     work: Awaitable[_T],
     *gone: asyncio.Event,
     flush: Callable[[], Awaitable[None]] | None = None,
@@ -394,7 +402,7 @@ async def _unless(
     """The outcome of ``work``, but for a side that goes before.
 
     Raises:
-        _GoneError: it went.
+        _PeerClosedError: it went.
     """
     doing = asyncio.ensure_future(work)
     watching = [asyncio.ensure_future(event.wait()) for event in gone]
@@ -404,7 +412,7 @@ async def _unless(
             return doing.result()
         if flush is not None:
             await flush()
-        raise _GoneError("the other side has gone")
+        raise _PeerClosedError("the other side has gone")
     finally:
         for task in (doing, *watching):
             task.cancel()
@@ -412,7 +420,7 @@ async def _unless(
 
 
 def _logged(
-    head: Head,
+    head: MessageHead,
     facts: RequestFacts | None,
     status: int,
     duration: float,
@@ -432,7 +440,7 @@ def _logged(
     )
 
 
-def _facts_of(head: Head, body: bytes) -> RequestFacts | None:
+def _facts_of(head: MessageHead, body: bytes) -> RequestFacts | None:
     """What a rule sees of a request; None: it is for no resource."""
     method, target, _ = head.start
     route = parse_path(target)

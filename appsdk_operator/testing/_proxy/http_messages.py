@@ -8,14 +8,14 @@ from typing import Final, Self, final
 
 import attrs
 
-__all__ = ["HEAD_LIMIT", "Head", "Listening", "body_of", "framed", "read_head"]
+__all__ = ["HEAD_LIMIT", "ClosableReader", "MessageHead", "body_of", "framed", "read_head"]
 
 HEAD_LIMIT: Final = 256 * 1024
 _PIECE: Final = 65536
 
 
 @final
-class Listening(asyncio.StreamReader):
+class ClosableReader(asyncio.StreamReader):
     """A reader that tells when the other side has gone, also while nobody reads."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Listening(asyncio.StreamReader):
 
 @final
 @attrs.frozen
-class Head:
+class MessageHead:
     """The head of a request or of an answer."""
 
     start: tuple[str, str, str]
@@ -72,12 +72,12 @@ class Head:
         wanted = name.lower()
         return next((value for key, value in self.fields if key.lower() == wanted), "")
 
-    def changed(self, **fields: str | None) -> Head:
+    def changed(self, **fields: str | None) -> MessageHead:
         """The same with other values, by names with ``_`` for ``-``; None leaves a field out."""
         values = {name.replace("_", "-").lower(): value for name, value in fields.items()}
         kept = [pair for pair in self.fields if pair[0].lower() not in values]
         added = [(name, value) for name, value in values.items() if value is not None]
-        return Head(self.start, (*kept, *added))
+        return MessageHead(self.start, (*kept, *added))
 
     @property
     def is_chunked(self) -> bool:
@@ -105,7 +105,7 @@ class Head:
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-async def read_head(reader: asyncio.StreamReader) -> Head | None:
+async def read_head(reader: asyncio.StreamReader) -> MessageHead | None:
     """The next head; None where the other side has ended before its first byte.
 
     Raises:
@@ -113,7 +113,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
         ConnectionError: it ended in the middle.
     """
     try:
-        return Head.parsed(await reader.readuntil(b"\r\n\r\n"))
+        return MessageHead.parsed(await reader.readuntil(b"\r\n\r\n"))
     except asyncio.IncompleteReadError as error:
         if not error.partial:
             return None
@@ -123,7 +123,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
 
 
 async def body_of(
-    reader: asyncio.StreamReader, head: Head, *, has_none: bool, until_end: bool
+    reader: asyncio.StreamReader, head: MessageHead, *, has_none: bool, until_end: bool
 ) -> AsyncIterator[bytes]:
     """The pieces of a body, without the frames they came in.
 

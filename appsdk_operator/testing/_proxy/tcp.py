@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, final
 
 import attrs
 
-__all__ = ["Address", "Faults", "Link", "cancelled"]
+__all__ = ["Address", "ConnectionPair", "NetworkFaults", "cancel_all"]
 
 Address: TypeAlias = tuple[int, int, int, str, Any]  # as getaddrinfo gives it
 # With this option a close resets the connection instead of ending it in good order.
@@ -19,7 +19,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 @attrs.frozen(kw_only=True)
-class Faults:
+class NetworkFaults:
     """What befalls bytes, whatever they mean."""
 
     delay: float = 0.0
@@ -29,7 +29,7 @@ class Faults:
 
 
 @final
-class Link:
+class ConnectionPair:
     """A client's connection and the one to the server that belongs to it."""
 
     def __init__(self, client: socket.socket, target: Address) -> None:
@@ -59,7 +59,7 @@ class Link:
         yield self.server
 
 
-async def cancelled(*tasks: asyncio.Task[None]) -> None:
+async def cancel_all(*tasks: asyncio.Task[None]) -> None:
     """Cancel tasks and wait for their end."""
     for task in tasks:
         task.cancel()
