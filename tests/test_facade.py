@@ -154,7 +154,7 @@ def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = ("kubernetes", "urllib3", "prometheus_client", "aiohttp", "msgspec", "asyncio")
+    heavy = ("kubernetes", "urllib3", "prometheus_client", "aiohttp", "msgspec", "asyncio", "h11")
     code = f"import sys, appsdk_operator; print(*(m for m in {heavy!r} if m in sys.modules))"
     assert run(code).strip() == ""
 
@@ -173,7 +173,16 @@ def test_requests_are_counted_without_loading_what_only_a_scrape_needs() -> None
 
 
 def test_using_names_loads_nothing_that_only_some_programs_need() -> None:
-    heavy = ("kubernetes", "prometheus_client", "aiohttp", "tenacity", "asyncio", "yaml", "ssl")
+    heavy = (
+        "kubernetes",
+        "prometheus_client",
+        "aiohttp",
+        "tenacity",
+        "asyncio",
+        "yaml",
+        "ssl",
+        "h11",
+    )
     code = (
         "import sys, appsdk_operator as op\n"
         "[getattr(op, name) for name in op.__all__]\n"

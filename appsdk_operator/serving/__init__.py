@@ -1,8 +1,9 @@
 """The HTTP(S) server and the certificates of every server that an operator runs.
 
-Probes, metrics, profiles and webhooks stand on it: a socket that listens, a bounded pool of threads
-that read requests and call handlers, limits on time and size for each connection, and certificates
-that are read again when their files change.
+Probes, metrics, profiles and webhooks use it: a listening socket, a bounded number of connections
+with a thread each, limits on the time and size of each request, and certificates that are read
+again when their files change. h11 parses the requests; threads, time limits, eviction and draining
+are this room's own.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from appsdk_operator.serving._addresses import is_off as is_off
     from appsdk_operator.serving._certificates import CertificatePair as CertificatePair
     from appsdk_operator.serving._certificates import Certificates as Certificates
-    from appsdk_operator.serving._certificates import TLSOptions as TLSOptions
-    from appsdk_operator.serving._connection import HTTPLimits as HTTPLimits
+    from appsdk_operator.serving._limits import HTTPLimits as HTTPLimits
     from appsdk_operator.serving._messages import HTTPHandler as HTTPHandler
     from appsdk_operator.serving._messages import HTTPRequest as HTTPRequest
     from appsdk_operator.serving._messages import HTTPResponse as HTTPResponse
     from appsdk_operator.serving._messages import text_response as text_response
     from appsdk_operator.serving._server import HTTPServer as HTTPServer
+    from appsdk_operator.serving._tls import TLSOptions as TLSOptions
 
 _MODULES = {
     "serving._addresses": (
@@ -34,9 +35,8 @@ _MODULES = {
     "serving._certificates": (
         "CertificatePair",
         "Certificates",
-        "TLSOptions",
     ),
-    "serving._connection": ("HTTPLimits",),
+    "serving._limits": ("HTTPLimits",),
     "serving._messages": (
         "HTTPHandler",
         "HTTPRequest",
@@ -44,6 +44,7 @@ _MODULES = {
         "text_response",
     ),
     "serving._server": ("HTTPServer",),
+    "serving._tls": ("TLSOptions",),
 }
 _HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""Addresses that servers listen on: read, bound, and explained when they cannot be."""
+"""The addresses of servers: parsing, validation, listening sockets, and the Host header."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "is_off",
     "listen",
     "parse_address",
+    "peer_host",
 ]
 
 _BACKLOG: Final = 128
@@ -33,7 +34,7 @@ _REMEDIES: Final = {
 
 
 def is_off(address: str) -> bool:
-    """Whether an address means that there is to be no server, as in controller-runtime."""
+    """Whether an address switches its server off, as in controller-runtime."""
     return address in ("", "0")
 
 
@@ -41,7 +42,7 @@ def parse_address(address: str, option: str = "address") -> tuple[str, int]:
     """Host and port of ``host:port``, ``[IPv6]:port``, or ``:port`` for all addresses.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it has another form.
 
     >>> parse_address("[::1]:8080")
     ('::1', 8080)
@@ -59,7 +60,7 @@ def parse_address(address: str, option: str = "address") -> tuple[str, int]:
 
 
 def check_address(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate the address of an option, which may be off."""
+    """Validate an address option, which may be switched off."""
     if not isinstance(value, str):
         hint = f':{value}"' if isinstance(value, int) else '127.0.0.1:8080"'
         raise TypeError(
@@ -75,8 +76,8 @@ def listen(address: str, purpose: str, option: str = "address") -> socket.socket
 
     Args:
         address: see :func:`parse_address`; without a host on all addresses, IPv6 included.
-        purpose: what listens, for error texts.
-        option: what the address is called, for error texts.
+        purpose: the server's name, for error texts.
+        option: the option's name, for error texts.
 
     Raises:
         OSError: it cannot be bound; the text names the address and what to do.
@@ -107,7 +108,7 @@ def listen(address: str, purpose: str, option: str = "address") -> socket.socket
 
 
 def check_hosts(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate the host names of an option."""
+    """Validate an option of host names."""
     names: tuple[object, ...] = tuple(value) if isinstance(value, Iterable) else (value,)
     if isinstance(value, str) or not all(isinstance(n, str) and _HOST.fullmatch(n) for n in names):
         raise ValueError(
@@ -119,8 +120,8 @@ def check_hosts(_: object, attribute: attrs.Attribute[Any], value: object) -> No
 def is_allowed_host(host: str, names: Collection[str]) -> bool:
     """Whether a ``Host`` header names this machine, an IP address, or one of ``names``.
 
-    A page of another site that a browser shows has that site's name there, also where its owner
-    lets the name point to this machine (DNS rebinding). An address cannot be made to do that.
+    A web page sends its own site's name there, also when the site's owner points that name at this
+    machine (DNS rebinding). An IP address cannot be pointed elsewhere.
 
     >>> [is_allowed_host(host, ["a.b"]) for host in ("localhost:80", "[::1]", "A.B.:1", "evil.com")]
     [True, True, True, False]
@@ -144,3 +145,13 @@ def format_address(name: tuple[object, ...]) -> str:
     """
     host, port = str(name[0]), name[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def peer_host(name: object) -> str:
+    """The host of a peer's socket name; IPv4 addresses mapped into IPv6 as IPv4.
+
+    >>> peer_host(("::ffff:10.0.0.1", 40123, 0, 0))
+    '10.0.0.1'
+    """
+    host = str(name[0]) if isinstance(name, tuple) and name else ""
+    return host.removeprefix("::ffff:")

@@ -1,15 +1,12 @@
-"""Certificates of servers: read from files that may change at any time, or made on the spot."""
+"""Server certificates: read from files and read again when these change, or self-signed."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
-
-import attrs
+from typing import TYPE_CHECKING, Final, Literal, Protocol, final
 
 from appsdk_operator.runtime import (
     Clock,
@@ -21,11 +18,13 @@ from appsdk_operator.runtime import (
     get_logger,
     system_clock,
 )
+from appsdk_operator.serving._self_signed import SelfSigned
+from appsdk_operator.serving._tls import TLSOptions, new_server_context
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["CertificatePair", "Certificates", "TLSOptions", "load_certificates"]
+__all__ = ["CertificatePair", "Certificates", "load_certificates"]
 
 _log: Final = get_logger("appsdk_operator.manager")
 _READS: Final = Family(
@@ -38,65 +37,32 @@ _ERRORS: Final = Family(
 )
 
 
-def _path(value: str | os.PathLike[str] | None) -> str | None:
-    return None if value is None else os.fspath(value)
-
-
-@attrs.frozen(kw_only=True)
-class TLSOptions:
-    """How a server speaks TLS."""
-
-    cert_file: str | None = attrs.field(default=None, converter=_path)
-    """The PEM file with the certificate, and those between it and its authority. Default: a
-    certificate that the server makes for itself, which clients can encrypt with, but not verify."""
-    key_file: str | None = attrs.field(default=None, converter=_path)
-    """The PEM file with the certificate's key, without a password."""
-    client_ca_file: str | None = attrs.field(default=None, converter=_path)
-    """The PEM file with the authorities whose certificates clients must show; default: clients
-    need none. A new file is picked up like a new certificate, but not beside a self-made one."""
-    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = attrs.field(
-        default="TLSv1.2", validator=attrs.validators.in_(("TLSv1.2", "TLSv1.3"))
-    )
-    """The oldest version of TLS that is spoken; default 1.2."""
-    poll_interval: float = 10.0
-    """Seconds between two looks at the files, besides the one before each connection; default
-    10."""
-
-    def __attrs_post_init__(self) -> None:
-        if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("give cert_file and key_file together, or neither of them")
-        if not self.poll_interval > 0:
-            raise ValueError(f"poll_interval={self.poll_interval}: use more than 0 seconds")
-
-
 class Certificates(Protocol):
-    """Where a server gets its certificate from."""
+    """The source of a server's certificate."""
 
     def context(self) -> ssl.SSLContext:
-        """What to begin the next connection with."""
+        """The TLS context for the next connection."""
         ...
 
     def run(self, stop: StopSignal, /) -> None:
-        """Look for new certificates until the stop."""
+        """Check for new certificates until the stop."""
         ...
 
     def close(self) -> None:
-        """End what is left."""
+        """Release what it holds."""
         ...
 
 
 def load_certificates(
     options: TLSOptions, host: str, *, clock: Clock, metrics: Metrics
 ) -> Certificates:
-    """The certificates that ``options`` ask for.
+    """The certificates for these options: a pair of files, or a self-signed certificate.
 
     Raises:
         ValueError: the files cannot be used.
         ImportError: there are no files, and the package that makes certificates is missing.
     """
     if options.cert_file is None or options.key_file is None:
-        from appsdk_operator.serving._self_signed import SelfSigned
-
         return SelfSigned(options, host, clock.time())
     return CertificatePair(
         options.cert_file,
@@ -113,10 +79,10 @@ def load_certificates(
 class CertificatePair:
     """A certificate and its key in files, read again when they change.
 
-    The files may be replaced one after the other, be gone for a while, or be behind the symbolic
-    link that the kubelet swaps: until the two fit together again, the old pair stays in use, and
-    each read that fails is counted. They are looked at before each connection, which costs a
-    ``stat`` each, and each ``poll_interval`` seconds while :meth:`run` runs.
+    The files may be replaced one after the other, be missing for a while, or be behind the symbolic
+    link that the kubelet swaps. Until they match again the old pair stays in use, and each failed
+    read is counted. They are checked before each connection, which costs one ``stat`` per file, and
+    each ``poll_interval`` seconds while :meth:`run` runs.
 
     Thread-safe. Counts ``certwatcher_read_certificate_total`` and ``…_errors_total``, as
     controller-runtime's certwatcher does.
@@ -124,10 +90,11 @@ class CertificatePair:
     Args:
         cert_file: the PEM file with the certificate chain.
         key_file: the PEM file with the key, without a password.
-        client_ca_file: authorities whose certificates clients must show; default: none needed.
+        client_ca_file: authorities of the client certificates that clients must have; default:
+            clients need none.
         minimum_version: the oldest TLS version; default ``"TLSv1.2"``.
-        poll_interval: seconds between two looks of :meth:`run`; default 10.
-        clock: what it waits on.
+        poll_interval: seconds between two checks of :meth:`run`; default 10.
+        clock: the clock of ``poll_interval``.
         metrics: where reads are counted; default: the kit's own.
 
     Raises:
@@ -157,28 +124,28 @@ class CertificatePair:
         files = [self._cert, self._key]
         self._files = files if client_ca_file is None else [*files, os.fspath(client_ca_file)]
         self._clock = clock
-        # Held while files are read, so that of two readers the later one has the last word.
+        # Held while files are read, so that a slow reader does not overwrite a later one's result.
         self._reading = threading.Lock()
         # Guards the rest; notified when callbacks are due.
         self._changed = threading.Condition()
         self._reads = self._errors = 0
         self._callbacks: list[Callable[[], None]] = []
-        self._due = False
+        self._callbacks_due = False
         self._signature: object = None
         self._contents: list[bytes] = []
         self._context: ssl.SSLContext
-        self._forget: Callable[[], None] = lambda: None
+        self._remove_source: Callable[[], None] = lambda: None
         problem = self._read()
         if problem is not None:
             raise ValueError(problem)
-        self._due = False
-        self._forget = (metrics or default_metrics()).add_source(self._samples)
+        self._callbacks_due = False
+        self._remove_source = (metrics or default_metrics()).add_source(self._samples)
 
     def __repr__(self) -> str:
         return f"<CertificatePair {self._cert}, {self._key}>"
 
     def context(self) -> ssl.SSLContext:
-        """What to begin the next connection with: the newest pair that could be read."""
+        """The TLS context for the next connection, with the newest pair that could be read."""
         if self._stat() != self._signature:
             self._read()
         return self._context
@@ -186,42 +153,42 @@ class CertificatePair:
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` now, and after each change from :meth:`run` or :meth:`read`.
 
-        What it raises is logged, except now.
+        Its exceptions are logged, except for the call now, which raises them.
         """
         with self._changed:
             self._callbacks.append(callback)
         callback()
 
     def read(self) -> bool:
-        """Read the files now; whether both fit together. Calls the callbacks if they changed."""
+        """Read the files now; whether they match. Calls the callbacks if they changed."""
         problem = self._read()
         self._call_back()
         return problem is None
 
     def run(self, stop: StopSignal, /) -> None:
-        """Look at the files each ``poll_interval`` seconds until the stop."""
+        """Check the files each ``poll_interval`` seconds until the stop."""
         detach = stop.on_set(self._wake)
         interval = self._options.poll_interval
         try:
             while True:
                 with self._changed:
                     deadline = self._clock.monotonic() + interval
-                    while not stop.is_set() and not self._due:
+                    while not stop.is_set() and not self._callbacks_due:
                         left = deadline - self._clock.monotonic()
                         if left <= 0:
                             break
                         self._clock.wait(self._changed, left)
                 if stop.is_set():
                     return
-                if not self._due:
+                if not self._callbacks_due:
                     self._read()
                 self._call_back()
         finally:
             detach()
 
     def close(self) -> None:
-        """Take its series off the gauges; what was counted stays in the totals."""
-        self._forget()
+        """Take its series off the gauges; its counts stay in the totals."""
+        self._remove_source()
 
     def _wake(self) -> None:
         with self._changed:
@@ -232,9 +199,9 @@ class CertificatePair:
 
     def _call_back(self) -> None:
         with self._changed:
-            if not self._due:
+            if not self._callbacks_due:
                 return
-            self._due = False
+            self._callbacks_due = False
             callbacks = list(self._callbacks)
         for callback in callbacks:
             try:
@@ -243,7 +210,7 @@ class CertificatePair:
                 _log.exception("a callback for a new certificate failed")
 
     def _stat(self) -> object:
-        # Two writes within the file system's resolution of time look alike: the poll reads.
+        # Two writes within the file system's time resolution look alike; the poll finds the second.
         found: list[object] = []
         for name in self._files:
             try:
@@ -255,7 +222,7 @@ class CertificatePair:
         return found
 
     def _read(self) -> str | None:
-        """Read the files, and use them if they fit together; else what is wrong."""
+        """Read the files and use them if they match; an error text if they do not."""
         with self._reading:
             signature = self._stat()
             try:
@@ -277,15 +244,15 @@ class CertificatePair:
                 self._reads += 1
                 if context is not None:
                     self._contents, self._context = contents, context
-                    self._due = True
+                    self._callbacks_due = True
                     self._changed.notify_all()
             if is_change:
                 _log.info("read a new certificate from %s", self._cert)
             return None
 
     def _load(self) -> ssl.SSLContext:
-        # A new one each time: handshakes under way keep theirs, and a pair that does not fit
-        # together leaves nothing half done.
+        # A new one each time: handshakes under way keep theirs, and a pair that does not match
+        # leaves the old context unchanged.
         context = new_server_context(self._options)
         context.load_cert_chain(self._cert, self._key, password=_no_password)
         return context
@@ -298,27 +265,3 @@ class CertificatePair:
 
 def _no_password() -> str:
     raise ValueError("the key has a password: store it without one")
-
-
-def new_server_context(options: TLSOptions) -> ssl.SSLContext:
-    """A context for a server, still without its certificate."""
-    import ssl
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    versions: dict[str, Any] = {
-        "TLSv1.2": ssl.TLSVersion.TLSv1_2,
-        "TLSv1.3": ssl.TLSVersion.TLSv1_3,
-    }
-    context.minimum_version = versions[options.minimum_version]
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    with contextlib.suppress(NotImplementedError):
-        context.set_alpn_protocols(["http/1.1"])
-    if options.client_ca_file is not None:
-        try:
-            context.load_verify_locations(options.client_ca_file)
-        except OSError as error:  # it names no file
-            raise ValueError(
-                f"client_ca_file={options.client_ca_file}: {error}: name a PEM file of authorities"
-            ) from error
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context

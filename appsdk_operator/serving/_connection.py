@@ -1,4 +1,4 @@
-"""One connection of an HTTP server: requests in, responses out, each step within its time."""
+"""One connection of an HTTP server: reads requests, writes responses, each within a time limit."""
 
 from __future__ import annotations
 
@@ -6,88 +6,49 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
 
-import attrs
-
 from appsdk_operator.runtime import Clock, StopSignal, get_logger
-from appsdk_operator.serving._messages import (
-    HTTPRequest,
-    HTTPResponse,
-    RequestHead,
-    RequestRefused,
-    parse_field,
-    parse_head,
-    text_response,
-)
+from appsdk_operator.serving._limits import HTTPLimits
+from appsdk_operator.serving._messages import HTTPRequest, HTTPResponse, text_response
+from appsdk_operator.serving._request_parser import RequestHead, RequestParser, RequestRefused
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["ConnectionPhase", "HTTPLimits", "ServerConnection"]
+__all__ = ["ConnectionPhase", "ConnectionServer", "ServerConnection"]
 
 _log: Final = get_logger("appsdk_operator.manager")
 _READ: Final = 65536
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 1 << 20
-_CHUNK_LINE: Final = 1024
 _HANDSHAKE_RECORD: Final = b"\x16"
 
 ConnectionPhase = Literal["waiting", "reading", "queued", "handling", "writing"]
-"""``waiting``: nothing of a request has come, or not all of its headers; ``queued``: the request is
-there, and too many of its sort are being answered."""
-
-
-def _positive(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
-    if not value > 0:
-        raise ValueError(f"{attribute.name}={value}: use more than 0")
-
-
-@attrs.frozen(kw_only=True)
-class HTTPLimits:
-    """How much a client may ask of an :class:`HTTPServer`, and for how long.
-
-    Sizes of headers and times are those of controller-runtime's servers; the others are ours.
-    """
-
-    max_connections: int = attrs.field(default=64, validator=_positive)
-    """Connections at once, and threads. Beyond it the connection that has waited longest for a
-    request is closed for a new one, or the next one that has its answer, or else one whose client
-    has been sending a body or reading an answer for more than a second; when handlers are busy with
-    all, new ones wait. Default 64."""
-    max_header_bytes: int = attrs.field(default=1 << 20, validator=_positive)
-    """Bytes of a request's line and headers together; more is answered with 431. Default 1 MiB."""
-    max_body_bytes: int = attrs.field(default=1 << 20, validator=_positive)
-    """Bytes of a request's body; more is answered with 413. Default 1 MiB."""
-    header_timeout: float = attrs.field(default=32.0, validator=_positive)
-    """Seconds for a TLS handshake and the headers, together; default 32."""
-    body_timeout: float = attrs.field(default=32.0, validator=_positive)
-    """Seconds for the body; default 32."""
-    write_timeout: float = attrs.field(default=60.0, validator=_positive)
-    """Seconds for the client to take a response; default 60."""
-    idle_timeout: float = attrs.field(default=90.0, validator=_positive)
-    """Seconds that a connection is kept between two requests; default 90."""
+"""``waiting``: the headers of the next request are not complete; ``reading``: its body is not;
+``queued``: the request is complete and waits for a concurrency limit; ``handling``: its handler
+runs; ``writing``: the client reads the response."""
 
 
 class ConnectionServer(Protocol):
-    """What a connection asks of its server."""
+    """What a connection needs from its server."""
 
     @property
     def limits(self) -> HTTPLimits:
-        """What a client may ask."""
+        """The limits for clients."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """What tells the date."""
+        """The clock for the ``Date`` header."""
         ...
 
     def enter(
         self, connection: ServerConnection, phase: ConnectionPhase, seconds: float | None
     ) -> None:
-        """Note what the connection does now, and within what time."""
+        """Record the connection's phase and its time limit."""
         ...
 
     def server_context(self) -> ssl.SSLContext | None:
-        """What to speak TLS with, None for plain HTTP."""
+        """The TLS context for new connections; None for plain HTTP."""
         ...
 
     def answer(self, request: HTTPRequest) -> HTTPResponse:
@@ -96,69 +57,78 @@ class ConnectionServer(Protocol):
 
 
 class _PeerClosed(Exception):  # noqa: N818 - not an error of ours
-    """The other side closed, or was cut off."""
+    """The client closed the connection, or it was expired."""
 
 
 @final
 class ServerConnection:
     """Serves one connection in the thread that calls :meth:`serve`.
 
-    Other threads may cut it off with :meth:`expire`, which must not be called once it is closed.
+    Other threads may end it with :meth:`expire` or :meth:`cut`, but not after :meth:`close`.
     """
 
-    def __init__(self, sock: socket.socket, peer: str, owner: ConnectionServer) -> None:
+    def __init__(self, sock: socket.socket, peer: str, server: ConnectionServer) -> None:
+        """A connection that was accepted from the address ``peer``."""
         self.phase: ConnectionPhase = "waiting"
+        self.phase_since: float = 0.0
+        """When the phase began; of the pool."""
         self.deadline: float | None = None
-        self.since: float = 0.0
+        """When the phase times out; of the pool."""
         self.is_expired: bool = False
         self.path: str = ""
-        """What is being handled, for reports."""
+        """The path of the request that a handler answers, for error texts."""
         self.answers: int = 0
-        """How many requests it has had answered."""
-        self.turn: object = None
-        """What its request has a turn of, until the answer is sent; see the pool."""
+        """The number of requests answered."""
+        self.request_limit: object = None
+        """The concurrency limit that its request counts against, until the response is sent."""
         self._raw = sock
         self._sock = sock
         self.peer = peer
-        self._owner = owner
-        self._buffer = bytearray()
+        self._server = server
+        self._parser = RequestParser(server.limits)
         self._certificate: Mapping[str, Any] | None = None
 
-    def expire(self) -> None:
-        """Its time is up, or its place is wanted: whoever blocks in it wakes.
+    @property
+    def pending(self) -> int:
+        """Bytes received of a request whose headers are not complete."""
+        return self._parser.pending
 
-        What has arrived of a request is still answered, and nothing after it."""
+    def expire(self) -> None:
+        """End it because its time is up or another connection needs its slot.
+
+        Wakes the thread that blocks in it. A request that has arrived completely is still answered,
+        the next one is not read."""
         self.is_expired = True
         self._shutdown(socket.SHUT_RDWR if self.phase == "writing" else socket.SHUT_RD)
 
     def cut(self) -> None:
-        """End it at once."""
+        """End it at once, in any phase."""
         self.is_expired = True
         self._shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the socket back; nothing may be called after it."""
+        """Close the socket; call nothing after it."""
         self._sock.close()
 
     def serve(self, stop: StopSignal) -> None:
-        """Serve requests until either side has enough; raises nothing that a client can cause."""
-        limits = self._owner.limits
+        """Serve requests until one side ends the connection; no client can make it raise."""
+        limits = self._server.limits
         try:
-            self._owner.enter(self, "waiting", limits.header_timeout)
-            if not self._begin():
+            self._server.enter(self, "waiting", limits.header_timeout)
+            if not self._start_tls():
                 return
             while self._serve_one(stop) and not stop.is_set():
-                if not self._buffer:
-                    self._owner.enter(self, "waiting", limits.idle_timeout)
+                if not self._parser.pending:
+                    self._server.enter(self, "waiting", limits.idle_timeout)
                     self._receive()
-                self._owner.enter(self, "waiting", limits.header_timeout)
+                self._server.enter(self, "waiting", limits.header_timeout)
         except (_PeerClosed, OSError) as error:
-            # Also ssl.SSLError: a client that does not trust us, or speaks no TLS we do.
+            # Also ssl.SSLError: a client that does not trust the server, or no common TLS version.
             _log.debug("connection from %s ended: %r", self.peer, error)
 
-    def _begin(self) -> bool:
-        """Speak TLS if we do; False when the client does not."""
-        context = self._owner.server_context()
+    def _start_tls(self) -> bool:
+        """Do the TLS handshake if the server has a certificate; False for a client without TLS."""
+        context = self._server.server_context()
         if context is None:
             return True
         first = self._raw.recv(1, socket.MSG_PEEK)
@@ -170,7 +140,7 @@ class ServerConnection:
             return False
         secure = context.wrap_socket(self._raw, server_side=True, do_handshake_on_connect=False)
         self._sock = secure
-        # wrap_socket took the descriptor over; its plain half still cuts off and drains.
+        # wrap_socket took the descriptor over; its plain half still shuts down and drains.
         self._raw = secure
         if self.is_expired:  # in between, when neither could be shut down
             raise _PeerClosed
@@ -181,14 +151,14 @@ class ServerConnection:
     # -- a request ---------------------------------------------------------------------------
 
     def _serve_one(self, stop: StopSignal) -> bool:
-        """Serve a request; whether the connection stays."""
+        """Serve one request; whether the connection stays open."""
         try:
-            head = self._head()
+            head = self._read_head()
             if head is None:
                 return False
-            body = self._body(head)
-        except RequestRefused as problem:
-            self._refuse(problem)
+            body = self._read_body(head) if head.has_body else b""
+        except RequestRefused as refused:
+            self._refuse(refused)
             return False
         request = HTTPRequest(
             method=head.method,
@@ -201,151 +171,78 @@ class ServerConnection:
             stop=stop,
         )
         self.path = head.path
-        self._owner.enter(self, "handling", None)
-        response = self._owner.answer(request)
-        stays = head.is_kept_alive and not stop.is_set() and not self.is_expired
-        self._send(response, has_body=head.method != "HEAD", keep=stays, version=head.version)
+        self._server.enter(self, "handling", None)
+        response = self._server.answer(request)
+        keep = head.is_kept_alive and not stop.is_set() and not self.is_expired
+        self._send(response, has_body=head.method != "HEAD", keep=keep, version=head.version)
         self.path = ""
         self.answers += 1
-        return stays
+        return keep
 
-    def _head(self) -> RequestHead | None:
-        """The next request's head; None when there is to be none."""
-        limit = self._owner.limits.max_header_bytes
-        start = 0
-        while (end := self._buffer.find(b"\r\n\r\n", start)) < 0:
-            if len(self._buffer) > limit:
-                raise RequestRefused(431, f"the headers are longer than {limit} bytes")
-            if self._buffer[:2] == b"\r\n":  # some clients send one more after a body
-                del self._buffer[:2]
-                continue
-            _check_line_ends(self._buffer, start)
-            start = max(0, len(self._buffer) - 3)
+    def _read_head(self) -> RequestHead | None:
+        """The next request's head; None when the client closes or expires before its first byte."""
+        while (head := self._parser.read_head()) is None:
             try:
                 self._receive()
             except _PeerClosed:
-                if not self._buffer:
+                if not self._parser.pending:
                     return None
-                text = f"no complete request in time ({self._owner.limits.header_timeout:g} s)"
+                text = f"no complete request in time ({self._server.limits.header_timeout:g} s)"
                 raise RequestRefused(408 if self.is_expired else 400, text) from None
-        if end > limit:
-            raise RequestRefused(431, f"the headers are longer than {limit} bytes")
-        head = parse_head(bytes(self._buffer[:end]).removeprefix(b"\r\n"))
-        del self._buffer[: end + 4]
         return head
 
-    def _body(self, head: RequestHead) -> bytes:
-        limit = self._owner.limits.max_body_bytes
-        if not head.is_chunked and head.content_length == 0:
-            return b""
-        if not head.is_chunked and head.content_length > limit:
-            raise _too_long(limit)
-        limits = self._owner.limits
+    def _read_body(self, head: RequestHead) -> bytes:
+        limits = self._server.limits
         if head.expects_continue:
-            self._owner.enter(self, "writing", limits.write_timeout)
+            self._server.enter(self, "writing", limits.write_timeout)
             self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._owner.enter(self, "reading", limits.body_timeout)
-        try:
-            if head.is_chunked:
-                return self._chunks(limit)
-            return self._take(head.content_length)
-        except _PeerClosed:
-            text = f"no complete body in time ({self._owner.limits.body_timeout:g} s)"
-            raise RequestRefused(408 if self.is_expired else 400, text) from None
-
-    def _chunks(self, limit: int) -> bytes:
-        body = bytearray()
-        while True:
-            text, _, extension = self._line().partition(b";")
-            text = text.rstrip(b" \t")
-            # To lenient readers a bare line feed in an extension ends it, and begins another chunk.
-            if b"\r" in extension or b"\n" in extension:
-                raise RequestRefused(400, "malformed chunk")
-            if not text or len(text) > 15 or not set(text) <= set(b"0123456789abcdefABCDEF"):
-                raise RequestRefused(400, "malformed chunk")
-            size = int(text, 16)
-            if len(body) + size > limit:
-                raise _too_long(limit)
-            if not size:
-                break
-            body += self._take(size)
-            if self._take(2) != b"\r\n":
-                raise RequestRefused(400, "malformed chunk")
-        trailer = 0
-        while line := self._line():
-            parse_field(line)
-            trailer += len(line)
-            if trailer > _CHUNK_LINE:
-                raise RequestRefused(431, "the trailer is too long")
-        return bytes(body)
-
-    def _line(self) -> bytes:
-        while (end := self._buffer.find(b"\r\n")) < 0:
-            if len(self._buffer) > _CHUNK_LINE:
-                raise RequestRefused(400, "malformed chunk")
-            self._receive()
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 2]
-        return line
-
-    def _take(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            self._receive()
-        taken = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return taken
+        self._server.enter(self, "reading", limits.body_timeout)
+        while (body := self._parser.read_body()) is None:
+            try:
+                self._receive()
+            except _PeerClosed:
+                text = f"no complete body in time ({limits.body_timeout:g} s)"
+                raise RequestRefused(408 if self.is_expired else 400, text) from None
+        return body
 
     def _receive(self) -> None:
         data = self._sock.recv(_READ)
         if not data:
             raise _PeerClosed
-        self._buffer += data
+        self._parser.receive_data(data)
 
     # -- a response --------------------------------------------------------------------------
 
     def _send(self, response: HTTPResponse, *, has_body: bool, keep: bool, version: str) -> None:
-        self._owner.enter(self, "writing", self._owner.limits.write_timeout)
+        self._server.enter(self, "writing", self._server.limits.write_timeout)
         import email.utils  # as slow to import as all else here together
 
-        date = email.utils.formatdate(self._owner.clock.time(), usegmt=True)
+        date = email.utils.formatdate(self._server.clock.time(), usegmt=True)
         head = response.encode_head(date=date, keep=keep, version=version)
         body = response.body if has_body and response.may_have_body else b""
         if len(body) <= _READ:
             self._sock.sendall(head + body)
             return
-        # Apart: many slow readers of one large body hold it once, and not a copy each.
+        # Two writes: joined, each slow reader of one large body would hold a copy of it.
         self._sock.sendall(head)
         self._sock.sendall(body)
 
-    def _refuse(self, problem: RequestRefused) -> None:
-        response = text_response(problem.status, f"{problem.status} {problem}")
+    def _refuse(self, refused: RequestRefused) -> None:
+        response = text_response(refused.status, f"{refused.status} {refused}")
         self._send(response, has_body=True, keep=False, version="HTTP/1.1")
         self._linger()
 
     def _linger(self) -> None:
-        """Read on for a moment: to close with unread bytes would take the answer back."""
+        """Read on for a moment: a close with unread bytes resets the connection and its answer."""
         self._shutdown(socket.SHUT_WR)
-        self._owner.enter(self, "writing", _LINGER_SECONDS)
+        self._server.enter(self, "writing", _LINGER_SECONDS)
         left = _LINGER_BYTES
         while left > 0 and (data := socket.socket.recv(self._raw, _READ)):
             left -= len(data)
 
     def _shutdown(self, how: int) -> None:
-        # Not SSLSocket's own, which forgets the session that another thread is reading from.
+        # Not SSLSocket's own, which drops the session that another thread reads from.
         try:
             socket.socket.shutdown(self._raw, how)
-        except OSError:  # the other side was faster
+        except OSError:  # the client was faster
             return
-
-
-def _check_line_ends(data: bytearray, start: int) -> None:
-    """Refuse bare line feeds at once, lest their sender wait for the time-out."""
-    at = data.find(b"\n", start)
-    while at >= 0:
-        if at == 0 or data[at - 1] != 0x0D:
-            raise RequestRefused(400, "lines end with CR LF")
-        at = data.find(b"\n", at + 1)
-
-
-def _too_long(limit: int) -> RequestRefused:
-    return RequestRefused(413, f"the body is longer than {limit} bytes")

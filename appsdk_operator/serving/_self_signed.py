@@ -1,4 +1,4 @@
-"""A certificate that a server makes for itself, for encryption without a proof of its name."""
+"""A self-signed certificate, which encrypts connections but does not prove the server's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from appsdk_operator.runtime import StopSignal
-from appsdk_operator.serving._certificates import TLSOptions, new_server_context
+from appsdk_operator.serving._tls import TLSOptions, new_server_context
 
 if TYPE_CHECKING:
     import ssl
@@ -25,7 +25,7 @@ _LIFETIME: Final = dt.timedelta(days=365)
 
 @final
 class SelfSigned:
-    """A self-signed certificate, in memory, for as long as its server runs."""
+    """A self-signed certificate, kept in memory while its server runs."""
 
     def __init__(self, options: TLSOptions, host: str, now: float) -> None:
         """A certificate for ``host``, valid for a year from ``now`` in seconds since 1970.
@@ -33,28 +33,28 @@ class SelfSigned:
         Raises:
             ImportError: the package ``cryptography`` is missing; the text names the extra.
         """
-        certificate, key = _make(host, now)
+        certificate, key = _make_certificate(host, now)
         self.pem: Final = certificate
-        """The certificate in PEM: a client that is given it as its authority can verify it."""
+        """The certificate in PEM; a client verifies the server with it as its authority."""
         self._context = new_server_context(options)
-        with _file(certificate + key) as path:
+        with _temporary_file(certificate + key) as path:
             self._context.load_cert_chain(path)
 
     def context(self) -> ssl.SSLContext:
-        """What to begin a connection with."""
+        """The TLS context for the next connection."""
         return self._context
 
     def run(self, stop: StopSignal, /) -> None:
-        """Nothing changes."""
+        """Return at once: the certificate does not change."""
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing: there is nothing to release."""
 
 
 @contextlib.contextmanager
-def _file(data: bytes) -> Iterator[Path]:
-    """A file for a moment, for ssl reads nothing else: in memory, or in a folder of our own."""
-    # Also where the file system is read-only, as it is in many pods.
+def _temporary_file(data: bytes) -> Iterator[Path]:
+    """A temporary file, because ssl loads keys only from files: in memory or a private folder."""
+    # In memory first: the file system of many pods is read-only.
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("serving.pem"), "wb") as file:
             file.write(data)
@@ -68,7 +68,7 @@ def _file(data: bytes) -> Iterator[Path]:
         yield path
 
 
-def _make(host: str, now: float) -> tuple[bytes, bytes]:
+def _make_certificate(host: str, now: float) -> tuple[bytes, bytes]:
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization

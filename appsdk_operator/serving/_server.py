@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server for probes, metrics and webhooks: bounded, and gone once stopped."""
+"""A small HTTP/1.1 server for probes, metrics and webhooks, with limits and a graceful stop."""
 
 from __future__ import annotations
 
@@ -26,25 +26,29 @@ from appsdk_operator.serving._addresses import (
     is_allowed_host,
     listen,
     parse_address,
+    peer_host,
 )
-from appsdk_operator.serving._certificates import Certificates, TLSOptions, load_certificates
-from appsdk_operator.serving._connection import ConnectionPhase, HTTPLimits, ServerConnection
+from appsdk_operator.serving._certificates import Certificates, load_certificates
+from appsdk_operator.serving._connection_pool import ConnectionPool, RequestLimit
+from appsdk_operator.serving._limits import HTTPLimits
 from appsdk_operator.serving._messages import (
     HTTPHandler,
     HTTPRequest,
     HTTPResponse,
     text_response,
 )
-from appsdk_operator.serving._pool import ConnectionPool, configure, peer_of
+from appsdk_operator.serving._tls import TLSOptions
 
 if TYPE_CHECKING:
     import ssl
 
+    from appsdk_operator.serving._connection import ConnectionPhase, ServerConnection
+
 __all__ = ["HTTPServer"]
 
 _log: Final = get_logger("appsdk_operator.manager")
-_FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_FULL_PAUSE: Final = 0.5
+_NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NO_RESOURCES_PAUSE: Final = 0.5
 _LAST_JOIN: Final = 1.0
 _READ_ONLY: Final = ("GET", "HEAD")
 
@@ -66,9 +70,9 @@ class _Route:
 class HTTPServer:
     """Serves handlers by path, on a port that it holds from its construction on.
 
-    A thread for each connection, of which there are no more than ``limits.max_connections``; none
-    is a daemon. A client that sends or reads slowly, or does nothing, cannot keep others out: when
-    all places are taken, such a one makes room; see :class:`HTTPLimits`.
+    Each connection has a thread; there are at most ``limits.max_connections``, and none is a
+    daemon. A client that sends or reads slowly, or does nothing, cannot keep others out: at that
+    limit its connection is closed for a new one; see :class:`HTTPLimits`.
 
     Is a runnable: :meth:`run` serves until its stop signal is set. Thread-safe.
 
@@ -79,15 +83,16 @@ class HTTPServer:
     Args:
         address: ``host:port``, ``[IPv6]:port``, or ``:port`` for all addresses of this machine;
             port 0 is any free one.
-        name: what it is called in logs, threads and errors; default ``"http"``.
+        name: its name in logs, threads and errors; default ``"http"``.
         tls: serve HTTPS; default: plain HTTP.
-        limits: what clients may ask of it.
-        only_serve_when_leader: whether a manager runs it on the leader alone; default: on all.
+        limits: limits for clients.
+        only_serve_when_leader: whether a manager runs it only on the leader; default: on all
+            replicas.
         shutdown_timeout: seconds of grace at a stop for requests under way; default 60.
-        hosts: names by which clients may call it, beside ``localhost``, IP addresses and the host
-            of ``address``; requests with another ``Host`` get 403. Keeps out pages that a browser
-            shows on this machine (DNS rebinding). Default: whatever they call it.
-        clock: what its time-outs are measured with.
+        hosts: the host names that a ``Host`` header may have, besides ``localhost``, IP addresses
+            and the host of ``address``; requests with another one get 403. It keeps out web pages
+            in a browser on this machine (DNS rebinding). Default: any.
+        clock: the clock of its time-outs.
         metrics: where the reads of certificates are counted; default: the kit's own.
 
     Raises:
@@ -136,11 +141,11 @@ class HTTPServer:
         self._state: Literal["new", "running", "ended"] = "new"
         self._routes: dict[str, _Route] = {}
         self._pool = ConnectionPool(self._limits, clock)
-        self._accepting = ThreadGroup(f"{name}-server")
-        self._serving = ThreadGroup(f"{name}-server")
-        self._number = 0
-        # The connection whose thread it is.
-        self._current = threading.local()
+        self._accept_threads = ThreadGroup(f"{name}-server")
+        self._threads = ThreadGroup(f"{name}-server")
+        self._accepted = 0
+        # Its attribute "connection" is the one that this thread serves.
+        self._thread_local = threading.local()
 
     @property
     def address(self) -> str:
@@ -159,22 +164,22 @@ class HTTPServer:
 
     @property
     def needs_leader_election(self) -> bool:
-        """The same as ``only_serve_when_leader``, under the name that managers look for."""
+        """The same as ``only_serve_when_leader``, by the name that managers look for."""
         return self.only_serve_when_leader
 
     @property
     def limits(self) -> HTTPLimits:
-        """What clients may ask of it."""
+        """The limits for clients."""
         return self._limits
 
     @property
     def clock(self) -> Clock:
-        """What its time-outs are measured with."""
+        """The clock of its time-outs."""
         return self._clock
 
     @property
     def certificates(self) -> Certificates | None:
-        """What it proves its name with; None without TLS."""
+        """The source of its certificate; None without TLS."""
         return self._certificates
 
     def __repr__(self) -> str:
@@ -190,14 +195,14 @@ class HTTPServer:
     ) -> None:
         """Answer requests for ``path`` with ``handler`` from now on; also while it serves.
 
-        An exact path goes before a prefix, a longer prefix before a shorter one. When a handler
-        raises, that is logged, and the client learns no more than that there was an error.
+        An exact path goes before a prefix, a longer prefix before a shorter one. An exception of a
+        handler is logged, and the client gets a 500 without details.
 
         Args:
-            path: begins with a slash; ``/`` as a prefix is everything that nothing else answers.
-            handler: called in the thread of the connection, in several at once.
-            methods: what it answers; others get 405. Default: GET and HEAD.
-            is_prefix: whether it answers what is below the path, too.
+            path: begins with a slash; ``/`` as a prefix is every path without another handler.
+            handler: called in the connection's thread; several threads may call it at once.
+            methods: the methods it answers; others get 405. Default: GET and HEAD.
+            is_prefix: whether it also answers the paths below.
 
         Raises:
             ValueError: the path is taken, or does not begin with a slash.
@@ -217,20 +222,19 @@ class HTTPServer:
             self._routes[path] = route
 
     def limited(self, handler: HTTPHandler, limit: int) -> HTTPHandler:
-        """``handler`` for no more than ``limit`` requests at once, whose answers are large.
+        """``handler`` for at most ``limit`` requests at once; for large answers.
 
-        A request counts until its answer is sent. Others wait for at most ten seconds, and are
-        then answered with 503; meanwhile the slowest client that has been reading an answer for
-        more than a second makes room. Of those that wait, the next is of the address that has the
-        fewest answers under way.
+        A request counts until its answer is sent. Others wait for up to ten seconds and then get
+        503. Meanwhile the slowest client that has been reading its answer for more than a second
+        is cut off. The next request is one of the address that has the fewest under way.
         """
         if limit < 1:
             raise ValueError(f"limit={limit}: use at least 1")
-        turn = object()
+        request_limit = RequestLimit(limit)
 
         def answer(request: HTTPRequest) -> HTTPResponse:
-            connection: ServerConnection | None = getattr(self._current, "connection", None)
-            if connection is None or self._pool.take_turn(connection, turn, limit, request.stop):
+            connection: ServerConnection | None = getattr(self._thread_local, "connection", None)
+            if connection is None or self._pool.acquire(connection, request_limit, request.stop):
                 return handler(request)
             text = f"503 {limit} such requests are being answered: try again later"
             return text_response(503, text, **{"Retry-After": "1"})
@@ -240,7 +244,7 @@ class HTTPServer:
     # -- life ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the port of a server that is not to run. Harmless after a run, and twice."""
+        """Close the port of a server that will not run. Harmless after a run, and twice."""
         with self._lock:
             if self._state == "running":
                 raise RuntimeError(f"the {self.name} server runs: set its stop signal")
@@ -248,11 +252,11 @@ class HTTPServer:
         self._release()
 
     def run(self, stop: StopSignal, /) -> None:
-        """Serve until ``stop`` is set; then give requests under way their grace, and end.
+        """Serve until ``stop`` is set, then wait ``shutdown_timeout`` for requests under way.
 
         Raises:
             RuntimeError: it ran before or was closed.
-            TimeoutError: handlers still run after the grace; the text names their paths.
+            TimeoutError: handlers still run after that; the text names their paths.
             OSError: it cannot accept connections.
         """
         with self._lock:
@@ -277,13 +281,13 @@ class HTTPServer:
                 self._pool.wake()
 
             exits.callback(own.on_set(wake))
-            # Whatever ends this block: first nobody is let in any more.
-            exits.callback(self._accepting.join)
+            # However this block ends: first, no connection is accepted any more.
+            exits.callback(self._accept_threads.join)
             exits.callback(own.set)
             if self._certificates is not None:
                 watch = self._certificates.run
-                self._accepting.start("certificates", lambda: watch(own))
-            self._accepting.start("accept", lambda: self._accept(own, woken, failures))
+                self._accept_threads.start("certificates", lambda: watch(own))
+            self._accept_threads.start("accept", lambda: self._accept(own, woken, failures))
             _log.info("the %s server listens on %s", self.name, self._address)
             self._pool.watch(own)
         if failures:
@@ -301,9 +305,9 @@ class HTTPServer:
     def _drain(self) -> None:
         self._pool.close_idle()
         self._pool.drain(self._shutdown_timeout)
-        # Those that were cut off have to notice; the others are gone.
-        if self._serving.join(_LAST_JOIN):
-            paths = ", ".join(self._pool.handled()) or "connections"
+        # Connections that were cut have to notice it; the others have ended.
+        if self._threads.join(_LAST_JOIN):
+            paths = ", ".join(self._pool.handled_paths()) or "connections"
             raise TimeoutError(
                 f"the {self.name} server still handles {paths} {self._shutdown_timeout:g} s after "
                 "its stop: a handler that takes long has to look at request.stop"
@@ -315,59 +319,62 @@ class HTTPServer:
                 selector.register(woken, selectors.EVENT_READ)
                 selector.register(self._listener, selectors.EVENT_READ)
                 self._listener.setblocking(False)
+                # Here, so that a server that is not started loads no parser.
+                from appsdk_operator.serving._connection import ServerConnection
+
                 while not stop.is_set():
                     selector.select()
                     if stop.is_set() or not self._pool.wait_for_capacity(stop):
                         return
-                    self._accept_one(stop)
+                    self._accept_one(stop, ServerConnection)
         except Exception as error:
             failures.append(error)
             stop.set()
 
-    def _accept_one(self, stop: StopSignal) -> None:
+    def _accept_one(self, stop: StopSignal, make: type[ServerConnection]) -> None:
         try:
             sock, name = self._listener.accept()
         except OSError as error:
-            # Anything else is a connection that went before it was accepted.
-            if error.errno in _FULL:
+            # Any other error is of a connection that closed before it was accepted.
+            if error.errno in _NO_RESOURCES:
                 _log.error("the %s server takes no connection for now: %s", self.name, error)
-                stop.wait(_FULL_PAUSE)
+                stop.wait(_NO_RESOURCES_PAUSE)
             return
         try:
-            configure(sock)
+            _configure(sock)
         except OSError:
             sock.close()
             return
-        connection = ServerConnection(sock, peer_of(name), self)
+        connection = make(sock, peer_host(name), self)
         self._pool.add(connection)
-        self._number += 1
+        self._accepted += 1
         try:
-            self._serving.start(str(self._number), lambda: self._serve(connection, stop))
+            self._threads.start(str(self._accepted), lambda: self._serve(connection, stop))
         except BaseException:
             self._pool.remove(connection)
             _log.exception("the %s server cannot start a thread for a connection", self.name)
 
     def _serve(self, connection: ServerConnection, stop: StopSignal) -> None:
-        self._current.connection = connection
+        self._thread_local.connection = connection
         try:
             connection.serve(stop)
         finally:
             self._pool.remove(connection)
 
-    # -- what a connection asks ------------------------------------------------------------------
+    # -- for connections -------------------------------------------------------------------
 
     def enter(
         self, connection: ServerConnection, phase: ConnectionPhase, seconds: float | None
     ) -> None:
-        """For connections: note what one does."""
+        """For connections: record a phase and its time limit."""
         self._pool.enter(connection, phase, seconds)
 
     def server_context(self) -> ssl.SSLContext | None:
-        """For connections: what to speak TLS with."""
+        """For connections: the TLS context; None for plain HTTP."""
         return None if self._certificates is None else self._certificates.context()
 
     def answer(self, request: HTTPRequest) -> HTTPResponse:
-        """The response to a request, as a client gets it; for connections and tests."""
+        """For connections and tests: the response to a request."""
         host = request.headers.get("host")
         if self._hosts is not None and host and not is_allowed_host(host, self._hosts):
             return text_response(
@@ -397,3 +404,9 @@ class HTTPServer:
                 return exact
             found = [route for route in self._routes.values() if route.matches(path)]
         return max(found, key=lambda route: len(route.path), default=None)
+
+
+def _configure(sock: socket.socket) -> None:
+    """Make it blocking, and send without delay: a response is one write."""
+    sock.setblocking(True)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

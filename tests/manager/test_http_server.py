@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.runtime import ManualClock, StopSignal
 from appsdk_operator.serving._addresses import parse_address
-from appsdk_operator.serving._messages import Headers, RequestRefused, parse_head
+from appsdk_operator.serving._messages import Headers
+from appsdk_operator.serving._request_parser import RequestRefused
+from tests.manager.http_requests import parse_all, parse_head
 
 HALF = b"GET /slow HTTP/1.1\r\nHost: a\r\n"
 BOTH_LENGTHS = (
@@ -93,7 +96,7 @@ def test_a_connection_serves_many_requests_also_when_they_are_sent_at_once(serve
         for path in ("/1", "/2", "/3"):
             connection.request("GET", path)
             assert connection.getresponse().read().decode() == f"GET {path} "
-        assert served.server._number == 1
+        assert served.server._accepted == 1
     last = b"GET /5 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     data = served.talk(b"GET /4 HTTP/1.1\r\nHost: a\r\n\r\n\r\n" + last)
     assert data.count(b"HTTP/1.1 200 OK") == 2
@@ -234,6 +237,78 @@ def test_whatever_comes_is_parsed_or_refused(data: bytes) -> None:
         assert head.method
         assert head.content_length >= 0
         assert all("\n" not in value and "\r" not in value for value in head.headers.values())
+
+
+HEAD = b"POST /a?b HTTP/1.1\r\nHost: a\r\n"
+PARTS = st.sampled_from(
+    [
+        b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /2 HTTP/1.0\r\n\r\n",
+        HEAD + b"Content-Length: 3\r\n\r\n\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n",
+        b"3;x\r\n\n\r\n\r\n",
+        b"1\r\nx\r\n",
+        b"0\r\n",
+        b"A: b\r\n",
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b" ",
+        b";",
+        b":",
+        b"\0",
+        b"Content-Length: 1\r\n",
+    ]
+)
+
+
+@given(st.lists(PARTS | st.binary(max_size=3), max_size=12), st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_requests_do_not_depend_on_how_the_network_splits_them(
+    parts: list[bytes], random: Any
+) -> None:
+    data = b"".join(parts)
+    cuts = sorted(random.randrange(len(data) + 1) for _ in range(random.randrange(8)))
+    pieces = [data[a:b] for a, b in itertools.pairwise([0, *cuts, len(data)])]
+    single = [data[at : at + 1] for at in range(len(data))]
+    found = [list(_accepted(each)) for each in ([data], pieces, single)]
+    assert found[0] == found[1] == found[2]
+    assert {each for each in found[0] if isinstance(each, int)} <= {400, 413, 431, 501, 505}
+
+
+def _accepted(pieces: list[bytes]) -> Iterator[Any]:
+    try:
+        for head, body in parse_all(pieces):
+            yield head.method, head.path, head.query_string, dict(head.headers), body
+    except RequestRefused as refused:
+        yield refused.status
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"Host: b\r\n",
+        b"X: a\nTransfer-Encoding: chunked\r\n",
+        b"X: a\rTransfer-Encoding: chunked\r\n",
+        b"X: a\r\n Content-Length: 5\r\n",
+        b"Content-Length: 5, 5\r\n",
+        b"Content-Length: +5\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length : 5\r\n",
+        b"Transfer-Encoding : chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+        b"Transfer-Encoding:\x0bchunked\r\n",
+        b"Transfer-Encoding\0: chunked\r\n",
+    ],
+)
+def test_heads_that_two_parties_could_read_in_two_ways_are_refused(rest: bytes) -> None:
+    data = HEAD + rest + b"\r\n5\r\nGET /\r\n0\r\n\r\n"
+    for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
+        with pytest.raises(RequestRefused) as caught:
+            list(parse_all(pieces))
+        assert caught.value.status in {400, 501}
 
 
 def test_a_response_cannot_smuggle_header_lines() -> None:

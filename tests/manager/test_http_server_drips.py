@@ -63,9 +63,9 @@ def drip(
     """Send a drop each second; each is read before the next one comes."""
     for _ in range(seconds):
         (connection,) = server._pool._connections
-        before = len(connection._buffer)
+        before = connection.pending
         client.sendall(next(drops))
-        eventually(lambda before=before, c=connection: len(c._buffer) != before)
+        eventually(lambda before=before, c=connection: c.pending != before)
         clock.advance(1.0)
 
 

@@ -13,7 +13,8 @@ import pytest
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.runtime import ManualClock, StopSignal
 from appsdk_operator.serving._connection import ServerConnection
-from appsdk_operator.serving._messages import RequestRefused, parse_head
+from appsdk_operator.serving._request_parser import RequestRefused
+from tests.manager.http_requests import parse_head
 from tests.manager.test_auth_filter import TOKEN, Reviewer, metrics_server
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -51,7 +51,7 @@ def test_a_client_that_sends_its_headers_too_slowly_is_told_so(
     served = serve(server)
     with served.connect() as client:
         client.sendall(HALF)
-        eventually(lambda: any(c._buffer for c in server._pool._connections))
+        eventually(lambda: any(c.pending for c in server._pool._connections))
         clock.advance(31.0)
         client.sendall(b"X: still there\r\n")
         clock.advance(1.0)
@@ -125,7 +125,7 @@ def test_slow_clients_that_take_all_places_make_room_for_others(
             slow.append(exits.enter_context(served.connect()))
             slow[-1].sendall(HALF)
             eventually(lambda number=number: len(server._pool) == number + 1)
-            eventually(lambda: all(c._buffer for c in server._pool._connections))
+            eventually(lambda: all(c.pending for c in server._pool._connections))
             clock.advance(1.0)
         for _ in range(3):
             assert served.get("/readyz").status == 200
@@ -258,7 +258,7 @@ def test_a_thread_that_cannot_be_started_costs_its_connection_only(
     serve: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make()
-    server._serving = NoThreads(server._serving)  # type: ignore[assignment]
+    server._threads = NoThreads(server._threads)  # type: ignore[assignment]
     served = serve(server)
     with served.connect() as client:
         assert read_all(client) == b""

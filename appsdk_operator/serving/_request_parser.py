@@ -1,0 +1,336 @@
+"""Parses HTTP/1.1 requests, without I/O.
+
+h11 parses the head and frames the body. It is lenient where RFC 9112 lets a recipient be lenient:
+it takes bare line feeds, folded fields, equal ``Content-Length`` fields and a ``Content-Length``
+beside a ``Transfer-Encoding``. Two parties that read one message in two ways are how requests are
+smuggled (RFC 9112, section 11), so all of these are refused here before h11 sees them.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from typing import Final, final
+
+import attrs
+import h11
+
+from appsdk_operator.serving._limits import HTTPLimits
+from appsdk_operator.serving._messages import Headers
+
+__all__ = ["RequestHead", "RequestParser", "RequestRefused"]
+
+_MAX_FIELDS: Final = 1000
+_MAX_LINE: Final = 1024
+"""Bytes of a chunk's first line, and of all trailers together."""
+
+_END: Final = b"\r\n"
+_HEAD_END: Final = b"\r\n\r\n"
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_FIELD_PATTERN: Final = _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"
+# No "#" in a target: a fragment stays with the client.
+_REQUEST_LINE: Final = re.compile(_TOKEN + rb" [\x21\x22\x24-\x7e]+ ([^ ]*)")
+_VERSION: Final = re.compile(rb"HTTP/[0-9](\.[0-9])?")
+_FIELD: Final = re.compile(_FIELD_PATTERN)
+_FIELDS: Final = re.compile(rb"(?:%b(?:\r\n%b)*)?" % (_FIELD_PATTERN, _FIELD_PATTERN))
+_FRAMING: Final = re.compile(
+    rb"(?:^|\r\n)(host|content-length|transfer-encoding):[ \t]*([^\r\n]*)", re.IGNORECASE
+)
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
+_AUTHORITY: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
+
+
+class RequestRefused(Exception):  # noqa: N818 - it is an answer, not a failure of the server
+    """A request that is malformed or too large: the status to answer with, and the reason."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@attrs.frozen
+class RequestHead:
+    """The request line and the header fields of a request."""
+
+    method: str
+    path: str
+    query_string: str
+    version: str
+    headers: Headers = attrs.field(repr=False)
+    expects_continue: bool = False
+    """Whether the client waits for ``100 Continue`` before it sends the body."""
+
+    @property
+    def is_kept_alive(self) -> bool:
+        """Whether the client wants to use the connection again."""
+        options = {o.strip().lower() for o in self.headers.get("connection", "").split(",")}
+        return "close" not in options and (self.version == "HTTP/1.1" or "keep-alive" in options)
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return "transfer-encoding" in self.headers
+
+    @property
+    def content_length(self) -> int:
+        """The length of a body that is not in chunks."""
+        return int(self.headers.get("content-length", "0"))
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body follows."""
+        return self.is_chunked or self.content_length > 0
+
+
+@final
+class RequestParser:
+    """Parses the requests of one connection: takes bytes as they come, gives heads and bodies.
+
+    Not thread-safe.
+
+    >>> parser = RequestParser(HTTPLimits())
+    >>> parser.receive_data(b"GET /readyz?verbose HTTP/1.1\\r\\nHost: a\\r\\n")
+    >>> parser.read_head() is None
+    True
+    >>> parser.receive_data(b"\\r\\n")
+    >>> parser.read_head().query_string
+    'verbose'
+    """
+
+    def __init__(self, limits: HTTPLimits) -> None:
+        """A parser for a new connection."""
+        self._limits = limits
+        # Received, and not yet passed to h11.
+        self._buffer = bytearray()
+        # Where the search for the end of a head goes on.
+        self._searched = 0
+        # One for each request: h11 ends every HTTP/1.0 connection after its first answer.
+        self._h11 = h11.Connection(h11.SERVER)
+        self._body = bytearray()
+        self._is_chunked = False
+        # Bytes that h11 takes for the body as they come; in chunks, with the line end behind.
+        self._data_left = 0
+        # Bytes of chunks so far, by their first lines.
+        self._chunked_size = 0
+        # None before the last chunk.
+        self._trailer_size: int | None = None
+
+    @property
+    def pending(self) -> int:
+        """Bytes that have been received and belong to no request yet."""
+        return len(self._buffer)
+
+    def receive_data(self, data: bytes) -> None:
+        """Append what the client has sent."""
+        self._buffer += data
+
+    def read_head(self) -> RequestHead | None:
+        """The head of the next request; None while it is incomplete.
+
+        Raises:
+            RequestRefused: 400, 431, 501 or 505.
+        """
+        limit = self._limits.max_header_bytes
+        while (end := self._buffer.find(_HEAD_END, self._searched)) < 0:
+            if len(self._buffer) > limit:
+                raise RequestRefused(431, f"the headers are longer than {limit} bytes")
+            if self._buffer[:2] == _END:  # some clients send one more after a body
+                del self._buffer[:2]
+                continue
+            _refuse_bare_line_feeds(self._buffer, self._searched)
+            self._searched = max(0, len(self._buffer) - 3)
+            return None
+        if end > limit:
+            raise RequestRefused(431, f"the headers are longer than {limit} bytes")
+        data = bytes(self._buffer[:end]).removeprefix(_END)
+        del self._buffer[: end + 4]
+        self._searched = 0
+        head = self._parse_head(data, _check_head(data))
+        self._is_chunked = head.is_chunked
+        self._data_left = 0 if head.is_chunked else head.content_length
+        if self._data_left > self._limits.max_body_bytes:
+            raise self._too_long()
+        return head
+
+    def read_body(self) -> bytes | None:
+        """The body of the request whose head was read last; None while it is incomplete.
+
+        Raises:
+            RequestRefused: 400, 413 or 431.
+        """
+        refused: RequestRefused | None = None
+        parts: list[bytes] = []
+        try:
+            while (part := self._next_part()) is not None:
+                parts.append(part)
+        except RequestRefused as error:
+            refused = error
+        if data := b"".join(parts):  # to h11, no bytes are the end of the connection
+            self._h11.receive_data(data)
+        # First, because h11 may refuse what comes before.
+        is_complete = self._collect_body()
+        if refused is not None:
+            raise refused
+        return bytes(self._body) if is_complete else None
+
+    def _parse_head(self, data: bytes, version: str) -> RequestHead:
+        self._h11 = h11.Connection(h11.SERVER)
+        self._h11.receive_data(data + _HEAD_END)
+        self._body = bytearray()
+        self._chunked_size, self._trailer_size = 0, None
+        try:
+            request = self._h11.next_event()
+        except h11.RemoteProtocolError:
+            raise RequestRefused(400, "malformed header field") from None
+        assert isinstance(request, h11.Request)
+        path, query_string = _split_target(request.target.decode("ascii"))
+        return RequestHead(
+            request.method.decode("ascii"),
+            path,
+            query_string,
+            version,
+            Headers([(n.decode("ascii"), v.decode("latin-1")) for n, v in request.headers]),
+            self._h11.they_are_waiting_for_100_continue,
+        )
+
+    def _collect_body(self) -> bool:
+        """Add what h11 has of the body; whether it is complete."""
+        try:
+            while not isinstance(event := self._h11.next_event(), h11.EndOfMessage):
+                if event is h11.NEED_DATA:
+                    return False
+                assert isinstance(event, h11.Data)
+                self._body += event.data
+        except h11.RemoteProtocolError:
+            raise RequestRefused(400, "malformed chunk") from None
+        return True
+
+    def _next_part(self) -> bytes | None:
+        """The next bytes of the body for h11: data as it comes, lines between chunks when whole."""
+        if self._data_left:
+            data = self._take(self._data_left)
+            self._data_left -= len(data)
+            return data or None
+        if not self._is_chunked:
+            return None
+        line = self._take_line()
+        if line is None:
+            return None
+        if self._trailer_size is None:
+            return self._chunk_line(line)
+        if not line:
+            self._is_chunked = False  # what follows is the next request
+            return _END
+        self._trailer_size += len(line)
+        if not _FIELD.fullmatch(line):
+            raise RequestRefused(400, "malformed header field")
+        if self._trailer_size > _MAX_LINE:
+            raise RequestRefused(431, "the trailer is too long")
+        return b""  # trailers are not offered to handlers
+
+    def _chunk_line(self, line: bytes) -> bytes:
+        # To lenient readers a bare line feed in an extension ends it, and begins another chunk.
+        found = _CHUNK_LINE.fullmatch(line)
+        if found is None:
+            raise RequestRefused(400, "malformed chunk")
+        size = int(found[1], 16)
+        self._chunked_size += size
+        if self._chunked_size > self._limits.max_body_bytes:
+            raise self._too_long()
+        if size:
+            self._data_left = size + len(_END)
+        else:
+            self._trailer_size = 0
+        return found[1] + _END  # without the extension, which means nothing here
+
+    def _take_line(self) -> bytes | None:
+        end = self._buffer.find(_END)
+        if end < 0:
+            if len(self._buffer) > _MAX_LINE:
+                raise RequestRefused(400, "malformed chunk")
+            return None
+        return self._take(end + 2)[:-2]
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    def _too_long(self) -> RequestRefused:
+        return RequestRefused(413, f"the body is longer than {self._limits.max_body_bytes} bytes")
+
+
+def _check_head(data: bytes) -> str:
+    """Refuse a head that h11 would tolerate, or has no status for; its version.
+
+    Raises:
+        RequestRefused: 400, 431, 501 or 505.
+    """
+    first, _, fields = data.partition(_END)
+    line = _REQUEST_LINE.fullmatch(first)
+    if line is None:
+        raise RequestRefused(400, "malformed request line")
+    version = line[1]
+    if version not in (b"HTTP/1.1", b"HTTP/1.0"):
+        if _VERSION.fullmatch(version):
+            raise RequestRefused(505, "HTTP/1.1 is spoken here")
+        raise RequestRefused(400, "malformed HTTP version")
+    if fields.count(_END) >= _MAX_FIELDS:
+        raise RequestRefused(431, f"more than {_MAX_FIELDS} header fields")
+    # Also line feeds and carriage returns within a field, and lines that continue a field.
+    if not _FIELDS.fullmatch(fields):
+        raise RequestRefused(400, "malformed header field")
+    _check_framing(fields, version)
+    return version.decode("ascii")
+
+
+def _check_framing(fields: bytes, version: bytes) -> None:
+    hosts = lengths = 0
+    encodings: list[bytes] = []
+    for name, value in _FRAMING.findall(fields):
+        if name[0] in b"Hh":
+            hosts += 1
+        elif name[0] in b"Cc":
+            lengths += 1 if _LENGTH.fullmatch(value.rstrip(b" \t")) else 2
+        else:
+            encodings.append(value.rstrip(b" \t").lower())
+    if hosts > 1 or (not hosts and version == b"HTTP/1.1"):
+        raise RequestRefused(400, "exactly one Host header is required")
+    if lengths > 1:
+        raise RequestRefused(400, "malformed Content-Length")
+    if not encodings:
+        return
+    if lengths or version == b"HTTP/1.0":
+        text = "Transfer-Encoding does not go with Content-Length or HTTP/1.0"
+        raise RequestRefused(400, text)
+    if encodings != [b"chunked"]:
+        raise RequestRefused(501, "the only transfer encoding is chunked")
+
+
+def _refuse_bare_line_feeds(data: bytearray, start: int) -> None:
+    """Refuse a bare line feed at once, so that its sender does not wait for the time-out."""
+    at = data.find(b"\n", start)
+    while at >= 0:
+        if at == 0 or data[at - 1] != 0x0D:
+            raise RequestRefused(400, "lines end with CR LF")
+        at = data.find(b"\n", at + 1)
+
+
+def _split_target(target: str) -> tuple[str, str]:
+    """The decoded path and the query string of a request target."""
+    if not target.startswith("/"):
+        if target == "*":
+            return target, ""
+        authority = _AUTHORITY.match(target)
+        if authority is None:
+            raise RequestRefused(400, "malformed request target")
+        target = target[authority.end() :]
+    path, _, query_string = target.partition("?")
+    try:
+        path = urllib.parse.unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise RequestRefused(400, "the path is not UTF-8") from None
+    if "\0" in path:
+        raise RequestRefused(400, "the path holds a zero byte")
+    return path or "/", query_string
