@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -567,14 +567,8 @@ def label_selector_of(
         SelectorError: it cannot be parsed, or a key or value is none.
         TypeError: it has another form.
     """
-    if isinstance(selector, str):
-        return LabelSelector.parse(selector)
-    if isinstance(selector, Mapping):
-        _check_plain(option, selector, "LabelSelector.from_object for matchLabels")
-        return LabelSelector.from_mapping(selector)
-    if selector is None or isinstance(selector, LabelSelector):
-        return selector
-    raise _no_selector(option, selector, "LabelSelector", '"app=web,tier in (a,b)"')
+    instead = "LabelSelector.from_object for matchLabels"
+    return _selector_of(selector, option, LabelSelector, instead, '"app=web,tier in (a,b)"')
 
 
 def field_selector_of(
@@ -586,14 +580,32 @@ def field_selector_of(
         SelectorError: it cannot be parsed, or a path or value is none.
         TypeError: it has another form.
     """
+    instead = "paths like metadata.name"
+    return _selector_of(selector, option, FieldSelector, instead, '"metadata.name=web"')
+
+
+_SelectorT = TypeVar("_SelectorT", LabelSelector, FieldSelector)
+
+
+def _selector_of(
+    selector: _SelectorT | Mapping[str, str] | str | None,
+    option: str,
+    form: type[_SelectorT],
+    instead: str,
+    example: str,
+) -> _SelectorT | None:
+    """A selector of class ``form``; ``instead`` and ``example`` are for error texts."""
     if isinstance(selector, str):
-        return FieldSelector.parse(selector)
+        return form.parse(selector)
     if isinstance(selector, Mapping):
-        _check_plain(option, selector, "paths like metadata.name")
-        return FieldSelector.from_mapping(selector)
-    if selector is None or isinstance(selector, FieldSelector):
+        _check_plain(option, selector, instead)
+        return form.from_mapping(selector)
+    if selector is None or isinstance(selector, form):
         return selector
-    raise _no_selector(option, selector, "FieldSelector", '"metadata.name=web"')
+    raise TypeError(
+        f"{option}={selector!r}: give it as text, as a mapping or as a {form.__name__}, for "
+        f"example {option}={example}"
+    )
 
 
 def _check_plain(option: str, selector: Mapping[Any, Any], instead: str) -> None:
@@ -602,10 +614,3 @@ def _check_plain(option: str, selector: Mapping[Any, Any], instead: str) -> None
             raise TypeError(
                 f"{option}={selector!r}: at {key!r}, keys and values must be text; use {instead}"
             )
-
-
-def _no_selector(option: str, selector: object, form: str, example: str) -> TypeError:
-    return TypeError(
-        f"{option}={selector!r}: give it as text, as a mapping or as a {form}, for example "
-        f"{option}={example}"
-    )

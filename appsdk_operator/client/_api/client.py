@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api import request_builders
@@ -18,7 +18,6 @@ from appsdk_operator.client._api.options import (
     ListPageOptions,
     Propagation,
     delete_body,
-    write_query,
 )
 from appsdk_operator.client._api.pagination import PaginationGuard
 from appsdk_operator.client._api.patches import MergePatch, Patch
@@ -159,9 +158,7 @@ class Client:
         request = request_builders.build_request(
             kind, "GET", "get", namespace=namespace, name=name, repeatable=True
         )
-        return self._transport.send(
-            request, decode=lambda body: request_builders.decode_answer(request, kind, body)
-        )
+        return self._send_for_object(request, kind)
 
     def list(
         self,
@@ -417,16 +414,13 @@ class Client:
             AlreadyExists: the name is taken.
             Invalid: the server does not take it as it is.
         """
-        request_builders.check_object(obj)
-        answer = self._object(
-            obj.kind,
-            "POST",
-            "create",
-            namespace=obj.namespace,
-            query=write_query(dry_run, field_manager, field_validation),
-            body=request_builders.encode_object(obj, "create"),
-            answer_name=obj.name,
+        request = request_builders.create_request(
+            obj,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
         )
+        answer = self._send_for_object(request, obj.kind)
         warn_of_dropped_status(self._status_warned, "create", obj.get("status"), answer)
         return answer
 
@@ -452,18 +446,13 @@ class Client:
             NotFound: there is none of this name.
             Invalid: the server does not take it as it is.
         """
-        request_builders.check_object(obj)
-        answer = self._object(
-            obj.kind,
-            "PUT",
-            "update",
-            namespace=obj.namespace,
-            name=request_builders.required_name(obj),
-            query=write_query(dry_run, field_manager, field_validation),
-            body=request_builders.encode_object(obj, "update"),
-            answer_uid=request_builders.uid_of(obj),
-            repeatable=bool(obj.resource_version),
+        request = request_builders.update_request(
+            obj,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
         )
+        answer = self._send_for_object(request, obj.kind)
         if obj.resource_version:  # else another status need not be a changed one
             warn_of_dropped_status(self._status_warned, "update", obj.get("status"), answer)
         return answer
@@ -493,18 +482,16 @@ class Client:
             Conflict: the patch names a resource version, and the object has changed since.
             Invalid: the result is not taken.
         """
-        request_builders.check_patch(patch)
-        answer = self._object(
+        request = request_builders.patch_request(
             kind,
-            "PATCH",
-            "patch",
+            name,
+            patch,
             namespace=namespace,
-            name=name,
-            query=write_query(dry_run, field_manager, field_validation),
-            body=patch.body(),
-            content_type=patch.content_type,
-            repeatable=patch.is_guarded,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
         )
+        answer = self._send_for_object(request, kind)
         if isinstance(patch, MergePatch):
             warn_of_dropped_status(self._status_warned, "patch", patch.fields.get("status"), answer)
         return answer
@@ -532,21 +519,14 @@ class Client:
         Raises:
             Conflict: another manager owns one of the fields, and ``force`` is not given.
         """
-        request_builders.check_object(obj)
-        return self._object(
-            obj.kind,
-            "PATCH",
-            "patch",
-            namespace=obj.namespace,
-            name=request_builders.required_name(obj),
-            query=request_builders.apply_query(
-                field_manager, field_validation, dry_run=dry_run, force=force
-            ),
-            body=request_builders.encode_object(obj, "apply"),
-            answer_uid=request_builders.uid_of(obj),
-            content_type=request_builders.APPLY_CONTENT_TYPE,
-            repeatable=True,
+        request = request_builders.apply_request(
+            obj,
+            force=force,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
         )
+        return self._send_for_object(request, obj.kind)
 
     def delete(
         self,
@@ -633,10 +613,9 @@ class Client:
         )
         self._transport.send(request)
 
-    def _object(
-        self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
+    def _send_for_object(
+        self, request: Request, kind: Kind[SpecT, StatusT]
     ) -> Object[SpecT, StatusT]:
-        request = request_builders.build_request(kind, method, verb, **parts)
         return self._transport.send(
             request, decode=lambda body: request_builders.decode_answer(request, kind, body)
         )

@@ -177,8 +177,7 @@ class SpecStore(Generic[_ValueT]):
         """
         if part not in ("spec", "status"):
             raise ValueError(f"part={part!r}: use 'spec' or 'status'")
-        check_client(client, "get", "list", "create", "update", "delete")
-        check_kind(kind)
+        self._objects = ObjectStore(client, kind)
         self._client = client
         self._part = part
         self.kind = kind
@@ -190,7 +189,7 @@ class SpecStore(Generic[_ValueT]):
             NotFound: there is no such object.
             DecodeError: it does not fit the type.
         """
-        value: _ValueT = getattr(self._object(key), self._part)
+        value: _ValueT = getattr(self._objects.get(key), self._part)
         return value
 
     def add(self, key: ObjectKey, value: _ValueT) -> _ValueT:
@@ -215,7 +214,7 @@ class SpecStore(Generic[_ValueT]):
         """
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
-            draft = self._object(key).mutable_copy()
+            draft = self._objects.get(key).mutable_copy()
             setattr(draft, self._part, value)
             try:
                 is_status = self._part == "status"
@@ -239,15 +238,9 @@ class SpecStore(Generic[_ValueT]):
 
     def delete(self, key: ObjectKey) -> None:
         """Delete the object; absent: nothing."""
-        try:
-            self._client.delete(self.kind, key.name, namespace=key.namespace)
-        except NotFound:
-            return
+        self._objects.delete(key)
 
     def list(self, namespace: str = "") -> Iterator[tuple[ObjectKey, _ValueT]]:
         """Keys and parts in ``namespace``, default: in all."""
-        for obj in self._client.list(self.kind, namespace=namespace):
+        for obj in self._objects.list(namespace):
             yield obj.key, getattr(obj, self._part)
-
-    def _object(self, key: ObjectKey) -> Object:
-        return self._client.get(self.kind, key.name, namespace=key.namespace)

@@ -9,6 +9,7 @@ import attrs
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.options import FieldValidation, write_query
+from appsdk_operator.client._api.patches import Patch
 from appsdk_operator.client._request import JSON, Request, query_of
 from appsdk_operator.client._transport.response_errors import check_status, wrong_answer
 from appsdk_operator.resource import (
@@ -29,20 +30,21 @@ from appsdk_operator.resource import (
 from appsdk_operator.runtime.validation import check_flag, check_text
 
 __all__ = [
-    "APPLY_CONTENT_TYPE",
     "accept_header",
-    "apply_query",
+    "apply_request",
     "build_request",
     "check_namespace",
     "check_object",
-    "check_patch",
+    "create_request",
     "decode_answer",
     "decode_answer_of_any_kind",
     "decode_delete_answer",
     "decode_page",
     "encode_object",
+    "parent_kind",
+    "patch_request",
     "required_name",
-    "uid_of",
+    "update_request",
 ]
 
 COLLECTION: Any = object()
@@ -167,14 +169,113 @@ def accept_header(kind: str, *, metadata_only: bool) -> str:
     return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}" if metadata_only else JSON
 
 
-def apply_query(
-    field_manager: str, field_validation: FieldValidation | None, *, dry_run: bool, force: bool
-) -> list[tuple[str, str]]:
-    """The query parameters of a server-side apply.
+def create_request(
+    obj: AnyObject,
+    *,
+    dry_run: bool,
+    field_manager: str,
+    field_validation: FieldValidation | None,
+) -> Request:
+    """The request that creates an object."""
+    check_object(obj)
+    return build_request(
+        obj.kind,
+        "POST",
+        "create",
+        namespace=obj.namespace,
+        query=write_query(dry_run, field_manager, field_validation),
+        body=encode_object(obj, "create"),
+        answer_name=obj.name,
+    )
+
+
+def update_request(
+    obj: AnyObject,
+    *,
+    parent: Kind | None = None,
+    subresource: str = "",
+    dry_run: bool,
+    field_manager: str,
+    field_validation: FieldValidation | None,
+) -> Request:
+    """The request that replaces an object, or a subresource of it."""
+    check_object(obj)
+    return build_request(
+        parent_kind(obj, parent),
+        "PUT",
+        "update",
+        subresource=subresource,
+        namespace=obj.namespace,
+        name=required_name(obj),
+        query=write_query(dry_run, field_manager, field_validation),
+        body=encode_object(obj, "update"),
+        answer_uid=uid_of(obj),
+        # With a resource version the server refuses the second of two equal updates.
+        repeatable=bool(obj.resource_version),
+    )
+
+
+def patch_request(
+    kind: Kind,
+    name: str,
+    patch: Patch,
+    *,
+    subresource: str = "",
+    namespace: str,
+    dry_run: bool,
+    field_manager: str,
+    field_validation: FieldValidation | None,
+) -> Request:
+    """The request that patches an object, or a subresource of it."""
+    check_patch(patch)
+    return build_request(
+        kind,
+        "PATCH",
+        "patch",
+        subresource=subresource,
+        namespace=namespace,
+        name=name,
+        query=write_query(dry_run, field_manager, field_validation),
+        body=patch.body(),
+        content_type=patch.content_type,
+        repeatable=patch.is_guarded,
+    )
+
+
+def apply_request(
+    obj: AnyObject,
+    *,
+    parent: Kind | None = None,
+    subresource: str = "",
+    field_manager: str,
+    force: bool,
+    dry_run: bool,
+    field_validation: FieldValidation | None,
+) -> Request:
+    """The request for a server-side apply of an object, or to a subresource of it.
 
     Raises:
         ValueError: there is no field manager.
     """
+    check_object(obj)
+    return build_request(
+        parent_kind(obj, parent),
+        "PATCH",
+        "patch",
+        subresource=subresource,
+        namespace=obj.namespace,
+        name=required_name(obj),
+        query=_apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
+        body=encode_object(obj, "apply"),
+        answer_uid=uid_of(obj),
+        content_type=APPLY_CONTENT_TYPE,
+        repeatable=True,
+    )
+
+
+def _apply_query(
+    field_manager: str, field_validation: FieldValidation | None, *, dry_run: bool, force: bool
+) -> list[tuple[str, str]]:
     check_flag("force", force)
     check_text("field_manager", field_manager)
     if not field_manager:
@@ -183,6 +284,11 @@ def apply_query(
             "a FieldOwnerClient"
         )
     return [*write_query(dry_run, field_manager, field_validation), *query_of(force=force)]
+
+
+def parent_kind(obj: AnyObject, parent: Kind | None) -> Kind:
+    """The kind in the request's path: ``parent``, else the kind of the object."""
+    return obj.kind if parent is None else check_kind(parent, "parent")
 
 
 def required_name(obj: AnyObject) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api import request_builders
 from appsdk_operator.client._api.options import FieldValidation, write_query
 from appsdk_operator.client._api.patches import Patch
-from appsdk_operator.resource import AnyObject, Kind, Object, check_kind, check_path_segment
+from appsdk_operator.client._request import Request
+from appsdk_operator.resource import AnyObject, Kind, Object, check_path_segment
 from appsdk_operator.runtime.validation import check_text
 
 if TYPE_CHECKING:
@@ -40,7 +41,16 @@ class SubresourceClient:
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
     ) -> Object[SpecT, StatusT]:
         """Read it; the answer's kind may be another than ``kind``, the parent's."""
-        return self._send(kind, "GET", "get", namespace=namespace, name=name, repeatable=True)
+        request = request_builders.build_request(
+            kind,
+            "GET",
+            "get",
+            subresource=self._name,
+            namespace=namespace,
+            name=name,
+            repeatable=True,
+        )
+        return self._send(request, kind)
 
     def create(
         self,
@@ -68,15 +78,18 @@ class SubresourceClient:
         request_builders.check_object(obj)
         check_text("name", name)
         check_text("namespace", namespace)
-        return self._send(
-            _parent(obj, parent),
+        kind = request_builders.parent_kind(obj, parent)
+        request = request_builders.build_request(
+            kind,
             "POST",
             "create",
+            subresource=self._name,
             namespace=namespace or obj.namespace,
             name=name or request_builders.required_name(obj),
             query=write_query(dry_run, field_manager, field_validation),
             body=request_builders.encode_object(obj, "create"),
         )
+        return self._send(request, kind)
 
     def update(
         self,
@@ -97,18 +110,15 @@ class SubresourceClient:
         Raises:
             Conflict: the object was changed since it was read.
         """
-        request_builders.check_object(obj)
-        return self._send(
-            _parent(obj, parent),
-            "PUT",
-            "update",
-            namespace=obj.namespace,
-            name=request_builders.required_name(obj),
-            query=write_query(dry_run, field_manager, field_validation),
-            body=request_builders.encode_object(obj, "update"),
-            answer_uid=request_builders.uid_of(obj),
-            repeatable=bool(obj.resource_version),
+        request = request_builders.update_request(
+            obj,
+            parent=parent,
+            subresource=self._name,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
         )
+        return self._send(request, request_builders.parent_kind(obj, parent))
 
     def patch(
         self,
@@ -122,18 +132,17 @@ class SubresourceClient:
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
         """Change parts of it; arguments as :meth:`Client.patch`, ``kind`` is the parent's."""
-        request_builders.check_patch(patch)
-        return self._send(
+        request = request_builders.patch_request(
             kind,
-            "PATCH",
-            "patch",
+            name,
+            patch,
+            subresource=self._name,
             namespace=namespace,
-            name=name,
-            query=write_query(dry_run, field_manager, field_validation),
-            body=patch.body(),
-            content_type=patch.content_type,
-            repeatable=patch.is_guarded,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
         )
+        return self._send(request, kind)
 
     def apply(
         self,
@@ -157,33 +166,19 @@ class SubresourceClient:
         Raises:
             Conflict: another manager owns one of the fields, and ``force`` is not given.
         """
-        request_builders.check_object(obj)
-        return self._send(
-            _parent(obj, parent),
-            "PATCH",
-            "patch",
-            namespace=obj.namespace,
-            name=request_builders.required_name(obj),
-            query=request_builders.apply_query(
-                field_manager, field_validation, dry_run=dry_run, force=force
-            ),
-            body=request_builders.encode_object(obj, "apply"),
-            answer_uid=request_builders.uid_of(obj),
-            content_type=request_builders.APPLY_CONTENT_TYPE,
-            repeatable=True,
+        request = request_builders.apply_request(
+            obj,
+            parent=parent,
+            subresource=self._name,
+            force=force,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            field_validation=field_validation,
         )
+        return self._send(request, request_builders.parent_kind(obj, parent))
 
-    def _send(
-        self, kind: Kind[SpecT, StatusT], method: str, verb: str, **parts: Any
-    ) -> Object[SpecT, StatusT]:
-        request = request_builders.build_request(
-            kind, method, verb, subresource=self._name, **parts
-        )
+    def _send(self, request: Request, kind: Kind[SpecT, StatusT]) -> Object[SpecT, StatusT]:
         return self._transport.send(
             request,
             decode=lambda body: request_builders.decode_answer_of_any_kind(request, kind, body),
         )
-
-
-def _parent(obj: AnyObject, parent: Kind | None) -> Kind:
-    return obj.kind if parent is None else check_kind(parent, "parent")
