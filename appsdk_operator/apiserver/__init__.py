@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from appsdk_operator.apiserver._fault_rules import RequestFacts as RequestFacts
     from appsdk_operator.apiserver._http.fault_effects import ConnectionCut as ConnectionCut
     from appsdk_operator.apiserver._http.fault_effects import FaultyWire as FaultyWire
-    from appsdk_operator.apiserver._http.fault_effects import name_in as name_in
+    from appsdk_operator.apiserver._http.fault_effects import object_name_in as object_name_in
     from appsdk_operator.apiserver._http.fault_effects import send_paced as send_paced
-    from appsdk_operator.apiserver._http.fault_effects import waited as waited
+    from appsdk_operator.apiserver._http.fault_effects import wait_for_release as wait_for_release
     from appsdk_operator.apiserver._http.fault_effects import watch_rules as watch_rules
     from appsdk_operator.apiserver._http.faults import Faults as Faults
     from appsdk_operator.apiserver._http.faults import LoggedRequest as LoggedRequest
-    from appsdk_operator.apiserver._http.faults import failure as failure
+    from appsdk_operator.apiserver._http.faults import fault_error as fault_error
     from appsdk_operator.apiserver._http.frontend import Frontend as Frontend
-    from appsdk_operator.apiserver._http.http_request import Exchange as Exchange
+    from appsdk_operator.apiserver._http.http_request import HttpRequest as HttpRequest
     from appsdk_operator.apiserver._kubeconfig import kubeconfig as kubeconfig
     from appsdk_operator.apiserver._kubeconfig import write_kubeconfig as write_kubeconfig
     from appsdk_operator.apiserver._schema import builtin_schemas as builtin_schemas
@@ -50,18 +50,18 @@ _MODULES = {
     "apiserver._http.fault_effects": (
         "ConnectionCut",
         "FaultyWire",
-        "name_in",
+        "object_name_in",
         "send_paced",
-        "waited",
+        "wait_for_release",
         "watch_rules",
     ),
     "apiserver._http.faults": (
         "Faults",
         "LoggedRequest",
-        "failure",
+        "fault_error",
     ),
     "apiserver._http.frontend": ("Frontend",),
-    "apiserver._http.http_request": ("Exchange",),
+    "apiserver._http.http_request": ("HttpRequest",),
     "apiserver._kubeconfig": (
         "kubeconfig",
         "write_kubeconfig",

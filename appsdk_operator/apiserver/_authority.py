@@ -1,4 +1,4 @@
-"""A certificate authority and what it signs, made in memory for one server."""
+"""A certificate authority in memory, and the certificates it signs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Authority:
     """Signs the certificates of one server and of its clients."""
 
     def __init__(self, now: float) -> None:
-        """A new authority; what it signs is valid from ``now`` on, in seconds since 1970."""
+        """A new authority whose certificates are valid from ``now``, in seconds since 1970."""
         self._start = dt.datetime.fromtimestamp(now, dt.UTC) - dt.timedelta(minutes=5)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("appsdk-operator-test-ca")
@@ -36,17 +36,17 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
         self.certificate: bytes = certificate.public_bytes(serialization.Encoding.PEM)
-        """What clients are to trust, as PEM."""
+        """The CA certificate that clients trust, as PEM."""
 
     def serving(self, host: str) -> tuple[bytes, bytes]:
-        """Certificate and key to serve ``host``, and loopback, with, as PEM."""
+        """A server certificate for ``host`` and loopback, and its key, as PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName(_names(host))
         usage = ExtendedKeyUsageOID.SERVER_AUTH
         return self._sign(_name("kube-apiserver"), key, usage, names), private_pem(key)
 
     def context(self, host: str) -> ssl.SSLContext:
-        """A context to serve ``host`` with, which knows the clients it signed certificates for."""
+        """A TLS context to serve ``host``; it accepts client certificates of this authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_OPTIONAL
@@ -55,7 +55,7 @@ class Authority:
         return context
 
     def client(self, username: str, groups: Iterable[str]) -> tuple[bytes, bytes]:
-        """Certificate and key of a user, as PEM."""
+        """A client certificate of a user, and its key, as PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         signed = self._sign(_name(username, groups), key, ExtendedKeyUsageOID.CLIENT_AUTH)
         return signed, private_pem(key)
@@ -90,7 +90,7 @@ def _name(common: str, organizations: Iterable[str] = ()) -> x509.Name:
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A key in the form of openssl's own tools, which every release of kube-apiserver reads."""
+    """A private key in OpenSSL's traditional PEM format, which every kube-apiserver reads."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
@@ -145,7 +145,7 @@ def _names(host: str) -> list[x509.GeneralName]:
 
 
 def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Give the context its certificate; ssl reads files only, so there is one for a moment."""
+    """Load a certificate into the context, from a temporary file: ssl reads only files."""
     with tempfile.TemporaryDirectory(prefix="appsdk-operator-") as folder:
         path = Path(folder) / "serving.pem"
         path.touch(mode=0o600)

@@ -16,7 +16,7 @@ import attrs
 
 from appsdk_operator.resource import Kind
 
-__all__ = ["VERBS", "FaultRule", "FaultSchedule", "FaultState", "RequestFacts", "When"]
+__all__ = ["VERBS", "ActiveFaults", "FaultRule", "FaultSchedule", "RequestFacts", "When"]
 
 VERBS: Final = (
     "get",
@@ -392,7 +392,7 @@ class FaultSchedule:
 
 
 @attrs.define
-class _Entry:
+class _ActiveRule:
     rule: FaultRule
     chance: random.Random
     seen: int = 0
@@ -416,19 +416,19 @@ class _Entry:
 
 
 @final
-class FaultState:
+class ActiveFaults:
     """The rules in force and how often each has applied. Belongs to its server's loop."""
 
     def __init__(self) -> None:
         """No rules."""
-        self._entries: list[_Entry] = []
+        self._entries: list[_ActiveRule] = []
         self._added = 0
 
     def add(self, schedule: FaultSchedule) -> None:
         """Put rules in force, behind those that are."""
         for rule in schedule:
             chance = random.Random(f"{schedule.seed}/{self._added}")
-            self._entries.append(_Entry(rule, chance))
+            self._entries.append(_ActiveRule(rule, chance))
             self._added += 1
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Kubeconfigs of servers for tests."""
+"""Kubeconfigs of test servers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def kubeconfig(
     Args:
         server: the URL.
         ca_data: the PEM certificate of the authority to trust; empty without TLS.
-        username: what the user is called in it.
-        name: what the cluster and the context are called.
-        token: a bearer token to show.
-        certificate: a client certificate and its key to show, as PEM.
+        username: the name of the user entry.
+        name: the name of the cluster and the context.
+        token: the bearer token.
+        certificate: the client certificate and its key, as PEM.
     """
     cluster: dict[str, Any] = {"server": server}
     if ca_data:
@@ -56,7 +56,7 @@ def kubeconfig(
 def write_kubeconfig(path: str | os.PathLike[str], config: Mapping[str, Any]) -> None:
     """Write a kubeconfig to a file that only its owner can read."""
     target = Path(path)
-    # Under a name of its own first: nobody ever reads a half of it, or one with wider rights.
+    # Write a temporary file first: no reader sees half a file, or one with wider permissions.
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -15,12 +15,12 @@ from typing import Any, Final, Self, TypeVar, final
 from appsdk_operator.apiserver._authority import Authority
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._fault_rules import FaultRule, FaultSchedule, When
-from appsdk_operator.apiserver._http.access import Access
+from appsdk_operator.apiserver._http.access_control import AccessControl
 from appsdk_operator.apiserver._http.connections import HttpServer
-from appsdk_operator.apiserver._http.documents import Documents
-from appsdk_operator.apiserver._http.endpoints import Endpoints
 from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest
 from appsdk_operator.apiserver._http.frontend import Frontend
+from appsdk_operator.apiserver._http.non_resource_handler import NonResourceHandler
+from appsdk_operator.apiserver._http.resource_handler import ResourceHandler
 from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.storage import Collection
@@ -121,7 +121,9 @@ class APIServer:
         self._clock = clock
         self._bookmark_interval = bookmark_interval
         self._core = Core(clock=clock, history=history, services=services)
-        access = Access(self._core, token=token, users=users, rbac=rbac, authorizer=authorizer)
+        access = AccessControl(
+            self._core, token=token, users=users, rbac=rbac, authorizer=authorizer
+        )
         if access.is_open and not _is_loopback(host):
             raise ValueError(
                 f"host={host!r} offers the server to a network: give it a token, users or rbac=True"
@@ -134,10 +136,10 @@ class APIServer:
         self._core.create_definitions(crds)
         self._faults = Faults(log_size=request_log)
         self._faults.add(_as_schedule(faults))
-        self._endpoints = Endpoints(
+        self._resource_handler = ResourceHandler(
             self._core, streaming_lists=streaming_lists, access=self._access
         )
-        self._documents = Documents(self._core)
+        self._non_resource_handler = NonResourceHandler(self._core)
         # Held while starting and stopping, so that both may be called from any thread.
         self._lifecycle = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -159,7 +161,7 @@ class APIServer:
                 return self
             listener = _listen(self._host, self._port)
             self._port = listener.getsockname()[1]
-            self._documents.address = f"{self._host}:{self._port}"
+            self._non_resource_handler.address = f"{self._host}:{self._port}"
             ready = threading.Event()
             failure: list[BaseException] = []
 
@@ -223,7 +225,11 @@ class APIServer:
 
         loop.call_later(self._bookmark_interval, send_bookmarks)
         self._frontend = Frontend(
-            self._core, self._faults, self._endpoints, self._access, self._documents
+            self._core,
+            self._faults,
+            self._resource_handler,
+            self._access,
+            self._non_resource_handler,
         )
         return self._frontend
 

@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _token(options: argparse.Namespace) -> str | None:
-    """The bearer token to ask for, None: none.
+    """The bearer token that clients must send; None: none.
 
     Raises:
         OSError: the file cannot be read.
@@ -107,7 +107,7 @@ def _token(options: argparse.Namespace) -> str | None:
         return str(options.token)
     if options.token_file is None:
         return os.environ.get(_TOKEN) or None
-    # A token has some hundred characters; /dev/zero has no end.
+    # A limit, since a file such as /dev/zero has no end.
     with Path(options.token_file).open(encoding="utf-8") as file:
         text = file.read(_LONGEST_TOKEN + 1).strip()
     if not text or len(text) > _LONGEST_TOKEN:
@@ -119,7 +119,7 @@ def _token(options: argparse.Namespace) -> str | None:
 
 
 def _definitions(path: Path) -> Iterator[Any]:
-    """The definitions in a YAML file; other documents in it are not our business."""
+    """The CustomResourceDefinitions in a YAML file; other documents are ignored."""
     with path.open(encoding="utf-8") as file:
         for document in yaml.safe_load_all(file):
             if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition":

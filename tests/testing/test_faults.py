@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.apiserver._fault_rules import FaultState, RequestFacts
+from appsdk_operator.apiserver._fault_rules import ActiveFaults, RequestFacts
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.testing import FaultRule, FaultSchedule
 
@@ -37,7 +37,7 @@ def facts(verb: str = "get", **details: str) -> RequestFacts:
 
 def fired(schedule: FaultSchedule, count: int, verb: str = "get") -> list[int]:
     """The numbers of the requests, from 1, that something befalls."""
-    state = FaultState()
+    state = ActiveFaults()
     state.add(schedule)
     return [number for number in range(1, count + 1) if state.take(facts(verb))]
 
@@ -111,7 +111,7 @@ def test_a_kinds_name_is_found_where_only_the_path_is_known(plural: str, kind: s
 def test_what_only_slows_down_adds_up_and_one_of_the_others_decides() -> None:
     slow, delay = FaultRule.slow(10.0), FaultRule.delay(1.0)
     once, always = FaultRule.answer(409, times=1), FaultRule.drop(skip=1)
-    state = FaultState()
+    state = ActiveFaults()
     state.add(FaultSchedule([slow, once, always, delay]))
     assert state.take(facts()) == (slow, once, delay)
     # The first request did not count for the rule behind the one that decided.

@@ -1,1 +1,1 @@
-"""Admission webhooks."""
+"""Admission webhooks: configurations, reviews, patches, and the order of calls."""

@@ -1,8 +1,8 @@
-"""Admission: whoever configured a webhook has a say in writes before they take effect.
+"""Admission by webhooks: calls the configured webhooks that match a write.
 
-Mutating webhooks are asked one after another, in the order of their configurations' names, each
-about what the ones before made of the object; those that want to be are asked once more when it
-was changed after their turn. Validating webhooks are asked all at the same time.
+Mutating webhooks are called one after another, ordered by the names of their configurations, each
+with the object as the previous ones left it. Those with ``reinvocationPolicy: IfNeeded`` are called
+once more when a later webhook changed the object. Validating webhooks are called concurrently.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, Final, final
 import attrs
 import msgspec
 
-from appsdk_operator.apiserver._admission.hooks import Hook, hooks_of, is_exempt
 from appsdk_operator.apiserver._admission.match_conditions import ConditionError
 from appsdk_operator.apiserver._admission.reviews import (
-    Subject,
-    Verdict,
-    denial,
-    question,
-    verdict,
+    ReviewedResource,
+    ReviewResponse,
+    denied_error,
+    new_review,
+    read_response,
 )
 from appsdk_operator.apiserver._admission.webhook_patches import apply_webhook_patch
-from appsdk_operator.apiserver._registry.write_requests import Attempt
+from appsdk_operator.apiserver._admission.webhooks import Webhook, is_exempt, webhooks_of
+from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection, Storage
@@ -35,223 +35,250 @@ from appsdk_operator.apiserver._values.status import (
     internal_error,
     not_found,
 )
-from appsdk_operator.apiserver._webhooks.calls import Caller, CallError, TrustError
+from appsdk_operator.apiserver._webhooks.webhook_client import CallError, TrustError, WebhookClient
 from appsdk_operator.resource import PatchError
 
-__all__ = ["Admission"]
+__all__ = ["WebhookAdmission"]
 
 _GROUP: Final = "admissionregistration.k8s.io"
 
 
 @attrs.frozen
-class _Call:
-    """A webhook that is to be asked, and the version of the resource that it wants to see."""
+class _Invocation:
+    """A webhook that matches a write, and the resource version it matches in."""
 
-    hook: Hook
+    webhook: Webhook
     version: ServedVersion
 
 
 @final
-class Admission:
-    """The gate of a server: the webhooks of all configurations that are stored."""
+class WebhookAdmission:
+    """Calls the webhooks of all stored configurations."""
 
-    def __init__(self, storage: Storage, caller: Caller) -> None:
-        """Configurations take effect as soon as they are stored."""
+    def __init__(self, storage: Storage, webhook_client: WebhookClient) -> None:
+        """Configurations take effect as soon as they are stored; ``webhook_client`` calls them."""
         self._namespaces = storage.collection("namespaces")
         self._mutating = storage.collection(f"mutatingwebhookconfigurations.{_GROUP}")
         self._validating = storage.collection(f"validatingwebhookconfigurations.{_GROUP}")
-        self._hooks: dict[Collection, tuple[Hook, ...]] = {}
-        self._caller = caller
+        self._webhooks: dict[Collection, tuple[Webhook, ...]] = {}
+        self._webhook_client = webhook_client
 
     def notice(self, collection: Collection) -> None:
-        """Take note of a change."""
+        """Read the configurations again when one has changed."""
         if collection is self._mutating or collection is self._validating:
-            self._hooks[collection] = tuple(hooks_of(collection))
+            self._webhooks[collection] = tuple(webhooks_of(collection))
 
-    async def mutate(self, attempt: Attempt) -> dict[str, Any]:
-        """Ask the mutating webhooks; the object they make of the attempt's.
+    async def mutate(self, attributes: AdmissionAttributes) -> dict[str, Any]:
+        """Call the mutating webhooks; return the object as they left it.
 
         Raises:
-            StatusError: one refuses, or cannot be asked and must be.
+            StatusError: one denies the write, or fails and its failure policy is ``Fail``.
         """
-        hooks = self._hooks.get(self._mutating)
-        if not hooks:
-            return attempt.obj
-        subject = Subject.of(attempt)
-        if is_exempt(subject):
-            return attempt.obj
-        # The object stays as it was sent for those who want to know whether it was changed.
-        obj = msgspec.json.decode(msgspec.json.encode(attempt.obj))
+        webhooks = self._webhooks.get(self._mutating)
+        if not webhooks:
+            return attributes.obj
+        reviewed = ReviewedResource.of(attributes)
+        if is_exempt(reviewed):
+            return attributes.obj
+        # A copy: the caller compares the result with the object that it sent.
+        obj = msgspec.json.decode(msgspec.json.encode(attributes.obj))
         if obj:
-            attempt.prepare(obj)
-        mutation = _Mutation(self, subject, attrs.evolve(attempt, obj=obj))
-        await mutation.run(hooks)
-        return mutation.attempt.obj
+            attributes.prepare(obj)
+        mutation = _Mutation(self, reviewed, attrs.evolve(attributes, obj=obj))
+        await mutation.run(webhooks)
+        return mutation.attributes.obj
 
-    async def validate(self, attempt: Attempt) -> None:
-        """Ask the validating webhooks.
+    async def validate(self, attributes: AdmissionAttributes) -> None:
+        """Call the validating webhooks.
 
         Raises:
-            StatusError: one refuses, or cannot be asked and must be.
+            StatusError: one denies the write, or fails and its failure policy is ``Fail``.
         """
-        hooks = self._hooks.get(self._validating)
-        if not hooks:
+        webhooks = self._webhooks.get(self._validating)
+        if not webhooks:
             return
-        subject = Subject.of(attempt)
-        if is_exempt(subject):
+        reviewed = ReviewedResource.of(attributes)
+        if is_exempt(reviewed):
             return
-        calls = [call for hook in hooks if (call := self.wanted(hook, subject, attempt))]
-        if not calls:
+        invocations = [
+            invocation
+            for webhook in webhooks
+            if (invocation := self.invocation_of(webhook, reviewed, attributes))
+        ]
+        if not invocations:
             return
-        # All are heard, so that the same one is told of whoever answers first.
+        # Wait for all, so that the error does not depend on which one answers first.
         found = await asyncio.gather(
-            *(self._validated(call, subject, attempt) for call in calls), return_exceptions=True
+            *(self._validate_one(invocation, reviewed, attributes) for invocation in invocations),
+            return_exceptions=True,
         )
         for error in found:
             if isinstance(error, BaseException):
                 raise error
 
-    async def _validated(self, call: _Call, subject: Subject, attempt: Attempt) -> None:
+    async def _validate_one(
+        self, invocation: _Invocation, reviewed: ReviewedResource, attributes: AdmissionAttributes
+    ) -> None:
         try:
-            await self.ask(call, subject, attempt, mutating=False)
+            await self.invoke(invocation, reviewed, attributes, mutating=False)
         except CallError as error:
-            if not call.hook.ignores_failures:
-                raise _failure(call.hook, error) from None
+            if not invocation.webhook.ignores_failures:
+                raise _failure(invocation.webhook, error) from None
 
-    def wanted(self, hook: Hook, subject: Subject, attempt: Attempt) -> _Call | None:
-        """The call of a webhook; None when the write is not its business.
+    def invocation_of(
+        self, webhook: Webhook, reviewed: ReviewedResource, attributes: AdmissionAttributes
+    ) -> _Invocation | None:
+        """The invocation of a webhook for a write; None when the webhook does not match.
 
         Raises:
-            StatusError: 404, it is about a namespace that is gone.
+            StatusError: 404, the namespace of the write is gone.
         """
-        version = hook.version_for(subject)
-        if version is None or not hook.selects(attempt.obj, attempt.old):
+        version = webhook.version_for(reviewed)
+        if version is None or not webhook.selects(attributes.obj, attributes.old):
             return None
-        if not hook.namespaces.empty and not self._in_namespaces(hook, subject, attempt):
+        if not webhook.namespaces.empty and not self._in_namespaces(webhook, reviewed, attributes):
             return None
-        return _Call(hook, version)
+        return _Invocation(webhook, version)
 
-    def _in_namespaces(self, hook: Hook, subject: Subject, attempt: Attempt) -> bool:
-        if not subject.namespace:
+    def _in_namespaces(
+        self, webhook: Webhook, reviewed: ReviewedResource, attributes: AdmissionAttributes
+    ) -> bool:
+        if not reviewed.namespace:
             return True
-        is_namespace = subject.served.resource.qualified_name == "namespaces"
+        is_namespace = reviewed.served.resource.qualified_name == "namespaces"
         labels: Mapping[str, str]
-        if is_namespace and not subject.subresource and attempt.obj:
-            labels = (attempt.obj.get("metadata") or {}).get("labels") or {}
+        if is_namespace and not reviewed.subresource and attributes.obj:
+            labels = (attributes.obj.get("metadata") or {}).get("labels") or {}
         else:
-            record = self._namespaces.records.get(subject.namespace)
+            record = self._namespaces.records.get(reviewed.namespace)
             if record is None:
-                raise not_found("namespaces", "", subject.namespace)
+                raise not_found("namespaces", "", reviewed.namespace)
             labels = record.labels
-        return hook.namespaces.matches(labels)
+        return webhook.namespaces.matches(labels)
 
-    async def ask(
-        self, call: _Call, subject: Subject, attempt: Attempt, *, mutating: bool
-    ) -> Verdict | None:
-        """What a webhook says; None when its conditions do not hold.
+    async def invoke(
+        self,
+        invocation: _Invocation,
+        reviewed: ReviewedResource,
+        attributes: AdmissionAttributes,
+        *,
+        mutating: bool,
+    ) -> ReviewResponse | None:
+        """Call a webhook; return its response, or None when its match conditions do not hold.
 
         Raises:
-            CallError: it cannot be asked, or its answer breaks the rules.
-            StatusError: it refuses.
+            CallError: the call fails, or the response is not valid.
+            StatusError: the webhook denies the write.
         """
-        hook = call.hook
-        objects = await self._objects(call, subject, attempt)
-        review = question(subject, call.version, attempt, objects, hook.review_version)
-        if hook.conditions.programs and not self._holds(hook, subject, review["request"]):
+        webhook = invocation.webhook
+        objects = await self._objects(invocation, reviewed, attributes)
+        review = new_review(
+            reviewed, invocation.version, attributes, objects, webhook.review_version
+        )
+        if webhook.conditions.programs and not self._conditions_hold(
+            webhook, reviewed, review["request"]
+        ):
             return None
         try:
-            answer = await self._caller.post(hook.client, review, hook.seconds)
+            answer = await self._webhook_client.post(webhook.client, review, webhook.seconds)
         except TrustError as error:
             raise CallError(f"could not get REST client: {error}") from None
         except CallError as error:
             raise CallError(f"failed to call webhook: {error}") from None
-        found = verdict(answer, review, mutating=mutating)
-        origin = attempt.options.origin
+        found = read_response(answer, review, mutating=mutating)
+        origin = attributes.options.origin
         if origin is not None:
             origin.warn(text for text in found.warnings if text.isprintable())
         if not found.allowed:
-            raise denial(hook.name, found.status)
+            raise denied_error(webhook.name, found.status)
         return found
 
-    def _holds(self, hook: Hook, subject: Subject, request: Mapping[str, Any]) -> bool:
-        record = self._namespaces.records.get(subject.namespace)
+    def _conditions_hold(
+        self, webhook: Webhook, reviewed: ReviewedResource, request: Mapping[str, Any]
+    ) -> bool:
+        record = self._namespaces.records.get(reviewed.namespace)
         try:
-            return hook.conditions.hold(request, record.decode() if record is not None else None)
+            return webhook.conditions.hold(request, record.decode() if record is not None else None)
         except ConditionError as error:
-            if hook.ignores_failures:
+            if webhook.ignores_failures:
                 return False
-            resource = subject.served.resource
-            raise forbidden(resource.plural, resource.group, subject.name, str(error)) from None
+            resource = reviewed.served.resource
+            raise forbidden(resource.plural, resource.group, reviewed.name, str(error)) from None
 
     @staticmethod
     async def _objects(
-        call: _Call, subject: Subject, attempt: Attempt
+        invocation: _Invocation, reviewed: ReviewedResource, attributes: AdmissionAttributes
     ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        pair = (attempt.obj or None, attempt.old or None)
-        if call.version is subject.served or subject.is_shared:
+        pair = (attributes.obj or None, attributes.old or None)
+        if invocation.version is reviewed.served or reviewed.is_shared:
             return pair
         there = [obj for obj in pair if obj is not None]
-        converted = await conversion.convert(there, subject.served, call.version)
+        converted = await conversion.convert(there, reviewed.served, invocation.version)
         found = iter(converted)
         return (next(found) if pair[0] else None, next(found) if pair[1] else None)
 
 
 @final
 class _Mutation:
-    """One object on its way through the mutating webhooks."""
+    """Takes one object through the mutating webhooks."""
 
-    def __init__(self, admission: Admission, subject: Subject, attempt: Attempt) -> None:
-        self.attempt = attempt
+    def __init__(
+        self,
+        admission: WebhookAdmission,
+        reviewed: ReviewedResource,
+        attributes: AdmissionAttributes,
+    ) -> None:
+        self.attributes = attributes
         self._admission = admission
-        self._subject = subject
-        # Who had a turn and may get another, and who gets one because of a change after theirs.
-        self._had_turn: set[Hook] = set()
-        self._again: set[Hook] = set()
+        self._reviewed = reviewed
+        # Webhooks that may be reinvoked, and those that will be, since the object changed later.
+        self._invoked: set[Webhook] = set()
+        self._to_reinvoke: set[Webhook] = set()
 
-    async def run(self, hooks: tuple[Hook, ...]) -> None:
-        await self._round(hooks)
-        if self._again:
-            # Whom the first round passed by is not asked for the first time in the second.
-            await self._round(hooks, again=True)
+    async def run(self, webhooks: tuple[Webhook, ...]) -> None:
+        await self._round(webhooks)
+        if self._to_reinvoke:
+            # The second round calls no webhook that did not match in the first.
+            await self._round(webhooks, reinvoking=True)
 
-    async def _round(self, hooks: tuple[Hook, ...], *, again: bool = False) -> None:
-        for hook in hooks:
-            if again and hook not in self._again:
+    async def _round(self, webhooks: tuple[Webhook, ...], *, reinvoking: bool = False) -> None:
+        for webhook in webhooks:
+            if reinvoking and webhook not in self._to_reinvoke:
                 continue
-            call = self._admission.wanted(hook, self._subject, self.attempt)
-            if call is None:
+            invocation = self._admission.invocation_of(webhook, self._reviewed, self.attributes)
+            if invocation is None:
                 continue
             try:
-                changed = await self._call(call)
+                changed = await self._invoke(invocation)
             except CallError as error:
-                if not hook.ignores_failures:
-                    raise _failure(hook, error) from None
+                if not webhook.ignores_failures:
+                    raise _failure(webhook, error) from None
                 changed = False
             if changed is None:
                 continue
             if changed:
-                self._again |= self._had_turn
-                self._had_turn.clear()
-            if hook.is_reinvoked:
-                self._had_turn.add(hook)
+                self._to_reinvoke |= self._invoked
+                self._invoked.clear()
+            if webhook.is_reinvoked:
+                self._invoked.add(webhook)
 
-    async def _call(self, call: _Call) -> bool | None:
-        """Whether the webhook changed the object; None when it was not asked."""
-        attempt, subject = self.attempt, self._subject
-        found = await self._admission.ask(call, subject, attempt, mutating=True)
+    async def _invoke(self, invocation: _Invocation) -> bool | None:
+        """Whether the webhook changed the object; None when it was not called."""
+        attributes, reviewed = self.attributes, self._reviewed
+        found = await self._admission.invoke(invocation, reviewed, attributes, mutating=True)
         if found is None:
             return None
         if not found.patch:
             return False
-        if not attempt.obj:
+        if not attributes.obj:
             raise internal_error(
-                f'admission webhook "{call.hook.name}" attempted to modify the object, which is '
-                "not supported for this operation"
+                f'admission webhook "{invocation.webhook.name}" attempted to modify the object, '
+                "which is not supported for this operation"
             )
-        before = attempt.obj
-        elsewhere = call.version is not subject.served and not subject.is_shared
+        before = attributes.obj
+        elsewhere = invocation.version is not reviewed.served and not reviewed.is_shared
         if elsewhere:
-            [before] = await conversion.convert([before], subject.served, call.version)
+            [before] = await conversion.convert([before], reviewed.served, invocation.version)
         try:
             after = apply_webhook_patch(before, found.patch)
         except PatchError as error:
@@ -260,25 +287,25 @@ class _Mutation:
             raise internal_error("the patch makes something of the object that is no object")
         changed = bool(after != before)
         if elsewhere:
-            [after] = await conversion.convert([after], call.version, subject.served)
+            [after] = await conversion.convert([after], invocation.version, reviewed.served)
         if (after.get("kind"), after.get("apiVersion")) != (
-            attempt.obj.get("kind"),
-            attempt.obj.get("apiVersion"),
+            attributes.obj.get("kind"),
+            attributes.obj.get("apiVersion"),
         ):
             raise internal_error(
                 f'no kind "{after.get("kind")}" is registered for version '
                 f'"{after.get("apiVersion")}" in scheme "pkg/runtime/scheme.go:111"'
             )
         try:
-            attempt.fill_in(after)
+            attributes.fill_in(after)
         except StatusError as error:
             _, _, why = error.message.partition(" cannot be handled as a ")
             raise internal_error(why.partition(": ")[2] or error.message) from None
-        self.attempt = attrs.evolve(attempt, obj=after)
+        self.attributes = attrs.evolve(attributes, obj=after)
         return changed
 
 
-def _failure(hook: Hook, error: CallError) -> StatusError:
-    why = f'failed calling webhook "{hook.name}": {error}'
+def _failure(webhook: Webhook, error: CallError) -> StatusError:
+    why = f'failed calling webhook "{webhook.name}": {error}'
     details = {"causes": [{"message": why}]}
     return RefusedError(500, f"Internal error occurred: {why}", details=details)

@@ -1,4 +1,4 @@
-"""Match conditions: expressions that say which writes a webhook is asked about.
+"""Match conditions: CEL expressions that decide which writes a webhook is called for.
 
 They see ``object``, ``oldObject``, ``request`` and ``namespaceObject``; there is no ``authorizer``.
 """
@@ -71,13 +71,13 @@ _VARIABLES: Final[dict[str, Type]] = {
 
 
 class ConditionError(Exception):
-    """A condition has no value, and none is false; the text says why."""
+    """A condition fails to evaluate, and none is false; the text says why."""
 
 
 @final
 @attrs.frozen
 class MatchConditions:
-    """All conditions of one webhook."""
+    """The match conditions of one webhook."""
 
     programs: tuple[expressions.Program, ...]
 
@@ -91,7 +91,7 @@ class MatchConditions:
         """Whether all of them hold for the request of a review, and its namespace.
 
         Raises:
-            ConditionError: some have no value, and none is false.
+            ConditionError: some fail to evaluate, and none is false.
         """
         told = {k: v for k, v in request.items() if k not in ("uid", "object", "oldObject")}
         variables = {
@@ -114,7 +114,7 @@ class MatchConditions:
 
 
 def match_condition_errors(conditions: list[Any], at: str) -> Iterator[FieldError]:
-    """What is wrong with the conditions of a webhook."""
+    """The validation errors of a webhook's match conditions."""
     if len(conditions) > _MAX:
         message = f"Too many: {len(conditions)}: must have at most {_MAX} items"
         yield FieldError("FieldValueTooMany", at, message)

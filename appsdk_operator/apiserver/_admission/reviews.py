@@ -1,4 +1,4 @@
-"""Admission reviews: the question as the real server asks it, and the check of the answer."""
+"""Admission reviews: the request that a webhook gets, and the check of its response."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from appsdk_operator.apiserver._registry.write_requests import Attempt, DeleteOptions
+from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, DeleteOptions
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.status import RefusedError, StatusError
-from appsdk_operator.apiserver._webhooks.calls import CallError
+from appsdk_operator.apiserver._webhooks.webhook_client import CallError
 
-__all__ = ["REVIEW_VERSIONS", "Subject", "Verdict", "denial", "question", "verdict"]
+__all__ = [
+    "REVIEW_VERSIONS",
+    "ReviewResponse",
+    "ReviewedResource",
+    "denied_error",
+    "new_review",
+    "read_response",
+]
 
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _GROUP: Final = "admission.k8s.io"
 
 
 @attrs.frozen(kw_only=True)
-class Subject:
-    """What a write is about, as webhooks see it."""
+class ReviewedResource:
+    """Kind, namespace, name and operation of a write, as admission reviews tell them."""
 
     operation: str
     served: ServedVersion
@@ -36,32 +43,32 @@ class Subject:
     name: str
 
     @classmethod
-    def of(cls, attempt: Attempt) -> Subject:
-        """What ``attempt`` is about."""
-        target = attempt.target
-        obj = attempt.obj or attempt.old
+    def of(cls, attributes: AdmissionAttributes) -> ReviewedResource:
+        """Those of a write."""
+        target = attributes.target
+        obj = attributes.obj or attributes.old
         group, _, version = obj.get("apiVersion", "").rpartition("/")
         name = target.name or (obj.get("metadata") or {}).get("name") or ""
         namespace = target.namespace
         if target.served.resource.qualified_name == "namespaces":
-            # So the selectors of namespaces go for themselves, too.
+            # A namespaceSelector also matches the namespace object itself.
             namespace = name
-        if isinstance(attempt.options, DeleteOptions) and attempt.options.one_of_many:
+        if isinstance(attributes.options, DeleteOptions) and attributes.options.one_of_many:
             name = ""
         return cls(
-            operation=attempt.operation,
+            operation=attributes.operation,
             served=target.served,
             group=group,
             version=version,
             kind=obj.get("kind", ""),
-            subresource=attempt.subresource,
+            subresource=attributes.subresource,
             namespace=namespace,
             name=name,
         )
 
     @property
     def is_shared(self) -> bool:
-        """Whether the subresource has a kind of its own, the same for all versions."""
+        """Whether the subresource has a kind of its own, the same in all versions."""
         resource = self.served.resource
         return (self.group, self.kind) != (resource.group, resource.kind)
 
@@ -81,46 +88,46 @@ def _gvr(served: ServedVersion) -> dict[str, str]:
     }
 
 
-def question(
-    subject: Subject,
+def new_review(
+    reviewed: ReviewedResource,
     asked: ServedVersion,
-    attempt: Attempt,
+    attributes: AdmissionAttributes,
     objects: tuple[dict[str, Any] | None, dict[str, Any] | None],
     version: str,
 ) -> dict[str, Any]:
-    """The review to send.
+    """The ``AdmissionReview`` to send.
 
     Args:
-        subject: what the write is about.
-        asked: the version of the resource that the webhook wants to see.
-        attempt: the write.
+        reviewed: kind, namespace and name of the write.
+        asked: the resource version that the webhook matches.
+        attributes: the write.
         objects: the new and the old object in that version.
-        version: that of the review.
+        version: the version of the review.
     """
-    origin = attempt.options.origin
+    origin = attributes.options.origin
     request: dict[str, Any] = {
         "uid": str(uuid.uuid4()),
-        "kind": subject.gvk(asked),
+        "kind": reviewed.gvk(asked),
         "resource": _gvr(asked),
     }
-    if subject.subresource:
-        request["subResource"] = subject.subresource
-    request["requestKind"] = subject.gvk(subject.served)
-    request["requestResource"] = _gvr(subject.served)
-    if subject.subresource:
-        request["requestSubResource"] = subject.subresource
-    if subject.name:
-        request["name"] = subject.name
-    if subject.namespace:
-        request["namespace"] = subject.namespace
+    if reviewed.subresource:
+        request["subResource"] = reviewed.subresource
+    request["requestKind"] = reviewed.gvk(reviewed.served)
+    request["requestResource"] = _gvr(reviewed.served)
+    if reviewed.subresource:
+        request["requestSubResource"] = reviewed.subresource
+    if reviewed.name:
+        request["name"] = reviewed.name
+    if reviewed.namespace:
+        request["namespace"] = reviewed.namespace
     request |= {
-        "operation": subject.operation,
+        "operation": reviewed.operation,
         "userInfo": origin.user.info() if origin is not None else {},
         "object": objects[0],
         "oldObject": objects[1],
-        "dryRun": attempt.options.dry_run,
+        "dryRun": attributes.options.dry_run,
         "options": {
-            "kind": f"{subject.operation.capitalize()}Options",
+            "kind": f"{reviewed.operation.capitalize()}Options",
             "apiVersion": "meta.k8s.io/v1",
             **(origin.options if origin is not None else {}),
         },
@@ -129,8 +136,8 @@ def question(
 
 
 @attrs.frozen
-class Verdict:
-    """A webhook's answer."""
+class ReviewResponse:
+    """The response of a webhook."""
 
     allowed: bool
     status: Mapping[str, Any] | None
@@ -138,33 +145,35 @@ class Verdict:
     warnings: list[str]
 
 
-def verdict(answer: Mapping[str, Any], review: Mapping[str, Any], *, mutating: bool) -> Verdict:
-    """What a webhook's answer to ``review`` says.
+def read_response(
+    answer: Mapping[str, Any], review: Mapping[str, Any], *, mutating: bool
+) -> ReviewResponse:
+    """The response in a webhook's answer to ``review``.
 
     Raises:
-        CallError: it breaks the rules of such answers.
+        CallError: the answer is not a valid response.
     """
     response = answer.get("response")
     kind, version = answer.get("kind") or "", answer.get("apiVersion") or ""
-    wanted = review["apiVersion"]
-    if kind and version and (kind, version) != ("AdmissionReview", wanted):
-        raise CallError(_another_kind(kind, version, wanted))
+    invocation_of = review["apiVersion"]
+    if kind and version and (kind, version) != ("AdmissionReview", invocation_of):
+        raise CallError(_wrong_kind(kind, version, invocation_of))
     if response is None:
-        raise _unfit("webhook response was absent")
+        raise _invalid_response("webhook response was absent")
     if not isinstance(response, dict) or not isinstance(response.get("allowed", False), bool):
         raise CallError(
             "failed to call webhook: json: cannot unmarshal string into Go struct field "
             "AdmissionResponse.response.allowed of type bool"
         )
     patch = _patch_of(response)
-    if wanted == f"{_GROUP}/v1":
+    if invocation_of == f"{_GROUP}/v1":
         uid, given = review["request"]["uid"], response.get("uid") or ""
         if given != uid:
-            raise _unfit(f'expected response.uid="{uid}", got "{given}"')
-        if (kind, version) != ("AdmissionReview", wanted):
+            raise _invalid_response(f'expected response.uid="{uid}", got "{given}"')
+        if (kind, version) != ("AdmissionReview", invocation_of):
             group, _, short = version.rpartition("/")
-            raise _unfit(
-                f"expected webhook response of {wanted}, Kind=AdmissionReview, got "
+            raise _invalid_response(
+                f"expected webhook response of {invocation_of}, Kind=AdmissionReview, got "
                 f"{group}/{short}, Kind={kind}"
             )
         _check_patch(response, mutating=mutating)
@@ -173,7 +182,7 @@ def verdict(answer: Mapping[str, Any], review: Mapping[str, Any], *, mutating: b
         operations = _operations(patch, response.get("patchType") or "JSONPatch")
     status = response.get("status")
     warnings = response.get("warnings")
-    return Verdict(
+    return ReviewResponse(
         allowed=response.get("allowed", False),
         status=status if isinstance(status, dict) else None,
         patch=operations,
@@ -185,14 +194,14 @@ def _check_patch(response: Mapping[str, Any], *, mutating: bool) -> None:
     patch, kind = response.get("patch"), response.get("patchType")
     if mutating:
         if patch and kind is None:
-            raise _unfit("webhook returned response.patch but not response.patchType")
+            raise _invalid_response("webhook returned response.patch but not response.patchType")
         if kind is not None and not patch:
-            raise _unfit("webhook returned response.patchType but not response.patch")
+            raise _invalid_response("webhook returned response.patchType but not response.patch")
         return
     if patch:
-        raise _unfit("validating webhook may not return response.patch")
+        raise _invalid_response("validating webhook may not return response.patch")
     if kind is not None:
-        raise _unfit("validating webhook may not return response.patchType")
+        raise _invalid_response("validating webhook may not return response.patchType")
 
 
 def _patch_of(response: Mapping[str, Any]) -> bytes:
@@ -222,9 +231,9 @@ def _operations(patch: bytes, kind: str) -> list[Any]:
     return found
 
 
-def _another_kind(kind: str, version: str, wanted: str) -> str:
+def _wrong_kind(kind: str, version: str, invocation_of: str) -> str:
     if kind == "AdmissionReview" and version.startswith(f"{_GROUP}/"):
-        given, expected = version.rpartition("/")[2], wanted.rpartition("/")[2]
+        given, expected = version.rpartition("/")[2], invocation_of.rpartition("/")[2]
         why = f"converting ({given}.AdmissionReview) to ({expected}.AdmissionReview): unknown "
         return f"failed to call webhook: {why}conversion"
     return (
@@ -233,12 +242,12 @@ def _another_kind(kind: str, version: str, wanted: str) -> str:
     )
 
 
-def _unfit(why: str) -> CallError:
+def _invalid_response(why: str) -> CallError:
     return CallError(f"received invalid webhook response: {why}")
 
 
-def denial(name: str, status: Mapping[str, Any] | None) -> StatusError:
-    """The error for what the webhook ``name`` does not allow; ``status`` is what it says to it."""
+def denied_error(name: str, status: Mapping[str, Any] | None) -> StatusError:
+    """The error when the webhook ``name`` denies a write with the given ``status``."""
     said = status or {}
     code, text, reason = said.get("code"), said.get("message"), said.get("reason")
     if not isinstance(code, int) or code < 400:

@@ -1,4 +1,4 @@
-"""The configurations of admission webhooks: their defaults, and what is not valid in them."""
+"""Webhook configurations: defaults and validation."""
 
 from __future__ import annotations
 
@@ -235,4 +235,4 @@ RULES: Final = {
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _strategy(mutating=True),
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _strategy(mutating=False),
 }
-"""How writes to configurations behave, by the names of their resources."""
+"""The write rules of webhook configurations, by resource."""

@@ -1,4 +1,4 @@
-"""JSON patches of webhooks, with the leniency and the words of the library of the real server."""
+"""JSON patches of webhooks, as lenient as the Go library of the real server, with its errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _KINDS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 
 def apply_webhook_patch(document: dict[str, Any], operations: list[Any]) -> Any:
-    """``document`` with the operations applied, which may leave parts of it shared with it.
+    """``document`` with the operations applied; the result may share parts with it.
 
     Raises:
-        PatchError: one does not apply; in the words of the real server.
+        PatchError: one does not apply; the text is the real server's.
     """
     result: Any = document
     for operation in operations:
@@ -59,13 +59,13 @@ def _explained(document: Any, operation: dict[str, Any], error: PatchError) -> s
 
 
 def _key_is_missing(document: Any, path: str) -> bool:
-    """Whether only the last step of ``path`` leads nowhere."""
+    """Whether the parent of ``path`` is an object without the last key."""
     container, key = _container(document, path), _steps(path)[-1:]
     return isinstance(container, dict) and bool(key) and key[0] not in container
 
 
 def _container(document: Any, path: str) -> Any:
-    """What the last step of ``path`` is in; None when there is no such thing."""
+    """The object or list that contains the last key of ``path``; None when there is none."""
     for step in _steps(path)[:-1]:
         if isinstance(document, dict):
             document = document.get(step)

@@ -16,7 +16,7 @@ from appsdk_operator.apiserver._values.users import (
     User,
 )
 
-__all__ = ["Authenticator", "certified", "known"]
+__all__ = ["Authenticator", "certificate_user", "users_by_token"]
 
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
@@ -68,8 +68,8 @@ class Authenticator:
         return self._accounts.user(token, audiences)
 
 
-def known(tokens: Mapping[str, Mapping[str, Any]]) -> dict[str, User]:
-    """Users by their tokens, each in the group of those that are known.
+def users_by_token(tokens: Mapping[str, Mapping[str, Any]]) -> dict[str, User]:
+    """Users by their tokens, each in the group of those that are users_by_token.
 
     Raises:
         ValueError: a token that no header can carry, or something that is no user.
@@ -82,7 +82,7 @@ def known(tokens: Mapping[str, Mapping[str, Any]]) -> dict[str, User]:
     return found
 
 
-def certified(certificate: Mapping[str, Any], data: bytes) -> User | None:
+def certificate_user(certificate: Mapping[str, Any], data: bytes) -> User | None:
     """The user of a client certificate that was verified: its common name and organisations.
 
     Args:

@@ -14,18 +14,18 @@ from appsdk_operator.apiserver._values.users import MASTERS, User
 
 __all__ = [
     "AllowAll",
-    "Attributes",
     "Authorizer",
-    "ByFunction",
     "Decision",
+    "FunctionAuthorizer",
+    "RequestAttributes",
     "check",
-    "denied",
+    "forbidden_error",
 ]
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Attributes:
+class RequestAttributes:
     """Who wants to do what, in the words of authorization."""
 
     user: User
@@ -58,7 +58,7 @@ class Attributes:
         )
 
     @classmethod
-    def reviewed(cls, user: User, spec: Mapping[str, Any]) -> Attributes:
+    def reviewed(cls, user: User, spec: Mapping[str, Any]) -> RequestAttributes:
         """What the spec of a review asks about."""
         found = spec.get("resourceAttributes")
         if found is None:
@@ -112,7 +112,7 @@ class Decision:
 class Authorizer(Protocol):
     """Decides what users may do."""
 
-    def decide(self, asked: Attributes) -> Decision:
+    def decide(self, asked: RequestAttributes) -> Decision:
         """Whether the user may; not asked about the members of ``system:masters``."""
         ...
 
@@ -121,25 +121,25 @@ class Authorizer(Protocol):
 class AllowAll:
     """Everybody may do everything."""
 
-    def decide(self, asked: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
+    def decide(self, asked: RequestAttributes) -> Decision:  # noqa: ARG002 - whatever it is
         """Yes."""
         return Decision(True)
 
 
 @final
-class ByFunction:
+class FunctionAuthorizer:
     """Asks a function, as it would be asked for reviews."""
 
     def __init__(self, function: Callable[[Mapping[str, Any]], bool]) -> None:
         """``function`` is given the ``spec`` of a SubjectAccessReview."""
         self._function = function
 
-    def decide(self, asked: Attributes) -> Decision:
+    def decide(self, asked: RequestAttributes) -> Decision:
         """What the function says."""
         return Decision(bool(self._function(asked.spec())))
 
 
-def check(authorizer: Authorizer, asked: Attributes) -> Decision:
+def check(authorizer: Authorizer, asked: RequestAttributes) -> Decision:
     """Decide, with the one rule that nobody can change."""
     if MASTERS in asked.user.groups:
         return Decision(True)
@@ -149,7 +149,7 @@ def check(authorizer: Authorizer, asked: Attributes) -> Decision:
 _HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-def denied(asked: Attributes, decision: Decision) -> StatusError:
+def forbidden_error(asked: RequestAttributes, decision: Decision) -> StatusError:
     """403: the user may not."""
     user = json.dumps(asked.user.username, ensure_ascii=False)
     if asked.path:

@@ -140,12 +140,12 @@ def _role(line: str) -> dict[str, Any]:
     name, *words = line.split()
     metadata = _metadata(name)
     role = {"kind": "ClusterRole", "metadata": metadata, "rules": []}
-    gathered = [word[1:] for word in words if word.startswith(">")]
+    aggregated_rules = [word[1:] for word in words if word.startswith(">")]
     for word in words:
         if word.startswith("<"):
             metadata["labels"][_AGGREGATE + word[1:]] = "true"
-    if gathered:
-        selectors = [{"matchLabels": {_AGGREGATE + target: "true"}} for target in gathered]
+    if aggregated_rules:
+        selectors = [{"matchLabels": {_AGGREGATE + target: "true"}} for target in aggregated_rules]
         role["aggregationRule"] = {"clusterRoleSelectors": selectors}
         del role["rules"]
     return role

@@ -11,11 +11,11 @@ import attrs
 from multidict import CIMultiDictProxy
 
 from appsdk_operator.apiserver._auth.authorization import (
-    Attributes,
     Authorizer,
     Decision,
+    RequestAttributes,
     check,
-    denied,
+    forbidden_error,
 )
 from appsdk_operator.apiserver._values.status import StatusError, bad_request
 from appsdk_operator.apiserver._values.users import (
@@ -28,7 +28,7 @@ from appsdk_operator.apiserver._values.users import (
     service_account_of,
 )
 
-__all__ = ["Impersonation", "wanted"]
+__all__ = ["Impersonation", "impersonated_user"]
 
 _USER: Final = "Impersonate-User"
 _UID: Final = "Impersonate-Uid"
@@ -39,7 +39,7 @@ _AUTHENTICATION: Final = "authentication.k8s.io"
 _EXTRA_KEY: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/\S+")
 
 
-def wanted(headers: CIMultiDictProxy[str]) -> User | None:
+def impersonated_user(headers: CIMultiDictProxy[str]) -> User | None:
     """Whom a request wants to be; None when it wants to be who it is.
 
     Raises:
@@ -85,7 +85,7 @@ class Impersonation:
         # The real server, too, tries first what worked last, and tells the first failure.
         self._last: dict[str, str] = {}
 
-    def user(self, other: User, asked: Attributes, authorizer: Authorizer) -> User:
+    def user(self, other: User, asked: RequestAttributes, authorizer: Authorizer) -> User:
         """The user that a request of ``asked.user`` acts as from now on.
 
         Raises:
@@ -119,11 +119,11 @@ def _modes(other: User) -> list[str]:
     return ["user-info", ""]
 
 
-def _checked(mode: str, other: User, asked: Attributes, authorizer: Authorizer) -> User:
-    def require(wish: Attributes, why: str = "") -> None:
+def _checked(mode: str, other: User, asked: RequestAttributes, authorizer: Authorizer) -> User:
+    def require(wish: RequestAttributes, why: str = "") -> None:
         decision = Decision(False, why) if why else check(authorizer, wish)
         if not decision.allowed:
-            raise denied(wish, decision)
+            raise forbidden_error(wish, decision)
 
     mine = asked.user
     verb = f"impersonate:{mode}" if mode else "impersonate"
@@ -131,7 +131,9 @@ def _checked(mode: str, other: User, asked: Attributes, authorizer: Authorizer) 
     if mode:
         require(attrs.evolve(asked, verb=f"impersonate-on:{mode}:{asked.verb}"))
     groups = other.groups
-    name = Attributes(user=mine, verb=verb, group=group, resource="users", name=other.username)
+    name = RequestAttributes(
+        user=mine, verb=verb, group=group, resource="users", name=other.username
+    )
     account = service_account_of(other.username)
     if mode == "arbitrary-node":
         name = attrs.evolve(name, resource="nodes", name=other.username.removeprefix(_NODE))
@@ -143,13 +145,17 @@ def _checked(mode: str, other: User, asked: Attributes, authorizer: Authorizer) 
     require(name)
     if other.uid:
         require(
-            Attributes(user=mine, verb=verb, group=_AUTHENTICATION, resource="uids", name=other.uid)
+            RequestAttributes(
+                user=mine, verb=verb, group=_AUTHENTICATION, resource="uids", name=other.uid
+            )
         )
     for each in other.groups:
         why = f"impersonating the {each} group is not allowed" if each == MASTERS and mode else ""
-        require(Attributes(user=mine, verb=verb, group=group, resource="groups", name=each), why)
+        require(
+            RequestAttributes(user=mine, verb=verb, group=group, resource="groups", name=each), why
+        )
     for key, values in other.extra.items():
-        wish = Attributes(user=mine, verb=verb, group=_AUTHENTICATION, resource="userextras")
+        wish = RequestAttributes(user=mine, verb=verb, group=_AUTHENTICATION, resource="userextras")
         if mode and not _EXTRA_KEY.fullmatch(key):
             require(wish, f"impersonating an invalid key in extra is not allowed: {key}")
         for value in values:

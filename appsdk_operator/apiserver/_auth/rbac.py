@@ -7,14 +7,14 @@ from typing import Any, Generic, TypeVar, final
 
 import attrs
 
-from appsdk_operator.apiserver._auth.authorization import Attributes, Decision
+from appsdk_operator.apiserver._auth.authorization import Decision, RequestAttributes
 from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP
 from appsdk_operator.apiserver._auth.rbac_rules import Rule
 from appsdk_operator.apiserver._storage.storage import Collection, Record, Storage
 from appsdk_operator.apiserver._values.users import User, service_account_of
 from appsdk_operator.resource import LabelSelector, SelectorError
 
-__all__ = ["Rbac", "Role", "RoleNotFoundError"]
+__all__ = ["RBACAuthorizer", "Role", "RoleNotFoundError"]
 
 _T = TypeVar("_T")
 
@@ -83,7 +83,7 @@ class _Parsed(Generic[_T]):
 
 
 @final
-class Rbac:
+class RBACAuthorizer:
     """Decides by roles and bindings."""
 
     def __init__(self, storage: Storage) -> None:
@@ -99,7 +99,7 @@ class Rbac:
         # Bindings by namespace ("" for those of the cluster) and subject, in the order of names.
         self._index: dict[str, dict[_Subject, list[_Binding]]] = {}
 
-    def decide(self, asked: Attributes) -> Decision:
+    def decide(self, asked: RequestAttributes) -> Decision:
         """Whether some rule of some role that is bound to the user allows it."""
         errors: list[str] = []
         for source, rule in self._rules(asked.user, asked.namespace, errors):
@@ -156,15 +156,15 @@ class Rbac:
             raise RoleNotFoundError(f'unsupported role reference kind: "{kind}"')
         if role is None:
             raise RoleNotFoundError(f'{kind.lower()}.{RBAC_GROUP} "{name}" not found')
-        return role.rules if role.gathers is None else self.gathered(role)
+        return role.rules if role.gathers is None else self.aggregated_rules(role)
 
-    def gathered(self, role: Role) -> tuple[Rule, ...]:
+    def aggregated_rules(self, role: Role) -> tuple[Rule, ...]:
         """The rules of all cluster roles that an aggregating one selects, each once."""
         found: dict[Rule, None] = {}
-        self._gather(role, found, {role.name})
+        self._aggregate(role, found, {role.name})
         return tuple(found)
 
-    def _gather(self, role: Role, found: dict[Rule, None], seen: set[str]) -> None:
+    def _aggregate(self, role: Role, found: dict[Rule, None], seen: set[str]) -> None:
         for selector in role.gathers or ():
             for name, other in self._cluster_roles.items.items():
                 if name in seen or not selector.matches(other.labels):
@@ -173,7 +173,7 @@ class Rbac:
                 if other.gathers is None:
                     found.update(dict.fromkeys(other.rules))
                 else:
-                    self._gather(other, found, seen)
+                    self._aggregate(other, found, seen)
 
     def aggregating(self) -> list[Role]:
         """The cluster roles that gather the rules of others."""
@@ -197,10 +197,10 @@ class Rbac:
 def _role(obj: dict[str, Any]) -> Role:
     metadata = obj["metadata"]
     rules = tuple(Rule.of(rule) for rule in obj.get("rules") or () if isinstance(rule, dict))
-    return Role(metadata["name"], rules, metadata.get("labels") or {}, _gathers(obj))
+    return Role(metadata["name"], rules, metadata.get("labels") or {}, _aggregation_of(obj))
 
 
-def _gathers(obj: dict[str, Any]) -> tuple[LabelSelector, ...] | None:
+def _aggregation_of(obj: dict[str, Any]) -> tuple[LabelSelector, ...] | None:
     found = (obj.get("aggregationRule") or {}).get("clusterRoleSelectors")
     if not found:
         return None

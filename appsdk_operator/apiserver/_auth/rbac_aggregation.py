@@ -5,35 +5,35 @@ from __future__ import annotations
 from typing import final
 
 from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP
-from appsdk_operator.apiserver._auth.rbac import Rbac
+from appsdk_operator.apiserver._auth.rbac import RBACAuthorizer
 from appsdk_operator.apiserver._storage.storage import Collection, Event, Storage
 
-__all__ = ["Aggregator"]
+__all__ = ["RoleAggregator"]
 
 
 @final
-class Aggregator:
-    """Writes the gathered rules into the roles that gather them."""
+class RoleAggregator:
+    """Writes the aggregated_rules rules into the roles that gather them."""
 
-    def __init__(self, storage: Storage, rbac: Rbac) -> None:
+    def __init__(self, storage: Storage, rbac: RBACAuthorizer) -> None:
         """Begin with what is there."""
         self._storage = storage
         self._rbac = rbac
         self._roles = storage.collection(f"clusterroles.{RBAC_GROUP}")
         self._busy = False
-        self._gather()
+        self._aggregate()
 
     def notice(self, collection: Collection, _event: Event) -> None:
         """Take note of a change."""
         if collection is self._roles and not self._busy:
-            self._gather()
+            self._aggregate()
 
-    def _gather(self) -> None:
-        # Writing what is gathered changes nothing of what others gather from it.
+    def _aggregate(self) -> None:
+        # Writing what is aggregated_rules changes nothing of what others gather from it.
         self._busy = True
         try:
             for role in self._rbac.aggregating():
-                rules = [rule.as_object() for rule in self._rbac.gathered(role)] or None
+                rules = [rule.as_object() for rule in self._rbac.aggregated_rules(role)] or None
                 obj = self._roles.records[role.name].decode()
                 if (obj.get("rules") or None) != rules and "deletionTimestamp" not in obj[
                     "metadata"

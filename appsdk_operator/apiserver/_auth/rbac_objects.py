@@ -8,10 +8,10 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._auth.authorization import Attributes, check
+from appsdk_operator.apiserver._auth.authorization import RequestAttributes, check
 from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP
-from appsdk_operator.apiserver._auth.rbac import Rbac, RoleNotFoundError
-from appsdk_operator.apiserver._auth.rbac_rules import EVERYTHING, Rule, missing, shown
+from appsdk_operator.apiserver._auth.rbac import RBACAuthorizer, RoleNotFoundError
+from appsdk_operator.apiserver._auth.rbac_rules import EVERYTHING, Rule, rule_text, uncovered
 from appsdk_operator.apiserver._storage.resources import NameStyle, Strategy
 from appsdk_operator.apiserver._values.status import (
     FieldError,
@@ -21,7 +21,7 @@ from appsdk_operator.apiserver._values.status import (
 )
 from appsdk_operator.apiserver._values.users import MASTERS, User
 
-__all__ = ["RULES", "Grants"]
+__all__ = ["RULES", "EscalationCheck"]
 
 _KINDS: Final = ("ServiceAccount", "User", "Group")
 _ROLES: Final = ("roles", "clusterroles")
@@ -188,10 +188,10 @@ RULES: Final = {
 
 
 @final
-class Grants:
+class EscalationCheck:
     """Nobody gives what they do not have, unless they may ``escalate`` or ``bind``."""
 
-    def __init__(self, rbac: Rbac) -> None:
+    def __init__(self, rbac: RBACAuthorizer) -> None:
         """Who has what is for ``rbac`` to say."""
         self._rbac = rbac
 
@@ -220,7 +220,7 @@ class Grants:
         if MASTERS in user.groups or (old and _same_but_for_collection(new, old)):
             return
         own = str((new.get("metadata") or {}).get("name") or name)
-        wish = Attributes(
+        wish = RequestAttributes(
             user=user, verb="escalate", group=RBAC_GROUP, version="*", resource=plural
         )
         wish = attrs.evolve(wish, namespace=namespace, name=name)
@@ -230,7 +230,7 @@ class Grants:
             rules = new.get("rules") or ()
             wanted = tuple(Rule.of(rule) for rule in rules if isinstance(rule, dict))
             self._confirm(user, plural, namespace, own, wanted)
-            if any((obj or {}).get("aggregationRule") for obj in (new, old)) and missing(
+            if any((obj or {}).get("aggregationRule") for obj in (new, old)) and uncovered(
                 self._rbac.rules_for(user, namespace)[0], EVERYTHING
             ):
                 why = "must have cluster-admin privileges to use the aggregationRule"
@@ -238,7 +238,7 @@ class Grants:
         elif plural in _BINDINGS:
             self._check_binding(wish, own, new)
 
-    def _check_binding(self, wish: Attributes, own: str, new: dict[str, Any]) -> None:
+    def _check_binding(self, wish: RequestAttributes, own: str, new: dict[str, Any]) -> None:
         reference = new.get("roleRef") or {}
         kind, name = str(reference.get("kind", "")), str(reference.get("name", ""))
         resource = {"Role": "roles", "ClusterRole": "clusterroles"}.get(kind, "")
@@ -256,11 +256,11 @@ class Grants:
         self, user: User, plural: str, namespace: str, name: str, wanted: tuple[Rule, ...]
     ) -> None:
         held, errors = self._rbac.rules_for(user, namespace)
-        lacking = missing(held, wanted)
+        lacking = uncovered(held, wanted)
         if not lacking:
             return
         groups = " ".join(json.dumps(group, ensure_ascii=False) for group in user.groups)
-        listed = "\n".join(sorted(map(shown, lacking)))
+        listed = "\n".join(sorted(map(rule_text, lacking)))
         why = (
             f"user {json.dumps(user.username, ensure_ascii=False)} (groups=[{groups}]) is "
             f"attempting to grant RBAC permissions not currently held:\n{listed}"

@@ -8,9 +8,9 @@ from typing import Any, final
 
 import attrs
 
-from appsdk_operator.apiserver._auth.authorization import Attributes
+from appsdk_operator.apiserver._auth.authorization import RequestAttributes
 
-__all__ = ["EVERYTHING", "Rule", "missing", "shown"]
+__all__ = ["EVERYTHING", "Rule", "rule_text", "uncovered"]
 
 
 @final
@@ -50,7 +50,7 @@ class Rule:
         }
         return {name: list(values) for name, values in fields.items() if values}
 
-    def allows(self, asked: Attributes) -> bool:
+    def allows(self, asked: RequestAttributes) -> bool:
         """Whether it lets the request pass."""
         if "*" not in self.verbs and asked.verb not in self.verbs:
             return False
@@ -110,7 +110,7 @@ def _url_covers(own: str, url: str) -> bool:
     return own == url or (own.endswith("*") and url.startswith(own.rstrip("*")))
 
 
-def missing(own: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def uncovered(own: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     """What ``own`` rules do not cover of those that are ``wanted``, verbs joined."""
     held = list(own)
     joined: dict[Rule, dict[str, None]] = {}
@@ -123,7 +123,7 @@ def missing(own: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     return [attrs.evolve(key, verbs=tuple(verbs)) for key, verbs in joined.items()]
 
 
-def shown(rule: Rule) -> str:
+def rule_text(rule: Rule) -> str:
     """A rule as messages show it."""
     fields = (
         ("APIGroups", rule.groups),

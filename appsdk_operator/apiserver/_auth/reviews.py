@@ -7,10 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
 from appsdk_operator.apiserver._auth.authentication import Authenticator
-from appsdk_operator.apiserver._auth.authorization import AllowAll, Attributes, Authorizer, check
-from appsdk_operator.apiserver._auth.rbac import Rbac
+from appsdk_operator.apiserver._auth.authorization import (
+    AllowAll,
+    Authorizer,
+    RequestAttributes,
+    check,
+)
+from appsdk_operator.apiserver._auth.rbac import RBACAuthorizer
 from appsdk_operator.apiserver._auth.rbac_rules import EVERYTHING, Rule
-from appsdk_operator.apiserver._registry.write_requests import Outcome
+from appsdk_operator.apiserver._registry.write_requests import WriteResult
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._values.status import (
     FieldError,
@@ -36,7 +41,7 @@ class Reviews:
         self._authorizer = authorizer
         self._clock = clock
 
-    def answer(self, obj: dict[str, Any], user: User, namespace: str) -> Outcome:
+    def answer(self, obj: dict[str, Any], user: User, namespace: str) -> WriteResult:
         """The review with its status.
 
         Raises:
@@ -65,7 +70,7 @@ class Reviews:
                 obj["spec"] = {}
             case kind:
                 obj["status"] = self._access(kind, obj, user, namespace)
-        return Outcome(obj, 201)
+        return WriteResult(obj, 201)
 
     def _token(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         if not spec.get("token"):
@@ -97,7 +102,7 @@ class Reviews:
             extra = {k: tuple(map(str, v or ())) for k, v in (spec.get("extra") or {}).items()}
             groups = tuple(map(str, spec.get("groups") or ()))
             user = User(str(spec.get("user") or ""), str(spec.get("uid") or ""), groups, extra)
-        decision = check(self._authorizer, Attributes.reviewed(user, spec))
+        decision = check(self._authorizer, RequestAttributes.reviewed(user, spec))
         status: dict[str, Any] = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason
@@ -109,7 +114,7 @@ class Reviews:
         errors: list[str] = []
         incomplete = False
         rules: Iterable[Rule] = EVERYTHING
-        if isinstance(self._authorizer, Rbac):
+        if isinstance(self._authorizer, RBACAuthorizer):
             rules, errors = self._authorizer.rules_for(user, str(spec["namespace"]))
         elif not isinstance(self._authorizer, AllowAll) and MASTERS not in user.groups:
             rules, incomplete = (), True

@@ -14,7 +14,7 @@ from appsdk_operator.apiserver._builtin.types import DecodeError
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.status import bad_request
 
-__all__ = ["complaints_of", "fit", "has_type", "mishandled", "read", "refuse_strictly"]
+__all__ = ["cannot_be_handled", "fit", "has_type", "read", "strict_decoding_error", "warnings_of"]
 
 _BY_BODY: Final = ("kind", "apiVersion")
 
@@ -55,27 +55,27 @@ def fit(served: ServedVersion, obj: dict[str, Any]) -> list[str]:
     try:
         made, unknown = read(served, obj)
     except DecodeError as error:
-        raise mishandled(served, served.resource.kind, str(error)) from None
+        raise cannot_be_handled(served, served.resource.kind, str(error)) from None
     obj.clear()
     obj.update(made)
     return unknown
 
 
-def mishandled(served: ServedVersion, kind: str, why: str) -> Exception:
+def cannot_be_handled(served: ServedVersion, kind: str, why: str) -> Exception:
     """400: an object that cannot be what it was sent as."""
     return bad_request(
         f'{kind} in version "{served.version}" cannot be handled as a {served.resource.kind}: {why}'
     )
 
 
-def refuse_strictly(served: ServedVersion, complaints: list[str]) -> Exception:
+def strict_decoding_error(served: ServedVersion, warnings: list[str]) -> Exception:
     """400: what is only told of otherwise was to be refused."""
-    return mishandled(
-        served, served.resource.kind, f"strict decoding error: {', '.join(complaints)}"
+    return cannot_be_handled(
+        served, served.resource.kind, f"strict decoding error: {', '.join(warnings)}"
     )
 
 
-def complaints_of(body: bytes, unknown: list[str]) -> list[str]:
+def warnings_of(body: bytes, unknown: list[str]) -> list[str]:
     """What to tell of a body in JSON, given the paths of its unknown fields."""
     if not _has_duplicates(body):
         return [f'unknown field "{path}"' for path in unknown]

@@ -40,7 +40,7 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Strategy]) 
             if kind.qualified_name in CHECKS:
                 strategy = attrs.evolve(strategy, validate=CHECKS[kind.qualified_name])
             if kind.qualified_name == "pods":
-                strategy = attrs.evolve(strategy, prepare_create=Priorities(storage).begin_pod)
+                strategy = attrs.evolve(strategy, prepare_create=Priorities(storage).create_pod)
             if kind.qualified_name == "services":
                 addresses = ServiceAddresses(storage.collection("services"))
                 strategy = attrs.evolve(
@@ -134,7 +134,7 @@ def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
 
 _APPS: Final = "io.k8s.api.apps.v1."
 _CORE: Final = "io.k8s.api.core.v1."
-_bare: Final = strategies.bare_status
+_bare: Final = strategies.empty_status
 
 _WORKLOAD: Final = Strategy(
     generation=True,
@@ -146,7 +146,7 @@ _POLICY: Final = Strategy(generation=True, unconditional_update=False)
 _STRATEGIES: Final[dict[str, Strategy]] = {
     "configmaps": Strategy(),
     "secrets": Strategy(
-        prepare_create=strategies.secret,
+        prepare_create=strategies.create_secret,
         prepare_update=strategies.update_secret,
         fields=frozenset({"type"}),
     ),
@@ -174,31 +174,31 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     ),
     "namespaces": Strategy(
         name_style=NameStyle.LABEL,
-        prepare_create=strategies.begin_namespace,
-        prepare_update=strategies.keep_namespace,
-        prepare_delete=strategies.end_namespace,
+        prepare_create=strategies.create_namespace,
+        prepare_update=strategies.update_namespace,
+        prepare_delete=strategies.delete_namespace,
         returns_deleted=True,
         protected=frozenset({"default", "kube-public", "kube-system"}),
         fields=frozenset({"status.phase"}),
     ),
     "nodes": Strategy(
         fields=frozenset({"spec.unschedulable"}),
-        prepare_create=strategies.node,
+        prepare_create=strategies.create_node,
         status_on_create=True,
     ),
     "persistentvolumes": Strategy(
-        prepare_create=strategies.volume,
-        prepare_delete=strategies.end_volume,
+        prepare_create=strategies.create_volume,
+        prepare_delete=strategies.delete_volume,
         returns_deleted=True,
     ),
     "persistentvolumeclaims": Strategy(
-        prepare_create=strategies.claim,
-        prepare_delete=strategies.end_claim,
+        prepare_create=strategies.create_claim,
+        prepare_delete=strategies.delete_claim,
         returns_deleted=True,
     ),
     "pods": Strategy(
         generation=True,
-        prepare_status=strategies.keep_pod_status,
+        prepare_status=strategies.update_pod_status,
         graceful=True,
         returns_deleted=True,
         fields=frozenset(
@@ -226,7 +226,7 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "services": Strategy(create_on_update=True, name_style=NameStyle.LABEL),
     "daemonsets.apps": Strategy(
         generation=True,
-        prepare_create=strategies.daemon_set,
+        prepare_create=strategies.create_daemon_set,
         prepare_update=strategies.update_daemon_set,
     ),
     "deployments.apps": attrs.evolve(
@@ -240,19 +240,19 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "statefulsets.apps": attrs.evolve(
         _WORKLOAD,
         name_style=NameStyle.LABEL,
-        prepare_create=strategies.stateful_set,
+        prepare_create=strategies.create_stateful_set,
         prepare_update=strategies.update_stateful_set,
     ),
     "events.events.k8s.io": Strategy(
         create_on_update=True, name_style=NameStyle.PATH_SEGMENT, error_group=""
     ),
-    "horizontalpodautoscalers.autoscaling": Strategy(prepare_create=strategies.autoscaler),
+    "horizontalpodautoscalers.autoscaling": Strategy(prepare_create=strategies.create_autoscaler),
     "cronjobs.batch": Strategy(
         generation=True, prepare_create=_bare("io.k8s.api.batch.v1.CronJobStatus")
     ),
     "jobs.batch": Strategy(
         generation=True,
-        prepare_create=strategies.job,
+        prepare_create=strategies.create_job,
         fields=frozenset({"status.successful"}),
     ),
     "certificatesigningrequests.certificates.k8s.io": Strategy(
@@ -262,7 +262,7 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "ingresses.networking.k8s.io": Strategy(
         generation=True, prepare_create=_bare("io.k8s.api.networking.v1.IngressStatus")
     ),
-    "priorityclasses.scheduling.k8s.io": Strategy(prepare_create=strategies.priority_class),
+    "priorityclasses.scheduling.k8s.io": Strategy(prepare_create=strategies.create_priority_class),
     "networkpolicies.networking.k8s.io": Strategy(generation=True),
     "ingressclasses.networking.k8s.io": Strategy(generation=True),
     "poddisruptionbudgets.policy": Strategy(
@@ -281,7 +281,7 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "leases.coordination.k8s.io": Strategy(
         unconditional_update=False,
         create_on_update=True,
-        prepare_create=strategies.lease,
+        prepare_create=strategies.create_lease,
         prepare_update=strategies.update_lease,
     ),
     "endpointslices.discovery.k8s.io": Strategy(generation=True),

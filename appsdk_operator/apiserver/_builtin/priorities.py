@@ -22,7 +22,7 @@ class Priorities:
         """Classes are looked up in ``storage``."""
         self._classes = storage.collection("priorityclasses.scheduling.k8s.io")
 
-    def begin_pod(self, obj: dict[str, Any]) -> None:
+    def create_pod(self, obj: dict[str, Any]) -> None:
         """Complete a new pod.
 
         Raises:
@@ -47,7 +47,7 @@ class Priorities:
             )
             raise forbidden("pods", "", name, why)
         spec["priority"], spec["preemptionPolicy"] = priority, policy
-        strategies.begin_pod(obj)
+        strategies.create_pod(obj)
 
     def _of(self, spec: dict[str, Any], pod: str) -> tuple[int, str]:
         wanted = spec.get("priorityClassName", "")

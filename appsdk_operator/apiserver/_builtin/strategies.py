@@ -11,35 +11,35 @@ from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 
 __all__ = [
-    "autoscaler",
-    "bare_status",
-    "begin_namespace",
-    "begin_pod",
-    "claim",
-    "daemon_set",
-    "end_claim",
-    "end_namespace",
-    "end_volume",
-    "job",
+    "create_autoscaler",
+    "create_claim",
+    "create_daemon_set",
+    "create_job",
+    "create_lease",
+    "create_namespace",
+    "create_node",
+    "create_pod",
+    "create_priority_class",
+    "create_secret",
+    "create_stateful_set",
+    "create_volume",
+    "delete_claim",
+    "delete_namespace",
+    "delete_volume",
+    "empty_status",
     "keep_labels",
-    "keep_namespace",
-    "keep_pod_status",
-    "lease",
-    "node",
-    "priority_class",
-    "secret",
-    "stateful_set",
     "update_daemon_set",
     "update_lease",
+    "update_namespace",
+    "update_pod_status",
     "update_secret",
     "update_stateful_set",
-    "volume",
 ]
 
 _Object = dict[str, Any]
 
 
-def bare_status(definition: str) -> Callable[[_Object], None]:
+def empty_status(definition: str) -> Callable[[_Object], None]:
     """Gives new objects the status that a definition has when nothing is set."""
 
     def prepare(obj: _Object) -> None:
@@ -51,7 +51,7 @@ def bare_status(definition: str) -> Callable[[_Object], None]:
 # -- namespaces and nodes --------------------------------------------------------------------
 
 
-def begin_namespace(obj: _Object) -> None:
+def create_namespace(obj: _Object) -> None:
     """Namespaces are held until their content is gone."""
     metadata = obj["metadata"]
     metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
@@ -62,7 +62,7 @@ def begin_namespace(obj: _Object) -> None:
     obj["status"] = {"phase": "Active"}
 
 
-def keep_namespace(new: _Object, old: _Object) -> None:
+def update_namespace(new: _Object, old: _Object) -> None:
     """What holds a namespace changes through its subresource only, and its label never."""
     metadata = new["metadata"]
     metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
@@ -70,7 +70,7 @@ def keep_namespace(new: _Object, old: _Object) -> None:
         new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"].get("finalizers", [])}
 
 
-def end_namespace(obj: _Object) -> bool:
+def delete_namespace(obj: _Object) -> bool:
     """Namespaces end when they are empty."""
     obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     return bool((obj.get("spec") or {}).get("finalizers"))
@@ -79,7 +79,7 @@ def end_namespace(obj: _Object) -> bool:
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 
 
-def node(obj: _Object) -> None:
+def create_node(obj: _Object) -> None:
     """New nodes are not ready, whatever they say."""
     spec = obj.setdefault("spec", {})
     taints = spec.setdefault("taints", [])
@@ -92,7 +92,7 @@ def node(obj: _Object) -> None:
 _QUICK: Final = 300
 
 
-def begin_pod(obj: _Object) -> None:
+def create_pod(obj: _Object) -> None:
     """New pods wait, and bear for a while what may pass."""
     spec = obj["spec"]
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
@@ -109,7 +109,7 @@ def begin_pod(obj: _Object) -> None:
     ]
     if missing:
         spec["tolerations"] = [*tolerations, *missing]
-    status: _Object = {"phase": "Pending", "qosClass": _quality(spec)}
+    status: _Object = {"phase": "Pending", "qosClass": _qos_class(spec)}
     obj["status"] = status
     if spec.get("schedulingGates"):
         status["conditions"] = [
@@ -124,7 +124,7 @@ def begin_pod(obj: _Object) -> None:
         ]
 
 
-def _quality(spec: _Object) -> str:
+def _qos_class(spec: _Object) -> str:
     """How sure a pod may be of what it asks for."""
     guaranteed, anything = True, False
     for container in (spec.get("containers") or []) + (spec.get("initContainers") or []):
@@ -151,7 +151,7 @@ def _positive(value: Any) -> bool:
         return False
 
 
-def keep_pod_status(new: _Object, old: _Object) -> None:
+def update_pod_status(new: _Object, old: _Object) -> None:
     """The class of a pod's quality is decided once."""
     status, before = new.get("status") or {}, old.get("status") or {}
     if not status.get("qosClass") and before.get("qosClass"):
@@ -165,7 +165,7 @@ def keep_pod_status(new: _Object, old: _Object) -> None:
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
-def daemon_set(obj: _Object) -> None:
+def create_daemon_set(obj: _Object) -> None:
     """Daemon sets count the changes of their templates."""
     obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
     obj["status"] = types.empty("io.k8s.api.apps.v1.DaemonSetStatus")
@@ -180,7 +180,7 @@ def update_daemon_set(new: _Object, old: _Object) -> None:
     new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
 
 
-def job(obj: _Object) -> None:
+def create_job(obj: _Object) -> None:
     """Jobs select the pods that they make by a label of their own."""
     obj["status"] = {}
     spec, metadata = obj["spec"], obj["metadata"]
@@ -209,14 +209,14 @@ def keep_labels(new: _Object, old: _Object) -> None:
         new["metadata"]["labels"] = old["metadata"]["labels"]
 
 
-def autoscaler(obj: _Object) -> None:
+def create_autoscaler(obj: _Object) -> None:
     """The status differs between the versions."""
     version = obj["apiVersion"].rpartition("/")[2]
     definition = f"io.k8s.api.autoscaling.{version}.HorizontalPodAutoscalerStatus"
     obj["status"] = types.empty(definition)
 
 
-def stateful_set(obj: _Object) -> None:
+def create_stateful_set(obj: _Object) -> None:
     """New stateful sets have no pods, and nothing of a feature that is off."""
     obj["status"] = types.empty("io.k8s.api.apps.v1.StatefulSetStatus")
     update_stateful_set(obj, obj)
@@ -229,12 +229,12 @@ def update_stateful_set(new: _Object, _old: _Object) -> None:
         rolling.pop("maxUnavailable", None)
 
 
-def priority_class(obj: _Object) -> None:
+def create_priority_class(obj: _Object) -> None:
     """Their generations begin, and are never counted."""
     obj["metadata"]["generation"] = 1
 
 
-def lease(obj: _Object) -> None:
+def create_lease(obj: _Object) -> None:
     """Drop the fields of a feature that is off."""
     update_lease(obj, obj)
 
@@ -248,7 +248,7 @@ def update_lease(new: _Object, _old: _Object) -> None:
 # -- configuration ---------------------------------------------------------------------------
 
 
-def secret(obj: _Object) -> None:
+def create_secret(obj: _Object) -> None:
     """What is given as text is stored as data."""
     obj.setdefault("type", "Opaque")
     plain = obj.pop("stringData", None)
@@ -260,7 +260,7 @@ def secret(obj: _Object) -> None:
 
 def update_secret(new: _Object, _old: _Object) -> None:
     """What is given as text is stored as data."""
-    secret(new)
+    create_secret(new)
 
 
 # -- volumes ---------------------------------------------------------------------------------
@@ -269,38 +269,38 @@ _CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 _VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
 
 
-def claim(obj: _Object) -> None:
+def create_claim(obj: _Object) -> None:
     """New claims wait, and are protected while pods use them."""
     obj["status"] = {"phase": "Pending"}
-    _protect(obj, _CLAIM_PROTECTION)
+    _add_protection(obj, _CLAIM_PROTECTION)
 
 
-def volume(obj: _Object) -> None:
+def create_volume(obj: _Object) -> None:
     """New volumes wait, and are protected while claims use them."""
     obj["status"] = {
         "phase": "Pending",
         "lastPhaseTransitionTime": obj["metadata"].get("creationTimestamp"),
     }
-    _protect(obj, _VOLUME_PROTECTION)
+    _add_protection(obj, _VOLUME_PROTECTION)
 
 
-def end_claim(obj: _Object) -> bool:
+def delete_claim(obj: _Object) -> bool:
     """There is no controller that protects claims in use, so none is in use."""
-    return _release(obj, _CLAIM_PROTECTION)
+    return _remove_protection(obj, _CLAIM_PROTECTION)
 
 
-def end_volume(obj: _Object) -> bool:
+def delete_volume(obj: _Object) -> bool:
     """There is no controller that protects volumes in use, so none is in use."""
-    return _release(obj, _VOLUME_PROTECTION)
+    return _remove_protection(obj, _VOLUME_PROTECTION)
 
 
-def _protect(obj: _Object, finalizer: str) -> None:
+def _add_protection(obj: _Object, finalizer: str) -> None:
     finalizers = obj["metadata"].setdefault("finalizers", [])
     if finalizer not in finalizers:
         finalizers.append(finalizer)
 
 
-def _release(obj: _Object, finalizer: str) -> bool:
+def _remove_protection(obj: _Object, finalizer: str) -> bool:
     kept = [name for name in obj["metadata"].pop("finalizers", ()) if name != finalizer]
     if kept:
         obj["metadata"]["finalizers"] = kept

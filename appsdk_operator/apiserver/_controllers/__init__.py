@@ -1,1 +1,1 @@
-"""Garbage collection and namespace deletion."""
+"""Controllers behind the API: garbage collection, deletion of namespaces and of CRDs."""

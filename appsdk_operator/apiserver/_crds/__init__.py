@@ -1,1 +1,1 @@
-"""CustomResourceDefinitions: checks, defaults, conversion, serving."""
+"""CustomResourceDefinitions: validation, defaults, serving, and conversion webhooks."""

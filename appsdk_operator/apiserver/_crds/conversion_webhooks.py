@@ -1,4 +1,4 @@
-"""Conversion webhooks of custom resources: what they are asked, and what they may say."""
+"""Conversion webhooks of custom resources: their reviews, and the checks of their responses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from appsdk_operator.apiserver._storage.resources import Catalog, Resource
 from appsdk_operator.apiserver._storage.storage import Collection, Event
 from appsdk_operator.apiserver._values.names import key_problems, value_problems
 from appsdk_operator.apiserver._values.status import FieldError, StatusError
-from appsdk_operator.apiserver._webhooks.calls import Caller, CallError
+from appsdk_operator.apiserver._webhooks.webhook_client import CallError, WebhookClient
 
-__all__ = ["Conversions", "WebhookConverter"]
+__all__ = ["ConversionWebhooks", "WebhookConverter"]
 
 _GROUP: Final = "apiextensions.k8s.io"
 _VERSIONS: Final = ("v1", "v1beta1")
@@ -21,15 +21,17 @@ _SECONDS: Final = 30
 
 @final
 class WebhookConverter:
-    """Converts the objects of one resource by asking a webhook."""
+    """Converts the objects of one resource by its webhook."""
 
-    def __init__(self, caller: Caller, kind: str, conversion: Mapping[str, Any]) -> None:
-        """The webhook of a ``spec.conversion``."""
+    def __init__(
+        self, webhook_client: WebhookClient, kind: str, conversion: Mapping[str, Any]
+    ) -> None:
+        """``conversion`` is the ``spec.conversion`` of the definition."""
         webhook = conversion.get("webhook") or {}
         accepted = webhook.get("conversionReviewVersions") or ()
         version = next((name for name in accepted if name in _VERSIONS), _VERSIONS[0])
         self.conversion = conversion
-        self._caller = caller
+        self._webhook_client = webhook_client
         self._kind = kind
         self._config = webhook.get("clientConfig") or {}
         self._version = f"{_GROUP}/{version}"
@@ -37,18 +39,18 @@ class WebhookConverter:
     async def convert(
         self, objects: list[dict[str, Any]], source: str, wanted: str
     ) -> list[dict[str, Any]]:
-        """The objects, whose apiVersion is ``source``, as ``wanted``; what was given stays.
+        """Copies of the objects, converted from the apiVersion ``source`` to ``wanted``.
 
         Raises:
-            StatusError: 500, the webhook does not answer, or with something else.
+            StatusError: 500, the call fails, or the response is not valid.
         """
         if not objects or source == wanted:
             return objects
-        review = self._question(objects, wanted)
+        review = self._review(objects, wanted)
         prefix = f"conversion webhook for {source}, Kind={self._kind} "
         try:
-            answer = await self._caller.post(self._config, review, _SECONDS)
-            found = self._answer(answer, review["request"]["uid"])
+            answer = await self._webhook_client.post(self._config, review, _SECONDS)
+            found = self._converted_objects(answer, review["request"]["uid"])
         except CallError as error:
             raise _failure(f"{prefix}failed: {error}") from None
         if len(found) != len(objects):
@@ -58,7 +60,7 @@ class WebhookConverter:
             for index, (before, after) in enumerate(zip(objects, found, strict=True))
         ]
 
-    def _question(self, objects: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
+    def _review(self, objects: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
         sent = []
         for obj in objects:
             metadata = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
@@ -71,11 +73,11 @@ class WebhookConverter:
                 "desiredAPIVersion": wanted,
                 "objects": sent,
             },
-            # As the real server sends it.
+            # The real server sends this empty response, too.
             "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
         }
 
-    def _answer(self, answer: Mapping[str, Any], uid: str) -> list[Any]:
+    def _converted_objects(self, answer: Mapping[str, Any], uid: str) -> list[Any]:
         kind, version = answer.get("kind") or "", answer.get("apiVersion") or ""
         if kind == "ConversionReview" and version != self._version and version.startswith(_GROUP):
             given, expected = version.rpartition("/")[2], self._version.rpartition("/")[2]
@@ -128,12 +130,14 @@ class WebhookConverter:
                 raise _failure(
                     f"{prefix}returned invalid object: must have the same {words}: {old} != {new}"
                 )
-        after["metadata"] = _restored(before["metadata"], metadata, prefix)
+        after["metadata"] = _with_allowed_metadata(before["metadata"], metadata, prefix)
         return after
 
 
-def _restored(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The old metadata with what a webhook may change in it: labels and annotations."""
+def _with_allowed_metadata(
+    before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
+) -> dict[str, Any]:
+    """The old metadata with the labels and annotations of the webhook."""
     changing = ("labels", "annotations", "resourceVersion")
     metadata = {name: value for name, value in before.items() if name not in changing}
     for name, shown in (("labels", "metadata.labels"), ("annotations", "metadata.annotation")):
@@ -178,24 +182,24 @@ def _failure(message: str) -> StatusError:
 
 
 @final
-class Conversions:
-    """Gives each resource the converter that its definition asks for."""
+class ConversionWebhooks:
+    """Gives each resource the converter of its definition."""
 
     def __init__(
         self,
         catalog: Catalog,
         definitions: Collection,
-        caller: Caller,
+        webhook_client: WebhookClient,
         on_change: Callable[[Resource], None],
     ) -> None:
-        """Converters ask through ``caller``; ``on_change`` is told before a resource gets one."""
+        """``on_change`` is called before a resource gets another converter."""
         self._on_change = on_change
         self._catalog = catalog
         self._definitions = definitions
-        self._caller = caller
+        self._webhook_client = webhook_client
 
     def notice(self, collection: Collection, event: Event) -> None:
-        """Take note of a change."""
+        """Replace the converter when its definition has changed."""
         if collection is not self._definitions or event.type == "DELETED":
             return
         spec = event.record.decode()["spec"]
@@ -210,4 +214,4 @@ class Conversions:
                 resource.converter = None
         elif present is None or present.conversion != conversion:
             self._on_change(resource)
-            resource.converter = WebhookConverter(self._caller, resource.kind, conversion)
+            resource.converter = WebhookConverter(self._webhook_client, resource.kind, conversion)

@@ -1,11 +1,11 @@
-"""CustomResourceDefinitions: defaults and checks, conditions, and serving what they define."""
+"""CustomResourceDefinitions: defaults, conditions, and the resources they define."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, final
 
-from appsdk_operator.apiserver._crds.rules import (
+from appsdk_operator.apiserver._crds.validation import (
     approval_of,
     approval_problems,
     definition_problems,
@@ -27,11 +27,11 @@ from appsdk_operator.apiserver._storage.storage import Event, Record, Storage
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.runtime import Clock
 
-__all__ = ["CLEANUP", "Definitions", "definition_strategy"]
+__all__ = ["CLEANUP", "CRDController", "definition_strategy"]
 
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 _GROUP: Final = "apiextensions.k8s.io"
-# In the order in which the real server tells them.
+# In the order of the real server's discovery.
 _VERBS: Final = (
     *("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"),
 )
@@ -93,7 +93,7 @@ def _validate(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldErro
 
 
 def definition_strategy(clock: Clock) -> Strategy:
-    """How writes to definitions behave."""
+    """The write rules of CustomResourceDefinitions."""
 
     def prepare_delete(obj: dict[str, Any]) -> bool:
         metadata = obj["metadata"]
@@ -120,7 +120,7 @@ def definition_strategy(clock: Clock) -> Strategy:
 
 
 def _set_condition(obj: dict[str, Any], condition: tuple[str, str, str, str], now: float) -> None:
-    """Note type, status, reason and message; the time changes with the status only."""
+    """Set a condition: type, status, reason, message. A new status sets the transition time."""
     status = obj["status"] = {**(obj.get("status") or {})}
     conditions = [{**known} for known in status.get("conditions") or ()]
     kind, state, reason, message = condition
@@ -143,8 +143,8 @@ def _set_condition(obj: dict[str, Any], condition: tuple[str, str, str, str], no
 
 
 @final
-class Definitions:
-    """Serves what the stored definitions define, and notes on them that it does."""
+class CRDController:
+    """Serves the resources of stored definitions, and keeps their status conditions."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Definitions:
         on_gone: Callable[[Resource], None],
         fields: FieldManagers,
     ) -> None:
-        """``on_gone`` is told of each resource that is served no more; ``fields`` know owners."""
+        """``on_gone`` is called for each resource that is no longer served."""
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
@@ -164,13 +164,13 @@ class Definitions:
         self._putting = False
 
     def notice(self, event: Event) -> None:
-        """Act on a change of a definition."""
+        """React to a change of a definition."""
         record = event.record
         if self._putting:
             return
         obj = record.decode()
         if event.type == "DELETED":
-            self._withdraw(obj)
+            self._stop_serving(obj)
             self._reconsider(obj)
             return
         if record.deleting:
@@ -181,14 +181,14 @@ class Definitions:
             return
         self._note_approval(obj)
         names = (obj.get("status") or {}).get("acceptedNames")
-        if names == obj["spec"]["names"] and self._is(obj, "Established"):
+        if names == obj["spec"]["names"] and self._condition_is_true(obj, "Established"):
             self._serve(obj)
-            self._note(record, obj)
+            self._put_status(record, obj)
         else:
             self._decide_names(record, obj)
 
     def _resource(self, obj: dict[str, Any]) -> Resource | None:
-        """What the definition defines, while it is served."""
+        """The resource of a definition; None while it is not served."""
         spec = obj["spec"]
         found = self._catalog.resource(spec["group"], spec["names"]["plural"])
         return found if found is not None and found.strategy.custom else None
@@ -196,33 +196,35 @@ class Definitions:
     # -- names -------------------------------------------------------------------------------
 
     def _decide_names(self, record: Record, obj: dict[str, Any]) -> None:
-        """Accept the names that nobody else has, and serve what may be served."""
+        """Accept names without conflict, and serve the resource once it is established."""
         before = (obj.get("status") or {}).get("acceptedNames") or {}
         accepted, problem = self._accepted(obj)
         if problem is None:
-            self._set(obj, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+            self._set_condition_now(
+                obj, "NamesAccepted", "True", "NoConflicts", "no conflicts found"
+            )
         else:
-            self._set(obj, "NamesAccepted", "False", *problem)
+            self._set_condition_now(obj, "NamesAccepted", "False", *problem)
         obj["status"]["acceptedNames"] = accepted
-        established = self._is(obj, "Established")
+        established = self._condition_is_true(obj, "Established")
         if not established and problem is not None:
             message = "not all names are accepted"
-            self._set(obj, "Established", "False", "NotAccepted", message)
+            self._set_condition_now(obj, "Established", "False", "NotAccepted", message)
         elif not established:
             message = "the initial names have been accepted"
-            self._set(obj, "Established", "False", "Installing", message)
+            self._set_condition_now(obj, "Established", "False", "Installing", message)
             self._put(record.key, obj)
             obj = self._collection.records[record.key].decode()
-            self._set(obj, "Established", "True", "InitialNamesAccepted", message)
+            self._set_condition_now(obj, "Established", "True", "InitialNamesAccepted", message)
             established = True
         if established:
             self._serve(obj)
-        self._note(record, obj)
+        self._put_status(record, obj)
         if {**before} != accepted:
             self._reconsider(obj)
 
     def _reconsider(self, obj: dict[str, Any]) -> None:
-        """Look again at the other definitions of the group: names may have become free."""
+        """Check the names of the group's other definitions again: some may have become free."""
         group = obj["spec"]["group"]
         for key in list(self._collection.keys):
             record = self._collection.records.get(key)
@@ -234,7 +236,7 @@ class Definitions:
                 self._decide_names(record, other)
 
     def _accepted(self, obj: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, str] | None]:
-        """The names the definition has from now on, and the last conflict found."""
+        """The accepted names, and the last conflict."""
         wanted: dict[str, Any] = obj["spec"]["names"]
         mine: dict[str, Any] = {**((obj.get("status") or {}).get("acceptedNames") or {})}
         resources, kinds = self._names_in_use(obj)
@@ -309,7 +311,7 @@ class Definitions:
         )
 
     def _served(self, resource: Resource, version: dict[str, Any]) -> ServedVersion:
-        """The version as it is served now; a known one is changed, so that its watches go on."""
+        """The served version; an existing one is changed in place, so that its watches go on."""
         known = resource.versions.get(version["name"])
         served = known or ServedVersion(resource, version["name"])
         served.subresources = version.get("subresources") or {}
@@ -319,7 +321,7 @@ class Definitions:
             schema, scale
         ):
             served.structural_schema = StructuralSchema(schema, scale)
-            # What was stored before is fitted to the new schema whenever it is read.
+            # Objects stored before are pruned and defaulted by the new schema on every read.
             served.schema_since = self._storage.revision if known is not None else 0
         served.schema = schema
         served.served = bool(version.get("served"))
@@ -334,7 +336,7 @@ class Definitions:
             )
         return served
 
-    def _withdraw(self, obj: dict[str, Any]) -> None:
+    def _stop_serving(self, obj: dict[str, Any]) -> None:
         resource = self._resource(obj)
         if resource is not None:
             self._catalog.remove(resource.group, resource.plural)
@@ -346,11 +348,11 @@ class Definitions:
     def _note_terminating(self, record: Record, obj: dict[str, Any]) -> None:
         if CLEANUP in record.finalizers:
             reason, message = "InstanceDeletionInProgress", "CustomResource deletion is in progress"
-            self._set(obj, "Terminating", "True", reason, message)
-            self._note(record, obj)
+            self._set_condition_now(obj, "Terminating", "True", reason, message)
+            self._put_status(record, obj)
 
     def _note_approval(self, obj: dict[str, Any]) -> None:
-        """Tell how the use of a group of the Kubernetes project was approved."""
+        """Set the condition about the approval of a protected group."""
         if not is_protected(obj["spec"]["group"]):
             return
         state, reason = approval_of(obj["metadata"])
@@ -360,19 +362,19 @@ class Definitions:
             "bypassed": ("False", "UnapprovedAnnotation"),
             "invalid": ("False", "InvalidAnnotation"),
         }.get(state, ("False", "MissingAnnotation"))
-        self._set(obj, kind, status, word, reason)
+        self._set_condition_now(obj, kind, status, word, reason)
 
     @staticmethod
-    def _is(obj: dict[str, Any], kind: str) -> bool:
+    def _condition_is_true(obj: dict[str, Any], kind: str) -> bool:
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return any(c.get("type") == kind and c.get("status") == "True" for c in conditions)
 
-    def _set(self, obj: dict[str, Any], *condition: str) -> None:
+    def _set_condition_now(self, obj: dict[str, Any], *condition: str) -> None:
         kind, state, reason, message = condition
         _set_condition(obj, (kind, state, reason, message), self._clock.time())
 
     def _put(self, key: str, obj: dict[str, Any]) -> None:
-        """Store a definition without looking at it again."""
+        """Store a definition without reacting to that change."""
         served = self._catalog.find(_GROUP, "v1", "customresourcedefinitions")
         assert served is not None
         present = self._collection.records[key].decode()
@@ -383,8 +385,8 @@ class Definitions:
         finally:
             self._putting = False
 
-    def _note(self, record: Record, obj: dict[str, Any]) -> None:
-        """Store the status, if it is another one."""
+    def _put_status(self, record: Record, obj: dict[str, Any]) -> None:
+        """Store the status, if it has changed."""
         present = self._collection.records.get(record.key)
         if present is None or (present.decode().get("status") == obj.get("status")):
             return

@@ -14,8 +14,8 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
 from appsdk_operator.apiserver._http.frontend import Frontend, log
-from appsdk_operator.apiserver._http.http_request import Exchange
-from appsdk_operator.apiserver._http.replies import failure
+from appsdk_operator.apiserver._http.http_request import HttpRequest
+from appsdk_operator.apiserver._http.responses import status_response
 from appsdk_operator.apiserver._values.status import StatusError
 
 __all__ = ["HttpServer"]
@@ -37,7 +37,7 @@ class _Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer had begun when it failed")
         text = (message or "").partition("\n")[0] or "malformed request"
-        response = failure(StatusError(status, text))
+        response = status_response(StatusError(status, text))
         response.force_close()
         return response
 
@@ -87,8 +87,8 @@ class HttpServer(web.Server):
         protocol: web.RequestHandler,
         writer: Any,
         task: asyncio.Task[None],
-    ) -> Exchange:
-        return Exchange(message, payload, protocol, writer, task, self._loop)
+    ) -> HttpRequest:
+        return HttpRequest(message, payload, protocol, writer, task, self._loop)
 
     def cut(self, *, watches_only: bool) -> None:
         """Abort connections at the level of TCP."""

@@ -12,17 +12,17 @@ import msgspec
 from aiohttp import web
 
 from appsdk_operator.apiserver._fault_rules import FaultRule
-from appsdk_operator.apiserver._http.faults import Faults, failure
-from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.apiserver._http.faults import Faults, fault_error
+from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._storage.watch import Wire, error_event
 
 __all__ = [
     "ConnectionCut",
     "FaultyWire",
-    "befall",
-    "name_in",
+    "apply_rules",
+    "object_name_in",
     "send_paced",
-    "waited",
+    "wait_for_release",
     "watch_rules",
 ]
 
@@ -48,10 +48,10 @@ class ConnectionCut(Exception):  # noqa: N818 - no error: a fault rule is being 
     """Cut the connection without an answer."""
 
 
-async def befall(
+async def apply_rules(
     rules: Sequence[FaultRule],
     faults: Faults,
-    request: Exchange,
+    request: HttpRequest,
     proceed: Callable[[], Awaitable[web.StreamResponse]],
 ) -> web.StreamResponse:
     """Carry a request out as ``proceed`` does, with all that befalls it.
@@ -65,11 +65,11 @@ async def befall(
     for rule in rules:
         match rule.action:
             case "delay" if not is_watch:
-                await waited(released, rule.seconds)
+                await wait_for_release(released, rule.seconds)
             case "stall" if not is_watch:
-                await waited(released, rule.seconds)
+                await wait_for_release(released, rule.seconds)
             case "answer":
-                raise failure(rule)
+                raise fault_error(rule)
             case "drop":
                 raise ConnectionCut
     actions = {rule.action: rule for rule in rules}
@@ -82,13 +82,13 @@ async def befall(
         if "lose" in actions:
             raise ConnectionCut
     if "hold" in actions:
-        await waited(released, actions["hold"].seconds)
+        await wait_for_release(released, actions["hold"].seconds)
     if not is_watch and actions.keys() & {"cut", "slow"}:
-        return await _send_badly(request, response, actions.get("cut"), actions.get("slow"))
+        return await _send_with_faults(request, response, actions.get("cut"), actions.get("slow"))
     return response
 
 
-async def waited(released: asyncio.Event, seconds: float | None) -> None:
+async def wait_for_release(released: asyncio.Event, seconds: float | None) -> None:
     """Wait that long, or until the faults are cleared."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -108,8 +108,8 @@ async def send_paced(
         await send(piece)
 
 
-async def _send_badly(
-    request: Exchange,
+async def _send_with_faults(
+    request: HttpRequest,
     response: web.StreamResponse,
     cut: FaultRule | None,
     slow: FaultRule | None,
@@ -207,7 +207,7 @@ class FaultyWire:
         if delay is not None and delay.seconds is not None:
             left = since + delay.seconds - asyncio.get_running_loop().time()
             if left > 0:
-                await waited(self._released, left)
+                await wait_for_release(self._released, left)
 
     async def _send_line(self, line: bytes) -> None:
         cut = self._rules.get("cut")
@@ -224,18 +224,18 @@ class FaultyWire:
             self._abort()
             return False
         if stall is not None and self._events >= stall.after:
-            await waited(self._released, stall.seconds)
+            await wait_for_release(self._released, stall.seconds)
             del self._rules["stall"]
         if end is not None and self._events >= end.after:
             if end.status is not None:
-                await self._wire.send(error_event(failure(end)))
+                await self._wire.send(error_event(fault_error(end)))
             watch.end()
             return False
         return True
 
 
 def watch_rules(rules: Sequence[FaultRule]) -> list[FaultRule]:
-    """Those that befall the events of a watch, not its beginning."""
+    """Those that apply_rules the events of a watch, not its beginning."""
     return [rule for rule in rules if rule.action in _ON_EVENTS]
 
 
@@ -247,7 +247,7 @@ class _Named(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-def name_in(body: bytes) -> str:
+def object_name_in(body: bytes) -> str:
     """The name of the object in a JSON body; empty when there is none to be found."""
     try:
         return msgspec.json.decode(body, type=_Named).metadata.name

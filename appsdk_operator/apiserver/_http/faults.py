@@ -9,14 +9,14 @@ from typing import Final, final
 import attrs
 
 from appsdk_operator.apiserver._fault_rules import (
+    ActiveFaults,
     FaultRule,
     FaultSchedule,
-    FaultState,
     RequestFacts,
 )
 from appsdk_operator.apiserver._values.status import StatusError
 
-__all__ = ["Faults", "LoggedRequest", "failure"]
+__all__ = ["Faults", "LoggedRequest", "fault_error"]
 
 # As Kubernetes words them, where it has such an error.
 _MESSAGES: Final = {
@@ -54,7 +54,7 @@ class LoggedRequest:
     """The rules that befell it; empty: none."""
 
 
-def failure(rule: FaultRule) -> StatusError:
+def fault_error(rule: FaultRule) -> StatusError:
     """The error that a rule answers with."""
     status = rule.status or 500
     message = rule.message or _MESSAGES.get(status, f"a fault rule answers {status}")
@@ -70,7 +70,7 @@ class Faults:
         self.log: deque[LoggedRequest] = deque(maxlen=log_size)
         self.released: asyncio.Event = asyncio.Event()
         """Set once those who wait because of a rule are to wait no more."""
-        self._state = FaultState()
+        self._state = ActiveFaults()
 
     def add(self, schedule: FaultSchedule) -> None:
         """Apply rules to the next requests they mean, after the rules that are there."""

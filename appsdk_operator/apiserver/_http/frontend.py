@@ -1,4 +1,4 @@
-"""From an HTTP request to a call for a resource, and back.
+"""From an HTTP request to a resource_request for a resource, and back.
 
 A request is let in, logged, given to the fault rules and carried out.
 """
@@ -15,21 +15,30 @@ from aiohttp import hdrs, web
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._fault_rules import RequestFacts
 from appsdk_operator.apiserver._http import routing_errors
-from appsdk_operator.apiserver._http.access import Access
-from appsdk_operator.apiserver._http.documents import Documents, check_media_types
-from appsdk_operator.apiserver._http.endpoints import Call, Endpoints
+from appsdk_operator.apiserver._http.access_control import AccessControl
 from appsdk_operator.apiserver._http.fault_effects import (
     ConnectionCut,
     FaultyWire,
-    befall,
-    name_in,
+    apply_rules,
+    object_name_in,
     watch_rules,
 )
 from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest
-from appsdk_operator.apiserver._http.http_request import Exchange
-from appsdk_operator.apiserver._http.replies import JSON, Replies, failure, no_page, warn
+from appsdk_operator.apiserver._http.http_request import HttpRequest
+from appsdk_operator.apiserver._http.non_resource_handler import (
+    NonResourceHandler,
+    check_media_types,
+)
 from appsdk_operator.apiserver._http.representations import media_type_of, negotiate
-from appsdk_operator.apiserver._http.stale import cache_at
+from appsdk_operator.apiserver._http.resource_handler import ResourceHandler, ResourceRequest
+from appsdk_operator.apiserver._http.responses import (
+    JSON,
+    ResponseWriter,
+    add_warnings,
+    page_not_found,
+    status_response,
+)
+from appsdk_operator.apiserver._http.stale_reads import lagging_revision
 from appsdk_operator.apiserver._registry import bodies
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
 from appsdk_operator.apiserver._storage.watch import Wire
@@ -67,27 +76,27 @@ class Frontend:
         self,
         core: Core,
         faults: Faults,
-        endpoints: Endpoints,
-        access: Access,
-        documents: Documents,
+        resource_handler: ResourceHandler,
+        access: AccessControl,
+        non_resource_handler: NonResourceHandler,
     ) -> None:
         """Requests that ``access`` lets in work on ``core``."""
         self._core = core
         self._faults = faults
-        self._endpoints = endpoints
+        self._resource_handler = resource_handler
         self._access = access
-        self._documents = documents
-        self._replies = Replies()
+        self._non_resource_handler = non_resource_handler
+        self._response_writer = ResponseWriter()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
-        assert isinstance(request, Exchange)
+        """ResourceResponse one request."""
+        assert isinstance(request, HttpRequest)
         try:
             response = await self._answer(request)
         except StatusError as error:
-            response = failure(error)
-        except routing_errors.NoPageError:
-            response = no_page()
+            response = status_response(error)
+        except routing_errors.PageNotFoundError:
+            response = page_not_found()
         except ConnectionCut:
             self._note(request, 0)
             if request.transport is not None:
@@ -97,17 +106,17 @@ class Frontend:
             raise
         except RecursionError:
             # Writes change the state as their last step, so nothing has happened.
-            response = failure(StatusError(400, "the object is nested too deeply"))
+            response = status_response(StatusError(400, "the object is nested too deeply"))
         except Exception as error:  # a bug of the server must not look like a broken connection
             log.exception("%s %s failed", request.method, request.path)
-            response = failure(StatusError(500, f"Internal error occurred: {error!r}"))
+            response = status_response(StatusError(500, f"Internal error occurred: {error!r}"))
         if not response.prepared:
-            self._replies.finish(request, response)
+            self._response_writer.encode_body(request, response)
         if not request.is_noted:
             self._note(request, response.status)
         return response
 
-    def _note(self, request: Exchange, status: int) -> None:
+    def _note(self, request: HttpRequest, status: int) -> None:
         request.is_noted = True
         facts = request.facts
         self._faults.log.append(
@@ -125,14 +134,14 @@ class Frontend:
             )
         )
 
-    async def _answer(self, request: Exchange) -> web.StreamResponse:
+    async def _answer(self, request: HttpRequest) -> web.StreamResponse:
         route = parse_path(request.raw_path)
         watching = request.method in ("GET", "HEAD") and bodies.flag(request.query, "watch")
-        user = self._access.admit(request, route, watch=watching)
+        user = self._access.authorize(request, route, watch=watching)
         if not watching and request.query.get("timeout"):
             _check_timeout(request.query["timeout"])
         if route is None:
-            return self._documents.answer(request)
+            return self._non_resource_handler.answer(request)
         verb = verb_of(request.method, route, watch=watching)
         served = routing_errors.find(self._core.catalog, route)
         resource = served.resource
@@ -142,14 +151,14 @@ class Frontend:
             facts = _facts(request, verb, route, resource)
         else:
             body = await _body(request)
-            facts = _facts(request, verb, route, resource, name=name_in(body))
+            facts = _facts(request, verb, route, resource, name=object_name_in(body))
         request.facts = facts
         rules = request.rules = self._faults.take(facts)
         if not rules:
             return await self._proceed(request, user, verb, route, served, body)
         if body is None and verb != "watch":
             body = await _body(request) if request.can_read_body else b""
-        return await befall(
+        return await apply_rules(
             rules,
             self._faults,
             request,
@@ -158,7 +167,7 @@ class Frontend:
 
     async def _proceed(
         self,
-        request: Exchange,
+        request: HttpRequest,
         user: User,
         verb: str,
         route: Route,
@@ -172,7 +181,7 @@ class Frontend:
         if not resource.strategy.custom:
             check_media_types(accept, streams=verb in ("list", "watch"))
             _check_patch(request)
-        form = negotiate(
+        representation = negotiate(
             accept,
             include=query.get("includeObject", ""),
             now=self._core.clock.time,
@@ -180,51 +189,53 @@ class Frontend:
         )
         if verb not in resource.verbs and not route.subresource:
             raise method_not_allowed()
-        call = Call(
+        resource_request = ResourceRequest(
             verb=verb,
             route=route,
             served=served,
             query=query,
             body=body,
             content_type=_media_type(request),
-            form=form,
+            representation=representation,
             user=user,
             user_agent=request.headers.get(hdrs.USER_AGENT, ""),
-            at=self._lag(request, resource),
+            cache_revision=self._cache_revision(request, resource),
         )
         if verb == "watch":
-            return await self._watch(request, call)
-        return await self._carry_out(call)
+            return await self._watch(request, resource_request)
+        return await self._carry_out(resource_request)
 
-    def _lag(self, request: Exchange, resource: Resource) -> int | None:
+    def _cache_revision(self, request: HttpRequest, resource: Resource) -> int | None:
         """The revision that a rule makes a cache be at."""
         for rule in request.rules:
             if rule.action == "stale":
-                return cache_at(self._core.storage, resource.collection, rule.behind)
+                return lagging_revision(self._core.storage, resource.collection, rule.behind)
         return None
 
-    async def _carry_out(self, call: Call) -> web.Response:
+    async def _carry_out(self, resource_request: ResourceRequest) -> web.Response:
         try:
-            answer = await self._endpoints.answer(call)
+            answer = await self._resource_handler.answer(resource_request)
         except StatusError as error:
-            error.warnings += call.warnings
+            error.warnings += resource_request.warnings
             raise
         headers = {hdrs.CONTENT_TYPE: media_type_of(answer.body)}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)
-        if call.served.warning:
-            call.warnings.insert(0, call.served.warning)
-        warn(response, call.warnings)
+        if resource_request.served.warning:
+            resource_request.warnings.insert(0, resource_request.served.warning)
+        add_warnings(response, resource_request.warnings)
         return response
 
-    async def _watch(self, request: Exchange, call: Call) -> web.StreamResponse:
-        seconds = bodies.number(call.query, "timeoutSeconds")
+    async def _watch(
+        self, request: HttpRequest, resource_request: ResourceRequest
+    ) -> web.StreamResponse:
+        seconds = bodies.number(resource_request.query, "timeoutSeconds")
         response = web.StreamResponse(status=200, headers={hdrs.CONTENT_TYPE: JSON})
         wire: Wire = _HttpWire(request, response)
         faulty = self._faulty_wire(request, wire)
-        watch = self._endpoints.watch(call, faulty or wire)
+        watch = self._resource_handler.watch(resource_request, faulty or wire)
         if request.version >= (1, 1):
             response.enable_chunked_encoding()
-        self._replies.dress(request, response)
+        self._response_writer.set_headers(request, response)
         await response.prepare(request)
         self._note(request, 200)
         if isinstance(watch, bytes):
@@ -239,7 +250,7 @@ class Frontend:
         await response.write_eof()
         return response
 
-    def _faulty_wire(self, request: Exchange, wire: Wire) -> FaultyWire | None:
+    def _faulty_wire(self, request: HttpRequest, wire: Wire) -> FaultyWire | None:
         rules = watch_rules(request.rules)
         if not rules:
             return None
@@ -257,7 +268,7 @@ class _HttpWire:
 
     __slots__ = ("_request", "_response")
 
-    def __init__(self, request: Exchange, response: web.StreamResponse) -> None:
+    def __init__(self, request: HttpRequest, response: web.StreamResponse) -> None:
         self._request = request
         self._response = response
 
@@ -277,7 +288,7 @@ class _HttpWire:
 
 
 def _facts(
-    request: Exchange, verb: str, route: Route, resource: Resource, *, name: str = ""
+    request: HttpRequest, verb: str, route: Route, resource: Resource, *, name: str = ""
 ) -> RequestFacts:
     return RequestFacts(
         verb=verb,
@@ -291,7 +302,7 @@ def _facts(
     )
 
 
-def _check_method(request: Exchange, verb: str, route: Route, resource: Resource) -> None:
+def _check_method(request: HttpRequest, verb: str, route: Route, resource: Resource) -> None:
     """Refuse what cannot be asked of a resource at all."""
     if not resource.strategy.custom and request.method == "HEAD":
         raise method_not_allowed()
@@ -308,7 +319,7 @@ def _check_method(request: Exchange, verb: str, route: Route, resource: Resource
         raise StatusError(404, "the server could not find the requested resource", details={})
 
 
-def _check_patch(request: Exchange) -> None:
+def _check_patch(request: HttpRequest) -> None:
     """Refuse patches of built-in kinds that are none, before it is known what they are for."""
     if request.method == "PATCH" and _media_type(request) not in _PATCHES:
         raise StatusError(415, "415: Unsupported Media Type", details={})
@@ -323,11 +334,11 @@ def _check_timeout(text: str) -> None:
         )
 
 
-def _media_type(request: Exchange) -> str:
+def _media_type(request: HttpRequest) -> str:
     return request.headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
 
 
-def _invite(request: Exchange) -> None:
+def _invite(request: HttpRequest) -> None:
     """Tell a client that waits with its body that it may send it.
 
     Raises:
@@ -342,7 +353,7 @@ def _invite(request: Exchange) -> None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-async def _body(request: Exchange) -> bytes:
+async def _body(request: HttpRequest) -> bytes:
     if (request.content_length or 0) > bodies.BODY_LIMIT:
         raise bodies.too_large()
     _invite(request)

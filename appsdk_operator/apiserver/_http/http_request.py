@@ -8,10 +8,10 @@ from aiohttp import web
 
 from appsdk_operator.apiserver._fault_rules import FaultRule, RequestFacts
 
-__all__ = ["Exchange"]
+__all__ = ["HttpRequest"]
 
 
-class Exchange(web.BaseRequest):
+class HttpRequest(web.BaseRequest):
     """An HTTP request and the server's notes about it."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

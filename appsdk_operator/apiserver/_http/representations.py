@@ -19,11 +19,11 @@ from appsdk_operator.apiserver._values.status import (
 )
 
 __all__ = [
-    "AnyForm",
-    "PartialForm",
-    "ProtobufForm",
-    "TableForm",
-    "WholeForm",
+    "FullRepresentation",
+    "MetadataRepresentation",
+    "ProtobufRepresentation",
+    "Representation",
+    "TableRepresentation",
     "media_type_of",
     "negotiate",
 ]
@@ -42,7 +42,7 @@ def _list(head: dict[str, Any], items: Iterable[bytes]) -> bytes:
 
 
 @final
-class WholeForm:
+class FullRepresentation:
     """Objects as they are."""
 
     key = "json"
@@ -81,10 +81,10 @@ class WholeForm:
 
 
 @final
-class ProtobufForm:
+class ProtobufRepresentation:
     """Objects as they are, in protobuf; the events of watches are JSON."""
 
-    key: str = WholeForm.key
+    key: str = FullRepresentation.key
 
     def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
         """An object that is not stored, or not as it is shown."""
@@ -101,8 +101,8 @@ class ProtobufForm:
         def first_event(self, served: ServedVersion, record: Record) -> bytes: ...
         def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes: ...
     else:
-        event_object = first_event = WholeForm.event_object
-        bookmark = WholeForm.bookmark
+        event_object = first_event = FullRepresentation.event_object
+        bookmark = FullRepresentation.bookmark
 
     def list(
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
@@ -125,7 +125,7 @@ def media_type_of(body: bytes) -> str:
 
 
 @final
-class PartialForm:
+class MetadataRepresentation:
     """The metadata of objects only, as ``PartialObjectMetadata``.
 
     Args:
@@ -199,7 +199,7 @@ def _go_list_type(served: ServedVersion) -> str:
 
 
 @final
-class TableForm:
+class TableRepresentation:
     """Rows for people to read.
 
     Args:
@@ -266,17 +266,19 @@ class TableForm:
         return _encode({**table, "apiVersion": self._version, **other})
 
 
-AnyForm = WholeForm | ProtobufForm | PartialForm | TableForm
+Representation = (
+    FullRepresentation | ProtobufRepresentation | MetadataRepresentation | TableRepresentation
+)
 
 _JSON: Final = "application/json"
-_WHOLE: Final = WholeForm()
+_WHOLE: Final = FullRepresentation()
 _PARTIAL: Final = {
-    (version, lists): PartialForm(version, lists=lists)
+    (version, lists): MetadataRepresentation(version, lists=lists)
     for version in ("v1", "v1beta1")
     for lists in (True, False)
 }
 _MEDIA_TYPES: Final = (_JSON, "application/yaml", protobuf.MEDIA_TYPE)
-_PROTOBUF: Final = ProtobufForm()
+_PROTOBUF: Final = ProtobufRepresentation()
 # What is made in JSON is rewritten in YAML for those who prefer that.
 _JSON_TYPES: Final = ("application/json", "application/yaml", "application/*", "*/*")
 
@@ -287,7 +289,7 @@ def negotiate(
     include: str = "",
     now: Callable[[], float] = lambda: 0.0,
     custom: bool = True,
-) -> AnyForm:
+) -> Representation:
     """The form for an ``Accept`` header; the first that can be made wins, as on the real server.
 
     Args:
@@ -313,7 +315,7 @@ def negotiate(
             return _WHOLE
         if given.get("g") == "meta.k8s.io" and given.get("v") in ("v1", "v1beta1"):
             if wanted == "Table":
-                return TableForm(include, now, given["v"])
+                return TableRepresentation(include, now, given["v"])
             if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
                 return _PARTIAL[given["v"], wanted.endswith("List")]
     raise not_acceptable(_MEDIA_TYPES)

@@ -6,10 +6,10 @@ from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
 from appsdk_operator.apiserver._values.routes import Route
 from appsdk_operator.apiserver._values.status import StatusError, not_found
 
-__all__ = ["NoPageError", "find", "unknown_path"]
+__all__ = ["PageNotFoundError", "find", "unknown_path"]
 
 
-class NoPageError(Exception):
+class PageNotFoundError(Exception):
     """404 in plain text: nothing is served at that path."""
 
 
@@ -17,14 +17,14 @@ def unknown_path(catalog: Catalog, path: str) -> Exception:
     """What to raise for a path that leads nowhere."""
     parts = path.split("/")
     if len(parts) < (3 if parts[1] == "api" else 4):
-        return NoPageError()
+        return PageNotFoundError()
     return _unknown(catalog, "" if parts[1] == "api" else parts[2])
 
 
 def _unknown(catalog: Catalog, group: str) -> Exception:
     if catalog.is_builtin(group):
         return StatusError(404, "the server could not find the requested resource", details={})
-    return NoPageError()
+    return PageNotFoundError()
 
 
 def find(catalog: Catalog, route: Route) -> ServedVersion:
@@ -32,7 +32,7 @@ def find(catalog: Catalog, route: Route) -> ServedVersion:
 
     Raises:
         StatusError: 404.
-        NoPageError: 404 without a Status, as the real server answers what no group of it owns.
+        PageNotFoundError: 404 without a Status, as the real server answers for an unknown group.
     """
     served = catalog.find(route.group, route.version, route.plural)
     if served is None or (route.namespace and not served.resource.namespaced):

@@ -1,1 +1,1 @@
-"""Writes: create, update, patch, delete, subresources."""
+"""The generic registry: create, update, patch, delete, server-side apply and subresources."""

@@ -1,4 +1,4 @@
-"""Server-side apply: from the body of a request to the object that comes of it."""
+"""Server-side apply: from the body of a request to the stored object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.apiserver._registry.write_requests import Outcome, Target, WriteOptions
+from appsdk_operator.apiserver._registry.write_requests import Target, WriteOptions, WriteResult
 from appsdk_operator.apiserver._registry.writes import Writer
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import StatusError, bad_request, conflict
@@ -24,10 +24,10 @@ _GO_TYPES: Final = {list: "array", str: "string", bool: "bool", int: "number", f
 
 
 def configuration(body: bytes) -> tuple[Any, list[str]]:
-    """What a request applies, from YAML or JSON, and the keys that are there twice.
+    """The configuration to apply, from YAML or JSON, and a warning for each duplicate key.
 
     Raises:
-        StatusError: 400, it is neither.
+        StatusError: 400, the body is neither.
     """
     try:
         value, repeated = _read(body)
@@ -46,14 +46,14 @@ def configuration(body: bytes) -> tuple[Any, list[str]]:
 
 
 def _read(body: bytes) -> tuple[Any, list[str]]:
-    # Most clients send JSON, which is read a hundred times faster as what it is.
+    # Most clients send JSON, which the JSON parser reads a hundred times faster than YAML's.
     if body.lstrip().startswith(b"{"):
         try:
             value = json.loads(body, object_pairs_hook=_once)
         except ValueError:
             pass
         except RecursionError:
-            # As YAML it would be no shallower, and seconds slower.
+            # The YAML parser would fail for the same reason, seconds later.
             raise ValueError("nested too deep") from None
         else:
             go_json.check_values(value)
@@ -71,10 +71,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _strict(repeated: list[str], options: WriteOptions) -> list[str]:
-    """The warnings about keys that are there twice.
+    """The warnings about duplicate keys.
 
     Raises:
-        StatusError: 400, they are not allowed.
+        StatusError: 400, the field validation is ``Strict``.
     """
     if not repeated or options.field_validation == "Ignore":
         return []
@@ -94,18 +94,18 @@ async def apply(
     subresource: str = "",
     guarded: Callable[[_Change], _Change] = lambda change: change,
     check_new: Callable[[dict[str, Any]], None] = lambda _obj: None,
-) -> Outcome:
+) -> WriteResult:
     """Apply a configuration to an object, and create it if there is none.
 
     Args:
-        writer: who carries it out.
+        writer: carries it out.
         target: the object.
-        body: the configuration, as it was sent.
-        options: dry run, field validation and who applies.
-        force: whether to take what others own.
-        subresource: ``"status"`` and its like change a part of the object only.
-        guarded: makes a change of one that raises where it may not be made.
-        check_new: raises if the object may not be created.
+        body: the configuration, as the client sent it.
+        options: dry run, field validation and the field manager.
+        force: whether to take over fields of other managers.
+        subresource: ``"status"`` or another one that changes a part of the object only.
+        guarded: wraps a change in the authorization checks for it.
+        check_new: raises when the user may not create the object.
 
     Raises:
         StatusError: 400, 404, 409, 422 or 500: it cannot be applied.
@@ -113,7 +113,7 @@ async def apply(
     config, repeated = configuration(body)
     fields = writer.fields.of(target.served, subresource)
     manager = options.manager or ""
-    # Who owns what is settled by the apply itself.
+    # The apply itself writes managedFields.
     options = attrs.evolve(options, manager=None, applied=True)
 
     def change(old: dict[str, Any] | None) -> dict[str, Any]:
@@ -128,27 +128,27 @@ async def apply(
         there = target.key in records
         try:
             if there or subresource:
-                outcome = await writer.update(
+                result = await writer.update(
                     target, guarded(change), options, subresource=subresource, patch=True
                 )
             else:
                 new = _new(change(None), target)
                 check_new(new)
-                outcome = await writer.create(target, new, options)
+                result = await writer.create(target, new, options)
         except StatusError:
-            # Somebody may have been quicker while a webhook was asked.
+            # The object may have been created or deleted during a webhook call: then try again.
             if subresource or there == (target.key in records):
                 raise
         else:
-            return outcome
+            return result
     raise conflict(target.served.resource.plural, target.served.resource.group, target.name)
 
 
 def _new(obj: dict[str, Any], target: Target) -> dict[str, Any]:
-    """An object that is to be created by applying it.
+    """Check an object that the apply creates.
 
     Raises:
-        StatusError: 400 or 409, it names another object or none.
+        StatusError: 400 or 409, it has a uid or no name.
     """
     resource, metadata = target.served.resource, obj["metadata"]
     if metadata.get("uid"):

@@ -1,4 +1,4 @@
-"""What clients send: bodies and queries, read with bounds and answered with a Status."""
+"""Request bodies and query parameters: decoding, limits, and their errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _MEDIA_TYPES: Final = (
 )
 _NO_TYPE: Final = "couldn't get version/kind; json parse error"
 _UNRECOGNIZED: Final = "the object provided is unrecognized (must be of type {})"
-# What Go reads first of any object.
+# The Go type that an object is decoded into first.
 _GO_TYPE_META: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
     'Kind string "json:\\"kind,omitempty\\"" }'
@@ -56,12 +56,12 @@ _GO_TYPE_META: Final = (
 
 
 def too_large() -> StatusError:
-    """413: a body beyond the bound."""
+    """413: the body exceeds the limit."""
     return StatusError(413, f"Request entity too large: limit is {BODY_LIMIT}")
 
 
 def as_json(body: bytes, content_type: str) -> bytes:
-    """The body as JSON; it may be YAML, or protobuf for kinds that have that form.
+    """The body as JSON, converted from YAML or, for built-in kinds, from protobuf.
 
     Raises:
         StatusError: 400 or 415.
@@ -72,7 +72,7 @@ def as_json(body: bytes, content_type: str) -> bytes:
     if content_type == "application/yaml":
         try:
             documents = load_yaml(go_json.yaml_text(body))
-            # Further documents are not looked at.
+            # Further documents are ignored.
             obj = documents[0] if documents else {}
             go_json.check_values(obj)
         except ValueError as error:
@@ -92,7 +92,7 @@ def decode_value(body: bytes, what: str) -> Any:
     """Read JSON.
 
     Raises:
-        StatusError: 400, it is none, or nested too deeply to work with.
+        StatusError: 400, it is not JSON, or nested too deeply.
     """
     try:
         return go_json.decode(body)
@@ -101,14 +101,14 @@ def decode_value(body: bytes, what: str) -> Any:
 
 
 def decode_typed(body: bytes, kind: str) -> dict[str, Any]:
-    """Read an object in JSON that says its kind and its version as texts, or not at all.
+    """Decode a JSON object whose ``kind`` and ``apiVersion`` are strings or missing.
 
     Args:
         body: the JSON.
-        kind: what it has to be, for the errors.
+        kind: the expected kind, for error texts.
 
     Raises:
-        StatusError: 400, it is no object, or says them as something else.
+        StatusError: 400, it is no object, or one of them is no string.
     """
     what = _UNRECOGNIZED.format(kind)
     obj = decode_value(body, what)
@@ -129,14 +129,14 @@ def decode_typed(body: bytes, kind: str) -> dict[str, Any]:
 def decode_object(
     body: bytes, served: ServedVersion, *, expected: tuple[str, str], validation: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Read the object a request carries, and what to warn of.
+    """Decode the object in a body; return it with warnings.
 
     Args:
         body: the JSON.
-        served: where it was sent.
-        expected: the apiVersion and kind it must have.
-        validation: ``Strict`` refuses and ``Warn`` tells of fields that are there twice, and of
-            those that a built-in kind does not have.
+        served: the resource version that the client addresses.
+        expected: the apiVersion and kind that the object must have.
+        validation: for duplicate fields, and for unknown fields of built-in kinds: ``Strict``
+            refuses them, ``Warn`` warns.
 
     Raises:
         StatusError: 400, it is no object of that kind.
@@ -163,12 +163,12 @@ def decode_object(
         try:
             obj, unknown = decoding.read(served, obj)
         except DecodeError as error:
-            raise decoding.mishandled(served, kind, str(error)) from None
+            raise decoding.cannot_be_handled(served, kind, str(error)) from None
     else:
         _check_type(obj, served, api_version, kind)
-    told = decoding.complaints_of(body, unknown) if validation != "Ignore" else []
+    told = decoding.warnings_of(body, unknown) if validation != "Ignore" else []
     if told and validation == "Strict":
-        raise decoding.refuse_strictly(served, told)
+        raise decoding.strict_decoding_error(served, told)
     return obj, told
 
 
@@ -192,16 +192,16 @@ def _check_type(obj: dict[str, Any], served: ServedVersion, api_version: str, ki
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A boolean of the query: there and neither ``false`` nor ``0``, as the real server has it."""
+    """A boolean parameter: true unless missing, ``false`` or ``0``, as on the real server."""
     value = query.get(name)
     return value is not None and value.lower() not in ("false", "0")
 
 
 def number(query: Mapping[str, str], name: str) -> int:
-    """A whole number of the query, 0 when it is missing.
+    """An integer parameter, 0 when it is missing.
 
     Raises:
-        StatusError: 400, it is something else.
+        StatusError: 400, it is no integer.
     """
     value = query.get(name)
     if value is None:
@@ -215,10 +215,10 @@ def number(query: Mapping[str, str], name: str) -> int:
 
 
 def dry_run(query: Mapping[str, str], body: Mapping[str, Any], kind: str) -> bool:
-    """Whether nothing is to be stored.
+    """Whether this is a dry run.
 
     Raises:
-        StatusError: 422, a value that does not exist.
+        StatusError: 422, another value than ``All``.
     """
     value = query.get("dryRun")
     values = [value] if value is not None else body.get("dryRun") or []
@@ -237,13 +237,13 @@ def write_options(
     """The options of a create, update or patch.
 
     Args:
-        query: where they are.
-        kind: what they are called.
-        user_agent: the program that sends the request, who owns what it writes by default.
-        applies: whether it is a server-side apply, which must say who applies.
+        query: the query parameters.
+        kind: the kind of the options, such as ``CreateOptions``.
+        user_agent: the client's User-Agent, the default field manager.
+        applies: whether it is a server-side apply, which must name its field manager.
 
     Raises:
-        StatusError: 422, a value that does not exist.
+        StatusError: 422, a value is not valid.
     """
     manager = query.get("fieldManager", "")
     problems = entries.manager_problems(manager)
@@ -270,10 +270,10 @@ _ALWAYS: Final = ("metadata.name", "metadata.namespace")
 
 
 def selection(query: Mapping[str, str], served: ServedVersion, namespace: str) -> Selection:
-    """What a list, a watch or a deletion of many is about.
+    """The selection of a list, a watch or a deletecollection.
 
     Raises:
-        StatusError: 400, a selector that is malformed or that the resource has no field for.
+        StatusError: 400, a selector is malformed, or the resource doesn't support its field.
     """
     labels, fields = parse_labels(query), parse_fields(query)
     known = served.resource.strategy.fields | served.selectable_fields

@@ -1,4 +1,4 @@
-"""The options of a deletion: all from the body, or without one from the query."""
+"""``DeleteOptions``: from the body, or without a body from the query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES: Final[dict[str, tuple[type, str]]] = {
 
 
 def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
-    """What a deletion is asked to heed.
+    """The options of a delete request.
 
     Raises:
         StatusError: 400 or 422.
@@ -33,10 +33,10 @@ def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
 
 
 def options_of(given: Mapping[str, Any]) -> DeleteOptions:
-    """What a deletion is asked to heed, from options whose types are right.
+    """The options of a deletion, from a mapping whose values have the right types.
 
     Raises:
-        StatusError: 422, a value that does not exist.
+        StatusError: 422, a value is not valid.
     """
     policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
     problems: list[FieldError] = []

@@ -1,4 +1,4 @@
-"""What a deletion means for an object: preconditions, propagation, grace, and when it is gone."""
+"""Steps of a deletion: preconditions, propagation policy, grace period, and final removal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOREGROUND: Final = "foregroundDeletion"
 def check_preconditions(
     resource: Resource, record: Record, uid: str | None, resource_version: str | None
 ) -> None:
-    """Refuse to delete another object, or another state, than the one that is meant.
+    """Refuse the deletion when uid or resource version differ from the preconditions.
 
     Raises:
         StatusError: 409.
@@ -39,7 +39,7 @@ def check_preconditions(
 
 
 def set_propagation(metadata: dict[str, Any], propagation: str | None) -> None:
-    """Note in the finalizers what is to become of the dependents."""
+    """Set the finalizers of a propagation policy."""
     finalizers = list(metadata.get("finalizers", ()))
     if propagation is None:
         return
@@ -53,19 +53,19 @@ def set_propagation(metadata: dict[str, Any], propagation: str | None) -> None:
 
 
 def grace_of(obj: dict[str, Any], wanted: int | None) -> int:
-    """Seconds a pod that runs somewhere is given."""
+    """The grace period in seconds; 0 for anything but a pod on a node."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
     grace = int(spec.get("terminationGracePeriodSeconds", 30)) if wanted is None else wanted
-    # Less than nothing is as little as can be without going at once.
+    # As on the real server: a negative period means the shortest one that is not immediate.
     grace = 1 if grace < 0 else grace
     before = obj["metadata"].get("deletionGracePeriodSeconds")
     return grace if before is None else min(grace, before)
 
 
 def is_gone(new: dict[str, Any], old: dict[str, Any]) -> bool:
-    """Whether an update takes away the last that held an object whose deletion was asked for."""
+    """Whether an update removes the last finalizer of an object that is being deleted."""
     metadata = new["metadata"]
     return (
         "deletionTimestamp" in old["metadata"]

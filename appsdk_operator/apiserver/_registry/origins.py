@@ -1,4 +1,4 @@
-"""Whose write a request is, and the options it came with, as webhooks are told of them."""
+"""The origin of a write: the user and the options that admission webhooks see."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["deleting", "writing"]
 
 
 def writing(user: User, query: Mapping[str, str], warnings: list[str]) -> Origin:
-    """The origin of a create, update or patch, whose options are in the query."""
+    """The origin of a create, update or patch, with its options from the query."""
     options: dict[str, Any] = {}
     if query.get("dryRun"):
         options["dryRun"] = [query["dryRun"]]
@@ -26,11 +26,11 @@ def writing(user: User, query: Mapping[str, str], warnings: list[str]) -> Origin
 
 
 def deleting(user: User, query: Mapping[str, str], body: bytes, warnings: list[str]) -> Origin:
-    """The origin of a deletion, whose options, which are valid, are in the body or the query."""
+    """The origin of a deletion, with its options, already checked, from the body or the query."""
     options: dict[str, Any] = {}
     given: dict[str, Any] = dict(query)
     if body.strip():
-        # Options are all in the body then.
+        # With a body, the query is ignored.
         given = msgspec.json.decode(body)
     elif given.get("gracePeriodSeconds"):
         given["gracePeriodSeconds"] = parse_integer(given["gracePeriodSeconds"])

@@ -1,4 +1,4 @@
-"""JSON patches, merge patches and strategic merge patches, with the real server's answers."""
+"""JSON patches, merge patches and strategic merge patches, with the real server's errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_OPERATIONS: Final = 10_000
 
 
 def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVersion) -> Any:
-    """What a patch in ``body`` makes of ``old``.
+    """Apply the patch in ``body`` to ``old``.
 
     Raises:
         StatusError: 400, 413, 422 or 500: it cannot be applied.
@@ -69,17 +69,17 @@ def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVer
 def fitted(
     content_type: str, body: bytes, new: Any, served: ServedVersion, validation: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """The patched object in the form it is kept in, and what to warn of.
+    """Decode a patched object as its kind; return it with warnings.
 
     Args:
         content_type: of the patch.
         body: the patch.
         new: the object with the patch applied.
-        served: what it is an object of.
-        validation: ``Strict`` refuses unknown and duplicate fields, ``Ignore`` says nothing.
+        served: its resource version.
+        validation: ``Strict`` refuses unknown and duplicate fields, ``Ignore`` ignores them.
 
     Raises:
-        StatusError: 400 or 422, the patch makes something of it that it cannot be.
+        StatusError: 400 or 422, the result is no object of its kind.
     """
     if not isinstance(new, dict):
         raise StatusError(
@@ -98,7 +98,7 @@ def fitted(
     if validation == "Ignore":
         return made, []
     if strategic:
-        # Found level by level there.
+        # The real server finds them level by level.
         unknown.sort(key=lambda path: path.count("."))
     told = _complaints(content_type, body, unknown)
     if told and validation == "Strict":
@@ -108,7 +108,7 @@ def fitted(
 
 
 def _check_type(new: dict[str, Any], served: ServedVersion) -> None:
-    """Custom resources stay what they are."""
+    """Refuse a changed kind or apiVersion of a custom resource."""
     resource = served.resource
     wanted = {"kind": resource.kind, "apiVersion": served.api_version}
     problems = [
@@ -125,14 +125,14 @@ def _check_type(new: dict[str, Any], served: ServedVersion) -> None:
 def _complaints(content_type: str, body: bytes, unknown: list[str]) -> list[str]:
     if content_type == JSON_PATCH:
         return [f'unknown field "{path}"' for path in unknown]
-    told = decoding.complaints_of(body, unknown)
+    told = decoding.warnings_of(body, unknown)
     return told + [text for path in unknown if (text := f'unknown field "{path}"') not in told]
 
 
 def _as_go_does(old: Any, operation: dict[str, Any]) -> dict[str, Any]:
-    """An operation with the leniency of the library that the real server uses.
+    """The operation as the real server's JSON patch library carries it out.
 
-    It replaces members of objects that are not there, and copies them as null.
+    ``replace`` adds a missing key, and ``copy`` of a missing key copies null.
     """
     kind, path = operation.get("op"), operation.get("path")
     if kind == "replace" and isinstance(path, str) and _is_missing_member(old, path):
@@ -197,7 +197,7 @@ def _failed(message: str) -> StatusError:
 
 
 def _printed(value: Any) -> str:
-    """A value as Go prints it."""
+    """A value as Go's ``%v`` prints it."""
     if isinstance(value, Mapping):
         inner = " ".join(f"{key}:{_printed(value[key])}" for key in sorted(value))
         return f"map[{inner}]"

@@ -1,4 +1,4 @@
-"""What an object has to be to be stored: of the right shape, in the right place, and valid."""
+"""Preparation of an object for the storage: metadata, pruning and defaults, validation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["fit_schema", "metadata_of", "validate"]
 
 
 def metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of ``obj``, which is of the right shape and fits where it was sent.
+    """The metadata of ``obj``, checked against its type and the request's path.
 
     Raises:
-        StatusError: 400, it is not or does not.
+        StatusError: 400, they don't fit.
     """
     resource = target.served.resource
     metadata = decode_metadata(
@@ -44,10 +44,10 @@ def metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> list[str]:
-    """Drop unknown fields and fill in defaults; the warnings to tell.
+    """Prune unknown fields and fill in defaults; return the warnings.
 
     Raises:
-        StatusError: 400, it cannot be read, or has unknown fields and may not.
+        StatusError: 400, a value has the wrong type, or a field is unknown and validation strict.
     """
     served = target.served
     structure = served.structural_schema
@@ -70,25 +70,25 @@ def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> li
         and served.to_storage is None
         and served.resource.converter is None
     ):
-        # What the stored version has no field for is not kept, whoever sent it.
+        # A field that the storage version does not have is not stored.
         stored.structural_schema.prune_and_default(obj)
         structure.prune(obj)
     for place, name in nulls:
         place.setdefault(name, None)
-    complaints = [f'unknown field "{path}"' for path in dropped]
-    if not complaints or options.field_validation == "Ignore":
+    warnings = [f'unknown field "{path}"' for path in dropped]
+    if not warnings or options.field_validation == "Ignore":
         return []
     if options.field_validation == "Strict":
         kind = served.resource.kind
         raise bad_request(
             f'{kind} in version "{served.version}" cannot be handled as a {kind}: '
-            f"strict decoding error: {', '.join(complaints)}"
+            f"strict decoding error: {', '.join(warnings)}"
         )
-    return complaints
+    return warnings
 
 
 def _nulls(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects within ``value`` that have a null, and its name there."""
+    """Each null in ``value``, as the object that contains it and its key."""
     if isinstance(value, dict):
         for name, item in value.items():
             if item is None:
@@ -107,14 +107,14 @@ def validate(
     warnings: list[str],
     subresource: str = "",
 ) -> None:
-    """Refuse what breaks the rules of its kind.
+    """Validate an object before it is stored.
 
     Args:
-        target: the object.
-        new: the wanted state.
-        old: the present state; None on create.
-        warnings: what is to be told anyway; more is added.
-        subresource: what is written.
+        target: its address.
+        new: the new object.
+        old: the stored object; None on create.
+        warnings: warnings for the client; more are added.
+        subresource: the subresource that is written.
 
     Raises:
         StatusError: 422, with a cause for each rule.
@@ -129,7 +129,7 @@ def validate(
         warnings += structure.validate(new, old, errors, status_only=status_only)
     elif resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
         errors += _metadata.validate_finalizers(new["metadata"])
-    # A binding sets what no update may change.
+    # A binding sets fields that updates must not change.
     if subresource != "binding":
         errors += resource.strategy.validate(new, old)
     if errors:

@@ -1,7 +1,7 @@
-"""Writes of a scale: who owns the replicas of the object behind it.
+"""Field managers of the scale subresource.
 
-A scale shows the owners of the object's replicas only, as those of its own field of that name. What
-a write of the scale makes of them is carried over to the object.
+A Scale's ``managedFields`` list the managers that own the replicas of its object. A write to the
+Scale changes them, and the change is carried over to the object.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _REPLICAS_SET: Final[field_sets.FieldSet] = {"f:spec": {"f:replicas": {}}}
 
 @final
 class ScaleOwners:
-    """The owners of one object's replicas while its scale is written."""
+    """The managers of one object's replicas during a write to its Scale."""
 
     def __init__(self, fields: FieldManagers, served: ServedVersion, obj: dict[str, Any]) -> None:
-        """The owners as ``obj``, of the version ``served``, has them."""
+        """``obj`` is the object, in the version ``served``."""
         self._manager = fields.for_scale()
         self._served = served
         self._entries = obj["metadata"].get("managedFields")
 
     def updated(self, live: dict[str, Any], wanted: Any, manager: str) -> Any:
-        """The scale ``wanted`` in the place of ``live``, and who owns its fields."""
+        """The Scale ``wanted`` as an update of ``live``, with its managedFields."""
         if not isinstance(wanted, dict) or not isinstance(wanted.get("metadata", {}), dict):
             return wanted
         new = {**wanted, "metadata": {**wanted.get("metadata", {})}}
@@ -46,14 +46,14 @@ class ScaleOwners:
     def applied(
         self, live: dict[str, Any], config: Any, manager: str, *, force: bool
     ) -> dict[str, Any]:
-        """The scale with ``config`` applied, and who owns its fields.
+        """The Scale with ``config`` applied, with its managedFields.
 
         Raises:
             StatusError: 400, 409 or 500: it cannot be applied.
         """
         scale = self._manager.applied(self._shown(live), config, manager, force=force)
         if self._served.resource.strategy.custom:
-            # The real server cannot, however it is applied, but tells of conflicts before.
+            # The real server always fails here, but reports conflicts first.
             metadata = scale["metadata"]
             raise StatusError(
                 500,
@@ -64,8 +64,8 @@ class ScaleOwners:
             )
         return scale
 
-    def tell(self, obj: dict[str, Any], scale: Any) -> None:
-        """Set in the object who owns its replicas, given the scale that was written."""
+    def write_managed_fields(self, obj: dict[str, Any], scale: Any) -> None:
+        """Carry the managedFields of the written Scale over to its object."""
         told = (scale.get("metadata") or {}).get("managedFields") or ()
         owners = entries.decode(told, trusted=True)
         served = self._served
@@ -84,7 +84,7 @@ class ScaleOwners:
 
 
 def _paths(resource: Resource) -> dict[str, field_sets.Path | None]:
-    """Where each version keeps its replicas; None for a version that has no scale."""
+    """The path of the replicas in each version; None for a version without a scale."""
     found: dict[str, field_sets.Path | None] = {}
     for served in resource.versions.values():
         steps = scale_paths(served).replicas if "scale" in served.subresources else None
@@ -93,7 +93,7 @@ def _paths(resource: Resource) -> dict[str, field_sets.Path | None]:
 
 
 def _to_scale(parent: Any, resource: Resource) -> ManagedFields:
-    """The owners of the replicas, given the entries of the object."""
+    """The managers of the replicas, from the managedFields of the object."""
     managed = entries.decode(parent or (), trusted=True)
     paths = _paths(resource)
     found = ManagedFields()
@@ -108,13 +108,13 @@ def _to_scale(parent: Any, resource: Resource) -> ManagedFields:
 def _from_scale(
     scale: ManagedFields, parent: Any, resource: Resource, api_version: str
 ) -> list[dict[str, Any]]:
-    """The entries of the object once the scale has these owners.
+    """The managedFields of the object after a write to its Scale.
 
     Args:
-        scale: the owners of the scale.
-        parent: the entries of the object before.
+        scale: the managers of the Scale.
+        parent: the managedFields of the object before.
         resource: its resource.
-        api_version: the version the scale was written in.
+        api_version: the version that the Scale was written in.
     """
     before = entries.decode(parent or (), trusted=True)
     paths = _paths(resource)

@@ -1,7 +1,6 @@
-"""The bodies of subresources, read as the kinds they have to be: Scale, Eviction, Binding, …
+"""The bodies of requests to subresources: Scale, Eviction, Binding, TokenRequest.
 
-Built-in objects are read by where they are sent, see :mod:`bodies`; what is sent to a subresource
-has a kind of its own.
+Their kinds differ from that of the resource; for bodies of the resource's kind see :mod:`bodies`.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ __all__ = ["BINDING", "EVICTION", "SCALE", "TOKEN_REQUEST", "BodyKind", "mismatc
 
 @attrs.frozen
 class BodyKind:
-    """What a body has to be."""
+    """The kind that a body must have."""
 
     group: str
     version: str
     kind: str
     internal: str
-    """What errors of conversion call it."""
+    """Its internal Go type, for error texts."""
     older: tuple[str, ...] = ()
-    """Versions that are read as well, of the same fields."""
+    """Further accepted versions, with the same fields."""
 
     @property
     def api_version(self) -> str:
@@ -47,18 +46,18 @@ TOKEN_REQUEST: Final = BodyKind(
 
 
 def read(body: bytes, wanted: BodyKind, validation: str) -> tuple[dict[str, Any], list[str]]:
-    """The object in a body in JSON, with its kind, and what to warn of.
+    """Decode a body in JSON; return the object with its kind, and warnings.
 
     Args:
         body: the JSON.
-        wanted: what it has to be; an object that says no kind is taken for one.
-        validation: ``Strict`` refuses what ``Warn`` warns of.
+        wanted: the expected kind, also assumed for an object without one.
+        validation: ``Strict`` refuses unknown and duplicate fields, ``Warn`` warns.
 
     Raises:
-        StatusError: 400, it is something else.
+        StatusError: 400, it is of another kind.
     """
     obj = bodies.decode_typed(body, wanted.kind)
-    # What is empty is not said.
+    # An empty value counts as missing.
     kind = obj.get("kind") or wanted.kind
     api_version = obj.get("apiVersion") or wanted.api_version
     obj = {"kind": kind, "apiVersion": api_version} | {
@@ -69,7 +68,7 @@ def read(body: bytes, wanted: BodyKind, validation: str) -> tuple[dict[str, Any]
     if problem:
         raise bad_request(f"{sent} cannot be handled as a {wanted.kind}: {problem}")
     made, unknown = types.read(wanted.group, wanted.version, wanted.kind, obj)
-    told = decoding.complaints_of(body, unknown) if validation != "Ignore" else []
+    told = decoding.warnings_of(body, unknown) if validation != "Ignore" else []
     if told and validation == "Strict":
         why = f"strict decoding error: {', '.join(told)}"
         raise bad_request(f"{sent} cannot be handled as a {wanted.kind}: {why}")
@@ -77,7 +76,7 @@ def read(body: bytes, wanted: BodyKind, validation: str) -> tuple[dict[str, Any]
 
 
 def mismatch(obj: dict[str, Any], wanted: BodyKind) -> str:
-    """Why an object cannot be what it has to be, or nothing."""
+    """Why an object is not of the expected kind; empty when it is."""
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
     for name, value in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(value, str):

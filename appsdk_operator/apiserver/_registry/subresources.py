@@ -1,4 +1,4 @@
-"""What is done below an object: scale, and actions such as evictions and bindings."""
+"""Subresources: scale, eviction and binding."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 @attrs.frozen
 class ScalePaths:
-    """Where an object keeps what its scale shows."""
+    """The paths in an object of the fields that its Scale shows."""
 
     replicas: tuple[str, ...]
     status: tuple[str, ...]
@@ -55,7 +55,7 @@ _BUILTIN: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spe
 
 
 def scale_paths(served: ServedVersion) -> ScalePaths:
-    """Where objects of a kind keep what their scale shows."""
+    """The scale paths of a resource version."""
     declared: Mapping[str, Any] = served.subresources.get("scale") or {}
     if not served.resource.strategy.custom:
         return _BUILTIN
@@ -80,7 +80,7 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths, *, strict: bool = True) -> 
     """The ``Scale`` of an object.
 
     Raises:
-        StatusError: 500 as on the real server, the object has no number of replicas.
+        StatusError: 500, as on the real server: the object has no replicas.
     """
     replicas = _at(obj, paths.replicas)
     if replicas is None and strict:
@@ -92,7 +92,7 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths, *, strict: bool = True) -> 
     status: dict[str, Any] = {"replicas": _at(obj, paths.status) or 0}
     selector = _at(obj, paths.selector)
     if isinstance(selector, dict):
-        # Replication controllers have plain labels there.
+        # The selector of a ReplicationController is a plain map of labels.
         is_plain = not selector.keys() & {"matchLabels", "matchExpressions"}
         with contextlib.suppress(SelectorError):
             selector = str(
@@ -117,7 +117,7 @@ def scaled(
     """The object with the replicas of a ``Scale``.
 
     Raises:
-        StatusError: 400 or 422, it is no scale of that object.
+        StatusError: 400 or 422, it is no valid Scale of that object.
     """
     if not isinstance(scale, dict):
         raise bad_request("the object provided is unrecognized (must be of type Scale)")
@@ -152,7 +152,7 @@ def scaled(
 
 
 def success(resource: Resource, obj: dict[str, Any]) -> bytes:
-    """The ``Status`` that answers a deletion."""
+    """The ``Status`` of a successful deletion."""
     details = {
         "name": obj["metadata"]["name"],
         "group": resource.group,
@@ -178,14 +178,14 @@ def _check_namespace(metadata: Mapping[str, Any], namespace: str | None) -> None
 
 
 ACTIONS: Final = {"binding": BINDING, "eviction": EVICTION}
-"""What is posted below objects, by where it is posted."""
+"""The body kinds of subresources that only take POST."""
 
 
 def completed(obj: dict[str, Any], target: Target) -> dict[str, Any]:
-    """What is posted below an object, with its namespace.
+    """The body of a POST to a subresource, with the namespace of the request filled in.
 
     Raises:
-        StatusError: 400, it is meant for another namespace.
+        StatusError: 400, it names another namespace.
     """
     metadata = obj.get("metadata") or {}
     _check_namespace(metadata, target.namespace)
@@ -195,10 +195,10 @@ def completed(obj: dict[str, Any], target: Target) -> dict[str, Any]:
 async def action(
     writer: Writer, target: Target, name: str, obj: dict[str, Any], options: WriteOptions
 ) -> bytes:
-    """Carry out what is posted to ``name`` below an object.
+    """Carry out a POST to the subresource ``name``.
 
     Raises:
-        StatusError: it cannot be done.
+        StatusError: it fails.
     """
     if obj["metadata"].get("name") != target.name:
         kind = ACTIONS[name].kind

@@ -1,4 +1,4 @@
-"""What the options of a watch ask for."""
+"""The options of a watch that ask for the initial state."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["wants_state"]
 
 
 def wants_state(query: Mapping[str, str], *, streaming_lists: bool) -> bool:
-    """Whether the initial state is to be streamed.
+    """Whether a watch asks to stream the initial state (``sendInitialEvents``).
 
     Args:
-        query: of the watch.
-        streaming_lists: whether the server does that at all.
+        query: the query of the watch.
+        streaming_lists: whether the server supports it.
 
     Raises:
-        StatusError: 422, options that contradict each other.
+        StatusError: 422, the options contradict each other.
     """
     field, match = "resourceVersionMatch", query.get("resourceVersionMatch", "")
     streaming = "sendInitialEvents" in query

@@ -1,4 +1,4 @@
-"""Writes as they are asked for, and whom they have to pass before they take effect."""
+"""Requests to write, their options, and the admission interface that they pass through."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.users import ADMIN, User
 
 __all__ = [
-    "Attempt",
+    "AdmissionAttributes",
+    "AdmissionController",
+    "AdmitAll",
     "DeleteOptions",
-    "Gate",
-    "OpenGate",
     "Origin",
-    "Outcome",
     "Target",
     "WriteOptions",
+    "WriteResult",
 ]
 
 
 @attrs.frozen
 class Target:
-    """What a request is about: a served version of a resource, a namespace, maybe an object."""
+    """The resource version, namespace and name that a request addresses."""
 
     served: ServedVersion
     namespace: str = ""
@@ -32,42 +32,42 @@ class Target:
 
     @property
     def key(self) -> str:
-        """Where the object is stored."""
+        """The object's key in the storage."""
         return self.served.resource.key(self.namespace, self.name)
 
 
 @attrs.frozen
 class Origin:
-    """Whose write it is, and what they sent along."""
+    """The client request behind a write: its user, its options, and warnings for its response."""
 
     user: User = ADMIN
     options: Mapping[str, Any] = attrs.field(factory=dict)
-    """The fields of ``CreateOptions`` and their like, as they were sent."""
+    """The fields of ``CreateOptions``, ``UpdateOptions``, … as the client sent them."""
     warnings: list[str] = attrs.field(factory=list)
-    """What is to be told, whatever becomes of the write."""
+    """Warnings for the client, sent whether the write succeeds or not."""
 
     def warn(self, warnings: Iterable[str]) -> None:
-        """Tell of ``warnings``, each once."""
+        """Add ``warnings``, each once."""
         self.warnings.extend(text for text in warnings if text not in self.warnings)
 
 
 @attrs.frozen(kw_only=True)
 class WriteOptions:
-    """What goes for creates, updates and patches."""
+    """Options of creates, updates and patches."""
 
     dry_run: bool = False
     field_validation: str = "Warn"
     origin: Origin | None = None
-    """Whose write it is; None: the server's own doing, about which nobody is asked."""
+    """The client request behind it; None for the server's own writes, which skip admission."""
     manager: str | None = None
-    """Who comes to own the fields that change; None: ``managedFields`` stay as they are given."""
+    """The field manager of changed fields; None: ``managedFields`` stay as they are given."""
     applied: bool = False
-    """Whether the object comes of a server-side apply, where null does not mean absent."""
+    """Whether this is a server-side apply, where null does not mean absent."""
 
 
 @attrs.frozen(kw_only=True)
 class DeleteOptions:
-    """What goes for deletes."""
+    """Options of deletes."""
 
     dry_run: bool = False
     propagation: str | None = None
@@ -75,13 +75,13 @@ class DeleteOptions:
     uid: str | None = None
     resource_version: str | None = None
     one_of_many: bool = False
-    """Whether the object was not named: all that match are deleted."""
+    """Whether the delete is part of a deletecollection."""
     origin: Origin | None = None
 
 
 @attrs.define
-class Outcome:
-    """What a write leads to: the object in the client's version."""
+class WriteResult:
+    """The result of a write: the object in the client's version."""
 
     obj: dict[str, Any]
     status: int = 200
@@ -89,41 +89,41 @@ class Outcome:
 
 
 def _nothing(_obj: dict[str, Any]) -> None:
-    """No defaults."""
+    """Change nothing."""
 
 
 @attrs.frozen(kw_only=True)
-class Attempt:
-    """A write that is about to take effect."""
+class AdmissionAttributes:
+    """What admission controllers see of a write before it is stored."""
 
     operation: str
     """``CREATE``, ``UPDATE`` or ``DELETE``."""
     target: Target
     subresource: str = ""
     obj: dict[str, Any] = attrs.field(factory=dict)
-    """The wanted state in the client's version; empty for deletions."""
+    """The new object in the client's version; empty for deletions."""
     old: dict[str, Any] = attrs.field(factory=dict)
-    """The present state in the client's version; empty for creations."""
+    """The stored object in the client's version; empty for creations."""
     options: WriteOptions | DeleteOptions
     prepare: Callable[[dict[str, Any]], None] = _nothing
-    """Sets what a built-in object has when the first webhook sees it."""
+    """Sets the fields that a new built-in object has when the first webhook sees it."""
     fill_in: Callable[[dict[str, Any]], None] = _nothing
-    """Fills in defaults and drops nulls after a webhook has patched an object."""
+    """Fills in defaults and drops nulls after a webhook has patched the object."""
 
 
-class Gate(Protocol):
-    """Who has a say in writes. To wait here is to let others write meanwhile."""
+class AdmissionController(Protocol):
+    """Mutates and validates writes. While it waits, other writes go on."""
 
-    async def mutate(self, attempt: Attempt) -> dict[str, Any]:
-        """The state to go on with: that of the attempt, or another.
+    async def mutate(self, attributes: AdmissionAttributes) -> dict[str, Any]:
+        """The object to write: that of ``attributes`` or a changed copy.
 
         Raises:
             StatusError: the write is refused.
         """
         ...
 
-    async def validate(self, attempt: Attempt) -> None:
-        """Look at the final state.
+    async def validate(self, attributes: AdmissionAttributes) -> None:
+        """Check the final object.
 
         Raises:
             StatusError: the write is refused.
@@ -132,12 +132,12 @@ class Gate(Protocol):
 
 
 @final
-class OpenGate:
-    """A gate that lets everything through."""
+class AdmitAll:
+    """Admits every write unchanged."""
 
-    async def mutate(self, attempt: Attempt) -> dict[str, Any]:
-        """The state of the attempt."""
-        return attempt.obj
+    async def mutate(self, attributes: AdmissionAttributes) -> dict[str, Any]:
+        """The object of ``attributes``."""
+        return attributes.obj
 
-    async def validate(self, attempt: Attempt) -> None:
-        """Nothing is wrong."""
+    async def validate(self, attributes: AdmissionAttributes) -> None:
+        """Accept."""

@@ -1,9 +1,9 @@
-"""Create, update and delete, in the steps and with the checks of Kubernetes' generic registry.
+"""Create, update and delete, with the steps and checks of Kubernetes' generic registry.
 
-Each verb takes an object of the client's version and commits at most one change, so the state is
-consistent between any two of them. The only ones to wait for are those behind the :class:`Gate`.
-Whatever has changed meanwhile counts: an update or a deletion begins anew with the newest state,
-as often as it takes within reason, and a creation looks again at what it needs.
+Each verb takes an object in the client's version and commits at most one change. The code waits
+only for the :class:`AdmissionController` and for conversion webhooks. If the object changed during
+such a wait, an update or a deletion starts again with the newest state, up to 100 times, and a
+creation repeats its checks.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from appsdk_operator.apiserver._managed_fields.field_managers import FieldManage
 from appsdk_operator.apiserver._registry import deletion
 from appsdk_operator.apiserver._registry.preparation import fit_schema, metadata_of, validate
 from appsdk_operator.apiserver._registry.write_requests import (
-    Attempt,
+    AdmissionAttributes,
+    AdmissionController,
+    AdmitAll,
     DeleteOptions,
-    Gate,
-    OpenGate,
     Origin,
-    Outcome,
     Target,
     WriteOptions,
+    WriteResult,
 )
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._storage import conversion
@@ -46,23 +46,23 @@ from appsdk_operator.runtime import Clock, random_of
 
 __all__ = [
     "DeleteOptions",
-    "Outcome",
     "Target",
     "WriteOptions",
+    "WriteResult",
     "Writer",
     "precondition_failed",
 ]
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
-# How often a write begins anew because the object was changed meanwhile. The real server tries
-# until the request times out.
+# How often a write starts again because the object changed in the meantime. The real server
+# retries until the request times out.
 _ATTEMPTS: Final = 100
-_OPEN: Final = OpenGate()
+_ADMIT_ALL: Final = AdmitAll()
 _QUIET: Final = WriteOptions(field_validation="Ignore", origin=Origin())
 
 
 def precondition_failed(target: Target, name: str, wanted: str, found: str) -> StatusError:
-    """409: an object that is not the one, or not as old, as the client meant."""
+    """409: the object has another uid or resource version than the precondition says."""
     resource = target.served.resource
     group = f"{resource.group}/" if resource.strategy.custom else ""
     return conflict(
@@ -78,25 +78,25 @@ def precondition_failed(target: Target, name: str, wanted: str, found: str) -> S
 
 @final
 class Writer:
-    """Carries out writes on a storage."""
+    """Creates, updates and deletes the objects of a storage."""
 
     def __init__(self, storage: Storage, catalog: Catalog, clock: Clock) -> None:
-        """A writer whose time stamps come from ``clock``."""
+        """``clock`` gives the time stamps of objects."""
         self._storage = storage
         self._catalog = catalog
         self.clock = clock
-        # Of its own, so that an object more does not change the delays of those that retry.
+        # A generator of its own: an additional object must not change the retry delays of others.
         self._rng = random.Random(random_of(clock).getrandbits(64))
         self.fields: FieldManagers = FieldManagers(catalog, clock)
-        """Who owns which fields."""
-        self.gate: Gate = _OPEN
-        """Who is asked about writes; nobody at first."""
+        """The field managers of every resource version."""
+        self.admission: AdmissionController = _ADMIT_ALL
+        """Admits writes that come from a client request; at first all of them."""
 
     def get(self, target: Target) -> Record:
         """The stored object.
 
         Raises:
-            StatusError: 404, it is not there.
+            StatusError: 404, there is none.
         """
         resource = target.served.resource
         record = resource.collection.records.get(target.key)
@@ -111,7 +111,7 @@ class Writer:
         target: Target,
         obj: dict[str, Any],
         options: WriteOptions,
-    ) -> Outcome:
+    ) -> WriteResult:
         """Store a new object.
 
         Raises:
@@ -120,7 +120,7 @@ class Writer:
         resource, strategy = target.served.resource, target.served.resource.strategy
         metadata = metadata_of(target, obj)
         self._check_open(target, metadata.get("name", ""))
-        _tell(options, fit_schema(target, obj, options))
+        _add_warnings(options, fit_schema(target, obj, options))
         if options.manager is not None:
             _metadata.wipe_system_fields(obj["metadata"])
             self.fields.of(target.served).updated(None, obj, options.manager)
@@ -133,7 +133,7 @@ class Writer:
             _fit_again(target, obj)
             prepare(obj)
 
-        attempt = Attempt(
+        attributes = AdmissionAttributes(
             operation="CREATE",
             target=target,
             obj=obj,
@@ -141,8 +141,8 @@ class Writer:
             prepare=prepare,
             fill_in=fill_in,
         )
-        gate = self._gate(options)
-        obj = await self._mutated(gate, attempt)
+        admission = self._admission_for(options)
+        obj = await self._mutate(admission, attributes)
         metadata = obj["metadata"]
         if metadata.get("resourceVersion", "0") not in ("", "0"):
             raise StatusError(
@@ -154,13 +154,13 @@ class Writer:
         _metadata.prepare_create(
             metadata, self.clock.time(), self._rng, generation=strategy.generation
         )
-        told = _metadata.warnings(metadata, None, custom=strategy.custom)
+        warnings = _metadata.warnings(metadata, None, custom=strategy.custom)
         if target.served.has_status and not strategy.status_on_create:
             obj.pop("status", None)
         strategy.prepare_create(obj)
-        validate(target, obj, None, told)
-        _tell(options, told)
-        await gate.validate(attrs.evolve(attempt, obj=obj))
+        validate(target, obj, None, warnings)
+        _add_warnings(options, warnings)
+        await admission.validate(attrs.evolve(attributes, obj=obj))
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
         stored = await conversion.to_storage_version(obj, target.served)
@@ -169,10 +169,10 @@ class Writer:
         if present is not None:
             held = present.deleting
             raise already_exists(resource.plural, resource.group, name, deleting=held)
-        return Outcome(await self._commit(target, obj, stored, options), 201)
+        return WriteResult(await self._commit(target, obj, stored, options), 201)
 
     def _check_open(self, target: Target, name: str) -> None:
-        """Refuse to create where nothing can be created any more."""
+        """Refuse creates while the definition or the namespace is being deleted."""
         resource = target.served.resource
         if self._catalog.resource(resource.group, resource.plural) is not resource:
             raise StatusError(404, "the server could not find the requested resource", details={})
@@ -218,25 +218,25 @@ class Writer:
         *,
         subresource: str = "",
         patch: bool = False,
-        gate: Gate | None = None,
-    ) -> Outcome:
-        """Replace an object by what ``change`` makes of it.
+        admission: AdmissionController | None = None,
+    ) -> WriteResult:
+        """Replace an object by the result of ``change``.
 
         Args:
             target: the object.
-            change: from the present object, in the client's version, to the wanted one; called
-                again for each attempt. What it takes and what it returns are the attempt's own.
+            change: makes the new object from the stored one, both in the client's version. It is
+                called again for each retry, and may change and keep its argument.
             options: dry run and field validation.
-            subresource: ``"status"`` and its like change a part of the object only.
+            subresource: ``"status"`` or another one that changes a part of the object only.
             patch: whether the uid in the object is a field to check rather than a precondition,
-                and a missing resourceVersion is the present one.
-            gate: who is asked; default: :attr:`gate`, about writes that have an origin.
+                and a missing resourceVersion means the stored one.
+            admission: default: :attr:`admission`, for writes that have an origin.
 
         Raises:
             StatusError: it cannot be updated.
         """
         resource, strategy = target.served.resource, target.served.resource.strategy
-        gate = gate or self._gate(options)
+        admission = admission or self._admission_for(options)
         for _ in range(_ATTEMPTS):
             record = resource.collection.records.get(target.key)
             if record is None:
@@ -245,7 +245,7 @@ class Writer:
                 raise not_found(resource.plural, resource.group, target.name)
             old = await conversion.read_record(target.served, record)
             new = change(target.served.decode(record))
-            attempt = Attempt(
+            attributes = AdmissionAttributes(
                 operation="UPDATE",
                 target=target,
                 subresource=subresource,
@@ -254,30 +254,30 @@ class Writer:
                 options=options,
                 fill_in=lambda obj: _fit_again(target, obj),
             )
-            outcome = await self._try_update(attempt, record, options, gate, patch=patch)
-            if outcome is not None:
-                return outcome
+            result = await self._try_update(attributes, record, options, admission, patch=patch)
+            if result is not None:
+                return result
         raise _timed_out()
 
     async def _try_update(
         self,
-        attempt: Attempt,
+        attributes: AdmissionAttributes,
         record: Record,
         options: WriteOptions,
-        gate: Gate,
+        admission: AdmissionController,
         *,
         patch: bool,
-    ) -> Outcome | None:
-        """What the update of ``record`` leads to; None when it was changed meanwhile."""
-        target, subresource = attempt.target, attempt.subresource
+    ) -> WriteResult | None:
+        """Update ``record`` once; None when it was changed in the meantime."""
+        target, subresource = attributes.target, attributes.subresource
         resource, strategy = target.served.resource, target.served.resource.strategy
-        new, old = attempt.obj, attempt.old
+        new, old = attributes.obj, attributes.old
         metadata = metadata_of(target, new)
-        _tell(options, fit_schema(target, new, options))
+        _add_warnings(options, fit_schema(target, new, options))
         self._check_uid(target, metadata, record, patch=patch)
         if options.manager is not None:
             self.fields.of(target.served, subresource).updated(old, new, options.manager)
-        new = await self._mutated(gate, attempt)
+        new = await self._mutate(admission, attributes)
         metadata = new["metadata"]
         self._check_revision(target, metadata, record, patch=patch)
         if subresource:
@@ -291,27 +291,27 @@ class Writer:
             strategy.prepare_status(new, old)
         elif not subresource:
             strategy.prepare_update(new, old)
-        # Which node a pod is bound to is not its owner's doing.
+        # A binding sets spec.nodeName without raising metadata.generation.
         counts = strategy.generation and subresource not in ("status", "binding")
         if counts and self._counts_as_change(target, new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
-        told: list[str] = []
-        validate(target, new, old, told, subresource)
-        _tell(options, told)
-        await gate.validate(attrs.evolve(attempt, obj=new))
+        warnings: list[str] = []
+        validate(target, new, old, warnings, subresource)
+        _add_warnings(options, warnings)
+        await admission.validate(attrs.evolve(attributes, obj=new))
         entries.discard_time_changes(new, old)
         changed = not _identical(new, old)
         stored = await conversion.to_storage_version(new, target.served) if changed else old
         if resource.collection.records.get(target.key) is not record:
             return None
         if not changed:
-            return Outcome(old)
+            return WriteResult(old)
         if not options.dry_run and deletion.is_gone(new, old):
-            # As on the real server the state without finalizers is answered and never stored:
-            # the deletion is the next revision.
+            # As on the real server, the response shows the object without finalizers, which is
+            # never stored: the deletion is the next revision.
             self._storage.remove(resource.collection, target.key)
-            return Outcome(new, deleted=True)
-        return Outcome(await self._commit(target, new, stored, options))
+            return WriteResult(new, deleted=True)
+        return WriteResult(await self._commit(target, new, stored, options))
 
     @staticmethod
     def _check_uid(
@@ -359,34 +359,36 @@ class Writer:
 
     # -- delete ------------------------------------------------------------------------------
 
-    async def delete(self, target: Target, options: DeleteOptions) -> Outcome:
-        """Delete an object, or mark it when finalizers hold it.
+    async def delete(self, target: Target, options: DeleteOptions) -> WriteResult:
+        """Delete an object, or set its deletionTimestamp while it has finalizers.
 
         Raises:
             StatusError: it cannot be deleted.
         """
         resource = target.served.resource
-        gate = self._gate(options)
+        admission = self._admission_for(options)
         for _ in range(_ATTEMPTS):
             record = self.get(target)
             if target.name in resource.strategy.protected:
                 why = "this namespace may not be deleted"
                 raise forbidden(resource.plural, resource.group, target.name, why)
             deletion.check_preconditions(resource, record, options.uid, options.resource_version)
-            attempt = Attempt(
+            attributes = AdmissionAttributes(
                 operation="DELETE",
                 target=target,
                 old=await conversion.read_record(target.served, record),
                 options=options,
             )
-            await gate.mutate(attempt)
-            await gate.validate(attempt)
+            await admission.mutate(attributes)
+            await admission.validate(attributes)
             if resource.collection.records.get(target.key) is record:
-                return await self._delete(attempt, record, options)
+                return await self._delete(attributes, record, options)
         raise _timed_out()
 
-    async def _delete(self, attempt: Attempt, record: Record, options: DeleteOptions) -> Outcome:
-        target = attempt.target
+    async def _delete(
+        self, attributes: AdmissionAttributes, record: Record, options: DeleteOptions
+    ) -> WriteResult:
+        target = attributes.target
         resource = target.served.resource
         old = record.decode()
         new = record.decode()
@@ -398,26 +400,28 @@ class Writer:
         if not stays and not resource.strategy.graceful:
             if not options.dry_run:
                 self._storage.remove(resource.collection, target.key)
-            return Outcome(attempt.old, 200, deleted=True)
-        # Kinds with a grace period are marked even when there is nobody to wait for.
+            return WriteResult(attributes.old, 200, deleted=True)
+        # Kinds with a grace period get a deletionTimestamp even when nothing delays the deletion.
         _metadata.mark_deleting(metadata, self.clock.time(), None if held else grace)
         if not options.dry_run and not _identical(new, old):
             record = self._storage.put(resource.collection, target.key, new)
         if not stays and not options.dry_run:
             self._storage.remove(resource.collection, target.key)
         shown = await conversion.from_storage_version(new, record.api_version, target.served)
-        return Outcome(shown, 200, deleted=not stays)
+        return WriteResult(shown, 200, deleted=not stays)
 
-    # -- what they share ---------------------------------------------------------------------
+    # -- shared steps ------------------------------------------------------------------------
 
-    def _gate(self, options: WriteOptions | DeleteOptions) -> Gate:
-        return _OPEN if options.origin is None else self.gate
+    def _admission_for(self, options: WriteOptions | DeleteOptions) -> AdmissionController:
+        return _ADMIT_ALL if options.origin is None else self.admission
 
-    async def _mutated(self, gate: Gate, attempt: Attempt) -> dict[str, Any]:
-        """The object with what those at the gate changed in it."""
-        obj = await gate.mutate(attempt)
-        if obj is not attempt.obj:
-            metadata_of(attempt.target, obj)
+    async def _mutate(
+        self, admission: AdmissionController, attributes: AdmissionAttributes
+    ) -> dict[str, Any]:
+        """Run mutating admission, and check the metadata of a changed object."""
+        obj = await admission.mutate(attributes)
+        if obj is not attributes.obj:
+            metadata_of(attributes.target, obj)
         return obj
 
     async def _commit(
@@ -427,10 +431,10 @@ class Writer:
         stored: dict[str, Any],
         options: WriteOptions,
     ) -> dict[str, Any]:
-        """Store ``obj``, which is ``stored`` there; the object as it is from now on."""
+        """Store ``stored``, the storage version of ``obj``; return the object to answer with."""
         resource = target.served.resource
-        # Where a webhook converts, what is answered has been through the storage, as on the real
-        # server.
+        # With a conversion webhook, the response is converted back from the stored object, as on
+        # the real server.
         if options.dry_run:
             if resource.converter is None:
                 return obj
@@ -447,20 +451,20 @@ class Writer:
         return await conversion.read_record(target.served, record)
 
 
-def _tell(options: WriteOptions, warnings: list[str]) -> None:
+def _add_warnings(options: WriteOptions, warnings: list[str]) -> None:
     if options.origin is not None:
         options.origin.warn(warnings)
 
 
 def _fit_again(target: Target, obj: dict[str, Any]) -> None:
-    """Make an object fit that was changed on its way."""
+    """Prune and default an object again after a webhook changed it."""
     fit_schema(target, obj, _QUIET)
 
 
 def _merge_subresource(
     new: dict[str, Any], old: dict[str, Any], subresource: str, *, custom: bool
 ) -> dict[str, Any]:
-    """The old object with what the subresource is about taken from the new one."""
+    """The old object with the fields of the subresource taken from the new one."""
     if subresource == "status":
         merged = {**old, "metadata": old["metadata"] if custom else new["metadata"]}
         merged["metadata"] = dict(merged["metadata"])
@@ -481,8 +485,7 @@ def _restore(new: dict[str, Any], old: dict[str, Any], field: str) -> None:
 
 
 def _identical(new: Any, old: Any) -> bool:
-    # Equal values of other types (1, 1.0 and True) are a change in JSON. They are rare, so the
-    # cheap comparison comes first.
+    # 1, 1.0 and True are equal in Python and different in JSON. The cheap comparison comes first.
     return bool(new == old) and _canonical(new) == _canonical(old)
 
 

@@ -1,1 +1,1 @@
-"""Calls of webhooks, and where they are."""
+"""Client of admission and conversion webhooks, and the checks of their ``clientConfig``."""

@@ -1,4 +1,4 @@
-"""Where webhooks are, in configurations and definitions: what is not valid there."""
+"""Validation of the ``clientConfig`` of webhooks and of conversion webhooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORM: Final = "; desired format: https://host[/path]"
 
 
 def client_config_errors(config: Mapping[str, Any], at: str) -> Iterator[FieldError]:
-    """What is wrong with a ``clientConfig``."""
+    """The validation errors of a ``clientConfig``."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield FieldError.required(at, "exactly one of url or service is required")

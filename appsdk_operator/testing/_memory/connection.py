@@ -19,7 +19,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from appsdk_operator.apiserver import Exchange
+from appsdk_operator.apiserver import HttpRequest
 from appsdk_operator.client import ConnectionLost, ReadTimeout, ResponseTooLarge
 from appsdk_operator.runtime import Clock
 
@@ -95,7 +95,7 @@ class MemoryExchange:
         self.failure: BaseException | None = None
         """The server's error that cut it, None where there was none."""
 
-    def make_request(self, loop: asyncio.AbstractEventLoop, task: Any) -> Exchange:
+    def make_request(self, loop: asyncio.AbstractEventLoop, task: Any) -> HttpRequest:
         """The request as aiohttp's parser would make it."""
         headers: CIMultiDict[str] = CIMultiDict(self.request_headers)
         raw = tuple((name.encode(), value.encode()) for name, value in self.request_headers)
@@ -118,7 +118,7 @@ class MemoryExchange:
             payload = StreamReader(protocol, 1 << 26, loop=loop)
             payload.feed_data(self.request_body)
             payload.feed_eof()
-        return Exchange(message, payload, protocol, _Stream(self), task, loop)
+        return HttpRequest(message, payload, protocol, _Stream(self), task, loop)
 
     def finish(self, task: asyncio.Task[web.StreamResponse]) -> None:
         """Complete the answer; called when the task has ended."""

@@ -19,12 +19,12 @@ from appsdk_operator.apiserver import (
     LoggedRequest,
     RequestFacts,
     StatusError,
-    failure,
-    name_in,
+    fault_error,
+    object_name_in,
     parse_path,
     send_paced,
     verb_of,
-    waited,
+    wait_for_release,
     watch_rules,
 )
 from appsdk_operator.client import ClientConfig, TLSContexts, credentials_of
@@ -206,7 +206,7 @@ class _RelayedConnection:
                 if name in actions:
                     await self._wait(faults.released, actions[name].seconds)
         if "answer" in actions:
-            raise failure(actions["answer"])
+            raise fault_error(actions["answer"])
         if "drop" in actions:
             raise ConnectionCut
         if "duplicate" in actions:
@@ -228,7 +228,7 @@ class _RelayedConnection:
             self._writer.close()
 
     async def _wait(self, released: asyncio.Event, seconds: float | None) -> None:
-        await _until_closed(waited(released, seconds), self._reader.gone)
+        await _until_closed(wait_for_release(released, seconds), self._reader.gone)
 
     # -- with the server ---------------------------------------------------------------------
 
@@ -391,7 +391,7 @@ class _WatchEvents:
 
 
 class _PeerClosedError(ConnectionError):
-    """The other side went while one waited."""
+    """The other side went while one wait_for_release."""
 
 
 async def _until_closed(
@@ -454,7 +454,7 @@ def _facts_of(head: MessageHead, body: bytes) -> RequestFacts | None:
         group=route.group,
         plural=route.plural,
         namespace=route.namespace,
-        name=route.name or (name_in(body) if verb == "create" else ""),
+        name=route.name or (object_name_in(body) if verb == "create" else ""),
         subresource=route.subresource,
         user_agent=head.get("User-Agent"),
     )

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from appsdk_operator.apiserver._core import Core
-from appsdk_operator.apiserver._registry.write_requests import Attempt, Origin
-from appsdk_operator.apiserver._registry.writes import DeleteOptions, Outcome, Target, WriteOptions
+from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Origin
+from appsdk_operator.apiserver._registry.writes import (
+    DeleteOptions,
+    Target,
+    WriteOptions,
+    WriteResult,
+)
 from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.runtime import system_clock
@@ -27,11 +32,11 @@ class Gate:
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
         self.asked: list[str] = []
 
-    async def mutate(self, attempt: Attempt) -> dict[str, Any]:
-        self.asked.append(attempt.operation)
-        return attempt.obj
+    async def mutate(self, attributes: AdmissionAttributes) -> dict[str, Any]:
+        self.asked.append(attributes.operation)
+        return attributes.obj
 
-    async def validate(self, attempt: Attempt) -> None:
+    async def validate(self, attributes: AdmissionAttributes) -> None:
         await asyncio.sleep(0)
         happens, self.meanwhile = self.meanwhile, None
         if happens is not None:
@@ -45,7 +50,7 @@ def core() -> Core:
 
 @pytest.fixture
 def gate(core: Core) -> Gate:
-    gate = core.writer.gate = Gate()
+    gate = core.writer.admission = Gate()
     return gate
 
 
@@ -59,7 +64,7 @@ def content(name: str, **data: str) -> dict[str, Any]:
 
 def put(
     core: Core, name: str, options: WriteOptions = OWN, **data: str
-) -> Coroutine[Any, Any, Outcome]:
+) -> Coroutine[Any, Any, WriteResult]:
     """Create or add data, as a patch does."""
     target = a_map(core, name)
     if target.key not in target.served.resource.collection.records:
@@ -74,8 +79,8 @@ def put(
 def test_a_patch_begins_anew_when_somebody_else_wrote_meanwhile(core: Core, gate: Gate) -> None:
     run_sync(put(core, "a"))
     gate.meanwhile = lambda: put(core, "a", theirs="1")
-    outcome = asyncio.run(put(core, "a", ASKED, mine="1"))
-    assert outcome.obj["data"] == {"theirs": "1", "mine": "1"}
+    result = asyncio.run(put(core, "a", ASKED, mine="1"))
+    assert result.obj["data"] == {"theirs": "1", "mine": "1"}
     assert gate.asked == ["UPDATE", "UPDATE"]
 
 

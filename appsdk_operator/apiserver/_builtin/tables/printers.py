@@ -9,8 +9,8 @@ from typing import Final
 
 import attrs
 
-from appsdk_operator.apiserver._builtin.tables import infrastructure, others, workloads
-from appsdk_operator.apiserver._builtin.tables.words import Cells
+from appsdk_operator.apiserver._builtin.tables import infrastructure, other_kinds, workloads
+from appsdk_operator.apiserver._builtin.tables.cells import Cells
 
 __all__ = ["Printer", "printer_of"]
 
@@ -45,16 +45,16 @@ _EVENT: Final = (
 )
 _AUTOSCALER: Final = "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age"
 _ROLE_BINDING: Final = "Name, Role, Age, *Users, *Groups, *ServiceAccounts"
-_HOOKS: Final = ("Name, Webhooks:integer, Age", others.fields("#webhooks", "age"))
-_PLAIN: Final = Printer(_columns("Name, Created At:date"), others.created_at)
+_HOOKS: Final = ("Name, Webhooks:integer, Age", other_kinds.fields("#webhooks", "age"))
+_PLAIN: Final = Printer(_columns("Name, Created At:date"), other_kinds.created_at)
 _PRINTERS: Final = {
     name: Printer(_columns(columns), cells)
     for name, (columns, cells) in {
-        "configmaps": ("Name, Data, Age", others.data),
+        "configmaps": ("Name, Data, Age", other_kinds.data),
         "endpoints": ("Name, Endpoints, Age", infrastructure.endpoints),
-        "events": (_EVENT, others.event),
-        "events.events.k8s.io": (_EVENT, others.event),
-        "namespaces": ("Name, Status, Age", others.fields("status.phase", "age")),
+        "events": (_EVENT, other_kinds.event),
+        "events.events.k8s.io": (_EVENT, other_kinds.event),
+        "namespaces": ("Name, Status, Age", other_kinds.fields("status.phase", "age")),
         "nodes": (
             (
                 "Name, Status, Roles, Age, Version, *Internal-IP, *External-IP, *OS-Image, "
@@ -80,17 +80,20 @@ _PRINTERS: Final = {
             "Name, Ready, Status, Restarts, Age, *IP, *Node, *Nominated Node, *Readiness Gates",
             workloads.pod,
         ),
-        "podtemplates": ("Name, Containers, Images, Pod Labels", others.pod_template),
+        "podtemplates": ("Name, Containers, Images, Pod Labels", other_kinds.pod_template),
         "replicationcontrollers": (_SET, workloads.replica_set),
-        "resourcequotas": ("Name, Request, Limit, Age", others.quota),
-        "secrets": ("Name, Type, Data, Age", others.data),
-        "serviceaccounts": ("Name, Age", others.fields("age")),
+        "resourcequotas": ("Name, Request, Limit, Age", other_kinds.quota),
+        "secrets": ("Name, Type, Data, Age", other_kinds.data),
+        "serviceaccounts": ("Name, Age", other_kinds.fields("age")),
         "services": (
             "Name, Type, Cluster-IP, External-IP, Port(s), Age, *Selector",
             infrastructure.service,
         ),
-        "apiservices.apiregistration.k8s.io": ("Name, Service, Available, Age", others.api_service),
-        "controllerrevisions.apps": ("Name, Controller, Revision, Age", others.revision),
+        "apiservices.apiregistration.k8s.io": (
+            "Name, Service, Available, Age",
+            other_kinds.api_service,
+        ),
+        "controllerrevisions.apps": ("Name, Controller, Revision, Age", other_kinds.revision),
         "daemonsets.apps": (
             (
                 "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
@@ -113,7 +116,7 @@ _PRINTERS: Final = {
         "jobs.batch": (f"Name, Status, Completions, Duration, Age, {_WORKLOAD}", workloads.job),
         "certificatesigningrequests.certificates.k8s.io": (
             "Name, Age, SignerName, Requestor, RequestedDuration, Condition",
-            others.signing_request,
+            other_kinds.signing_request,
         ),
         "ingressclasses.networking.k8s.io": (
             "Name, Controller, Parameters, Age",
@@ -123,24 +126,24 @@ _PRINTERS: Final = {
             "Name, Class, Hosts, Address, Ports, Age",
             infrastructure.ingress,
         ),
-        "networkpolicies.networking.k8s.io": ("Name, Pod-Selector, Age", others.with_selector),
+        "networkpolicies.networking.k8s.io": ("Name, Pod-Selector, Age", other_kinds.with_selector),
         "poddisruptionbudgets.policy": (
             "Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age",
             workloads.disruption_budget,
         ),
-        "clusterrolebindings.rbac.authorization.k8s.io": (_ROLE_BINDING, others.binding),
-        "rolebindings.rbac.authorization.k8s.io": (_ROLE_BINDING, others.binding),
+        "clusterrolebindings.rbac.authorization.k8s.io": (_ROLE_BINDING, other_kinds.binding),
+        "rolebindings.rbac.authorization.k8s.io": (_ROLE_BINDING, other_kinds.binding),
         "storageclasses.storage.k8s.io": (
             "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
-            others.storage_class,
+            other_kinds.storage_class,
         ),
         "csinodes.storage.k8s.io": (
             "Name, Drivers:integer, Age",
-            others.fields("#spec.drivers", "age"),
+            other_kinds.fields("#spec.drivers", "age"),
         ),
         "volumeattachments.storage.k8s.io": (
             "Name, Attacher, PV, Node, Attached:boolean, Age",
-            others.fields(
+            other_kinds.fields(
                 "spec.attacher",
                 "spec.source.persistentVolumeName",
                 "spec.nodeName",
@@ -152,13 +155,13 @@ _PRINTERS: Final = {
         "validatingwebhookconfigurations.admissionregistration.k8s.io": _HOOKS,
         "priorityclasses.scheduling.k8s.io": (
             "Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy",
-            others.fields("value|0", "globalDefault|false", "age", "preemptionPolicy"),
+            other_kinds.fields("value|0", "globalDefault|false", "age", "preemptionPolicy"),
         ),
         "leases.coordination.k8s.io": (
             "Name, Holder, Age",
-            others.fields("spec.holderIdentity", "age"),
+            other_kinds.fields("spec.holderIdentity", "age"),
         ),
-        "runtimeclasses.node.k8s.io": ("Name, Handler, Age", others.fields("handler", "age")),
+        "runtimeclasses.node.k8s.io": ("Name, Handler, Age", other_kinds.fields("handler", "age")),
         "endpointslices.discovery.k8s.io": (
             "Name, AddressType, Ports, Endpoints, Age",
             infrastructure.endpoint_slice,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, Final
 
+from appsdk_operator.apiserver._builtin.tables.cells import Since
 from appsdk_operator.apiserver._builtin.tables.printers import printer_of
-from appsdk_operator.apiserver._builtin.tables.words import Since
 from appsdk_operator.apiserver._storage.resources import Column, ServedVersion
 from appsdk_operator.apiserver._values import jsonpath
 from appsdk_operator.apiserver._values.go_text import go_float, go_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from appsdk_operator.apiserver._builtin.tables.words import (
+from appsdk_operator.apiserver._builtin.tables.cells import (
     NONE,
     UNKNOWN,
     UNSET,

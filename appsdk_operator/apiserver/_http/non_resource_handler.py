@@ -12,15 +12,20 @@ from appsdk_operator.apiserver._auth.accounts import ISSUER
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http import discovery, openapi, routing_errors
 from appsdk_operator.apiserver._http.health import health, is_check
-from appsdk_operator.apiserver._http.http_request import Exchange
-from appsdk_operator.apiserver._http.replies import JSON, as_json, no_page, text
+from appsdk_operator.apiserver._http.http_request import HttpRequest
+from appsdk_operator.apiserver._http.responses import (
+    JSON,
+    json_response,
+    page_not_found,
+    text_response,
+)
 from appsdk_operator.apiserver._values.status import (
     StatusError,
     method_not_allowed,
     not_acceptable,
 )
 
-__all__ = ["Documents", "check_media_types"]
+__all__ = ["NonResourceHandler", "check_media_types"]
 
 _TYPES: Final = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -28,7 +33,7 @@ _KEYS: Final = ("/.well-known/openid-configuration", "/openid/v1/jwks")
 
 
 @final
-class Documents:
+class NonResourceHandler:
     """Answers requests for paths that are not those of resources."""
 
     def __init__(self, core: Core) -> None:
@@ -37,11 +42,11 @@ class Documents:
         self.address = ""
         """Host and port of the server; set when it listens."""
 
-    def answer(self, request: Exchange) -> web.Response:
+    def answer(self, request: HttpRequest) -> web.Response:
         """Answer one request.
 
         Raises:
-            NoPageError: there is nothing at that path.
+            PageNotFoundError: there is nothing at that path.
             StatusError: there is, but not for this method or this client.
         """
         path, method = request.path, request.method
@@ -51,9 +56,9 @@ class Documents:
                 verbose="verbose" in request.query,
                 excluded=request.query.getall("exclude", ()),
             )
-            return text(told)
+            return text_response(told)
         if path in ("/", "/index.html"):
-            return as_json({"paths": discovery.roots(self._core.catalog)})
+            return json_response({"paths": discovery.roots(self._core.catalog)})
         if path.startswith("/openapi/"):
             return self._openapi(request, path)
         if path == "/metrics":
@@ -78,7 +83,7 @@ class Documents:
         body = "\n".join([*lines, ""]).encode()
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: _METRICS})
 
-    def _version(self, request: Exchange) -> web.Response:
+    def _version(self, request: HttpRequest) -> web.Response:
         if not _takes(request.headers.get(hdrs.ACCEPT, ""), (JSON,)):
             raise _unrepresentable((JSON,))
         return web.Response(
@@ -86,7 +91,7 @@ class Documents:
             headers={hdrs.CONTENT_TYPE: JSON},
         )
 
-    def _discovery(self, request: Exchange) -> web.Response:
+    def _discovery(self, request: HttpRequest) -> web.Response:
         catalog, path = self._core.catalog, request.path
         accept = request.headers.get(hdrs.ACCEPT, "")
         found = discovery.discover(catalog, path, address=self.address)
@@ -103,7 +108,7 @@ class Documents:
         if len(parts) == 1 and discovery.wants_aggregated(accept):
             document = discovery.aggregated(catalog, legacy=parts[0] == "api")
             return _cacheable(request, document)
-        return as_json(found)
+        return json_response(found)
 
     def _keys(self, path: str) -> web.Response:
         """Where the keys of tokens are, and the keys."""
@@ -115,20 +120,20 @@ class Documents:
                 "subject_types_supported": ["public"],
                 "id_token_signing_alg_values_supported": ["ES256"],
             }
-            response = as_json(document)
+            response = json_response(document)
         else:
             key_set = self._core.accounts.key_set()
-            response = as_json(key_set, content_type="application/jwk-set+json")
+            response = json_response(key_set, content_type="application/jwk-set+json")
         response.headers[hdrs.CACHE_CONTROL] = "public, max-age=3600"
         return response
 
-    def _openapi(self, request: Exchange, path: str) -> web.Response:
+    def _openapi(self, request: HttpRequest, path: str) -> web.Response:
         """A document, or that it is the one the client has already."""
         found = openapi.document(self._core.catalog, path)
         if found is None:
-            return no_page()
+            return page_not_found()
         etag = f'"{found.etag}"'
-        # The real server calls the list of documents a text, too.
+        # The real server calls the list of non_resource_handler a text, too.
         kind = "text/plain; charset=utf-8" if path == "/openapi/v3" else JSON
         headers = {hdrs.ETAG: etag, hdrs.VARY: hdrs.ACCEPT, hdrs.CONTENT_TYPE: kind}
         if "hash" in request.query and path != "/openapi/v3":
@@ -174,7 +179,7 @@ def _unrepresentable(types: tuple[str, ...]) -> StatusError:
     )
 
 
-def _cacheable(request: Exchange, document: dict[str, Any]) -> web.Response:
+def _cacheable(request: HttpRequest, document: dict[str, Any]) -> web.Response:
     """A document that a client may keep and ask for again by its tag."""
     body = msgspec.json.encode(document)
     tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'

@@ -1,4 +1,4 @@
-"""Webhooks as their configurations describe them: whom to ask, and about what."""
+"""Webhooks as their configurations describe them, and which writes they match."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.apiserver._admission.match_conditions import MatchConditions
-from appsdk_operator.apiserver._admission.reviews import REVIEW_VERSIONS, Subject
+from appsdk_operator.apiserver._admission.reviews import REVIEW_VERSIONS, ReviewedResource
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection
 from appsdk_operator.resource import LabelSelector
 
-__all__ = ["Hook", "hooks_of", "is_exempt"]
+__all__ = ["Webhook", "is_exempt", "webhooks_of"]
 
 _CONFIGURATIONS: Final = frozenset(
     {
@@ -27,9 +27,9 @@ _CONFIGURATIONS: Final = frozenset(
 )
 
 
-def is_exempt(subject: Subject) -> bool:
-    """Whether it configures admission: nobody may lock everybody out of that."""
-    resource = subject.served.resource
+def is_exempt(reviewed: ReviewedResource) -> bool:
+    """Whether webhooks are never called for it: the admission configurations themselves."""
+    resource = reviewed.served.resource
     return resource.group == "admissionregistration.k8s.io" and resource.plural in _CONFIGURATIONS
 
 
@@ -52,18 +52,18 @@ class _Rule:
             rule.get("scope") or "*",
         )
 
-    def matches(self, subject: Subject, served: ServedVersion) -> bool:
+    def matches(self, reviewed: ReviewedResource, served: ServedVersion) -> bool:
         resource = served.resource
         if self.scope != "*":
-            inside = bool(subject.namespace) and resource.namespaced
+            inside = bool(reviewed.namespace) and resource.namespaced
             if inside != (self.scope == "Namespaced"):
                 return False
         return (
-            _has(self.operations, subject.operation)
+            _has(self.operations, reviewed.operation)
             and _has(self.groups, resource.group)
             and _has(self.versions, served.version)
             and any(
-                name in ("*", resource.plural) and sub in ("*", subject.subresource)
+                name in ("*", resource.plural) and sub in ("*", reviewed.subresource)
                 for name, sub in self.resources
             )
         )
@@ -75,7 +75,7 @@ def _has(names: frozenset[str], name: str) -> bool:
 
 @final
 @attrs.frozen(kw_only=True, eq=False)
-class Hook:
+class Webhook:
     """One webhook of one configuration."""
 
     name: str
@@ -91,7 +91,7 @@ class Hook:
     conditions: MatchConditions
 
     @classmethod
-    def read(cls, webhook: Mapping[str, Any]) -> Hook:
+    def read(cls, webhook: Mapping[str, Any]) -> Webhook:
         """The webhook of a valid configuration."""
         versions = webhook.get("admissionReviewVersions") or ()
         return cls(
@@ -108,25 +108,25 @@ class Hook:
             conditions=MatchConditions.read(webhook.get("matchConditions") or ()),
         )
 
-    def version_for(self, subject: Subject) -> ServedVersion | None:
-        """The version of the resource that it wants to see; None: it is not about this."""
-        if any(rule.matches(subject, subject.served) for rule in self.rules):
-            return subject.served
+    def version_for(self, reviewed: ReviewedResource) -> ServedVersion | None:
+        """The resource version that one of its rules matches; None when none does."""
+        if any(rule.matches(reviewed, reviewed.served) for rule in self.rules):
+            return reviewed.served
         if not self.is_equivalent:
             return None
         others = [
             version
-            for version in subject.served.resource.versions.values()
-            if version is not subject.served and version.served
+            for version in reviewed.served.resource.versions.values()
+            if version is not reviewed.served and version.served
         ]
         for rule in self.rules:
             for version in others:
-                if rule.matches(subject, version):
+                if rule.matches(reviewed, version):
                     return version
         return None
 
     def selects(self, *objects: Mapping[str, Any]) -> bool:
-        """Whether its selector of objects means one of these."""
+        """Whether its ``objectSelector`` matches one of these."""
         return self.objects.empty or any(self.objects.matches(_labels(obj)) for obj in objects)
 
 
@@ -135,8 +135,8 @@ def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     return labels
 
 
-def hooks_of(configurations: Collection) -> Iterable[Hook]:
-    """The webhooks of all configurations, which come in the order of their names."""
+def webhooks_of(configurations: Collection) -> Iterable[Webhook]:
+    """The webhooks of all configurations, ordered by the names of the configurations."""
     for record in configurations.scan(""):
         for webhook in record.decode().get("webhooks") or ():
-            yield Hook.read(webhook)
+            yield Webhook.read(webhook)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 import attrs
 
-from appsdk_operator.apiserver._http.representations import AnyForm
+from appsdk_operator.apiserver._http.representations import Representation
 from appsdk_operator.apiserver._registry.write_requests import Target
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.routes import Route
 from appsdk_operator.apiserver._values.users import ADMIN, User
 
-__all__ = ["Answer", "Call"]
+__all__ = ["ResourceRequest", "ResourceResponse"]
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class ResourceRequest:
     """A request for a resource, all of it read."""
 
     verb: str
@@ -25,10 +25,10 @@ class Call:
     query: Mapping[str, str]
     body: bytes = b""
     content_type: str = ""
-    form: AnyForm
+    representation: Representation
     user: User = ADMIN
     user_agent: str = ""
-    at: int | None = None
+    cache_revision: int | None = None
     """The revision that a lagging cache is at; None: nothing lags."""
     warnings: list[str] = attrs.field(factory=list)
     """What is to be told besides the answer, whatever that is."""
@@ -40,7 +40,7 @@ class Call:
 
 
 @attrs.frozen
-class Answer:
+class ResourceResponse:
     """What is sent back."""
 
     status: int

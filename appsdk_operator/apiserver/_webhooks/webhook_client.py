@@ -1,4 +1,4 @@
-"""Calls of webhooks over TLS, and the real server's words for what goes wrong with them."""
+"""HTTPS client for webhooks, whose errors read like those of the real server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-__all__ = ["CallError", "Caller", "TrustError"]
+__all__ = ["CallError", "TrustError", "WebhookClient"]
 
 _ANSWER_LIMIT: Final = 3 * 1024 * 1024
 _JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
 
-# What clients of the real server make of answers that are no Status, by HTTP status.
-_WORDS: Final = {
+# Messages of client-go for responses that are no Status, by HTTP status.
+_MESSAGES: Final = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",
     404: "the server could not find the requested resource",
@@ -39,39 +39,39 @@ _NOT_AN_OBJECT: Final = (
     'struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
     '"json:\\"kind,omitempty\\"" }}'
 )
-# Codes of OpenSSL.
+# Verification codes of OpenSSL.
 _EXPIRED: Final = (9, 10)
 _OTHER_HOST: Final = (62, 64)
 
 
 class CallError(Exception):
-    """A webhook could not be asked; the text says why."""
+    """The call of a webhook failed; the text says why."""
 
 
 class TrustError(CallError):
-    """It is not said, or not in an understandable way, whom to trust."""
+    """The ``caBundle`` cannot be read."""
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Keeps hold of its connections, so that none is left to say goodbye when the loop ends."""
+    """Remembers its transports, so that none is still closing when the event loop ends."""
 
     def __init__(self) -> None:
         super().__init__()
         self.transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
 
     async def _wrap_create_connection(self, *args: Any, **options: Any) -> Any:
-        # Nowhere else is the transport of a call to be had that is given up.
+        # aiohttp offers no other access to the transport of a cancelled call.
         made = await super()._wrap_create_connection(*args, **options)
         self.transports.add(made[0])
         return made
 
 
 @final
-class Caller:
-    """Calls webhooks; connections and trust are kept from call to call."""
+class WebhookClient:
+    """Calls webhooks; connections and TLS contexts are reused."""
 
     def __init__(self, services: Mapping[str, str] | None = None) -> None:
-        """Calls to the services ``namespace/name`` go to the URLs they are mapped to."""
+        """``services`` maps ``namespace/name`` of a service to the URL to call instead."""
         self._services = dict(services or {})
         self._trust: dict[str, ssl.SSLContext] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -87,10 +87,10 @@ class Caller:
                 transport.abort()
 
     async def post(self, config: Mapping[str, Any], review: Any, seconds: int) -> dict[str, Any]:
-        """What the webhook of a ``clientConfig`` answers, a JSON object.
+        """Send a review to the webhook of a ``clientConfig``; return its answer, a JSON object.
 
         Raises:
-            CallError: it does not answer in time, or with something else.
+            CallError: it does not answer in time, or not with a JSON object.
         """
         try:
             trust = self._context(config.get("caBundle") or "")
@@ -107,16 +107,14 @@ class Caller:
             raise CallError(f"{prefix}a server without sockets calls nobody")
         try:
             async with asyncio.timeout(seconds):
-                status, body, kind = await self._exchange(url, msgspec.json.encode(review), trust)
+                status, body, kind = await self._send(url, msgspec.json.encode(review), trust)
         except TimeoutError:
             raise CallError(f"{prefix}context deadline exceeded") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise CallError(prefix + _explained(error, url)) from None
+            raise CallError(prefix + _go_error(error, url)) from None
         return _decoded(status, body, kind)
 
-    async def _exchange(
-        self, url: str, body: bytes, trust: ssl.SSLContext
-    ) -> tuple[int, bytes, str]:
+    async def _send(self, url: str, body: bytes, trust: ssl.SSLContext) -> tuple[int, bytes, str]:
         if self._session is None:
             self._connector = _Connector()
             self._session = aiohttp.ClientSession(
@@ -135,7 +133,7 @@ class Caller:
             return response.status, bytes(answer), response.headers.get("Content-Type", "")
 
     def _address(self, config: Mapping[str, Any], query: str) -> tuple[str, str]:
-        """The URL as the real server calls it, and where it is; ``""`` when nobody knows."""
+        """The URL for error texts, and the URL to call; ``""`` for an unknown service."""
         service = config.get("service")
         if not service:
             url = config.get("url") or ""
@@ -155,15 +153,15 @@ class Caller:
             except binascii.Error:
                 pem = "?"
             context = ssl.create_default_context(cadata=pem or None)
-            # What is trusted need not be an authority that signed itself, as with Go.
+            # As with Go, a trusted certificate need not be self-signed.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             self._trust[bundle] = context
         return context
 
 
-def _explained(error: Exception, url: str) -> str:
-    """What the real server's HTTP client says in the place of ``error``."""
+def _go_error(error: Exception, url: str) -> str:
+    """The text of Go's HTTP client for the same error."""
     host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         found = error.certificate_error
@@ -181,7 +179,7 @@ def _explained(error: Exception, url: str) -> str:
         return "http: server gave HTTP response to HTTPS client"
     if isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno
-        # aiohttp puts words of its own into the errors of one address.
+        # aiohttp adds its own text to the error of a single address.
         why = os.strerror(number).lower() if number else str(error.os_error)
         return f"dial tcp {host}:{port}: connect: {why}"
     if isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)):
@@ -213,8 +211,8 @@ def _failure(status: int, answer: Any, body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     if status in _AS_SENT and text:
         return text
-    if status in _WORDS:
-        return _WORDS[status]
+    if status in _MESSAGES:
+        return _MESSAGES[status]
     if status >= 500:
         return f'an error on the server ("{text}") has prevented the request from succeeding'
     return f"the server responded with the status code {status} but did not return more information"

@@ -1,4 +1,4 @@
-"""Definitions of custom resources checked, apart from their schemas."""
+"""Validation of CustomResourceDefinitions, except for their schemas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, final
 from urllib.parse import urlsplit
 
-from appsdk_operator.apiserver._crds.schemas import schema_problems
+from appsdk_operator.apiserver._crds.schema_validation import schema_problems
 from appsdk_operator.apiserver._schema.field_paths import FieldPathError, resolve_field_path
 from appsdk_operator.apiserver._values.go_text import go_json
 from appsdk_operator.apiserver._values.names import label_problems, subdomain_problems
@@ -31,12 +31,12 @@ _Spec = Mapping[str, Any]
 
 
 def is_protected(group: str) -> bool:
-    """Whether the group belongs to the Kubernetes project."""
+    """Whether the group is protected: one of the Kubernetes project."""
     return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
 
 
 def approval_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
-    """How the use of a protected group was approved, and the reason in words."""
+    """The approval state of a protected group, and the reason as text."""
     text = (metadata.get("annotations") or {}).get(APPROVAL, "")
     if not text:
         return "missing", (
@@ -56,7 +56,7 @@ def approval_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def definition_problems(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
-    """What is wrong with a definition, given what it was."""
+    """The validation errors of a definition, given the old one."""
     spec: dict[str, Any] = new.get("spec") or {}
     errors: list[FieldError] = []
     if old is None:
@@ -81,7 +81,7 @@ def definition_problems(new: dict[str, Any], old: dict[str, Any] | None) -> list
 
 
 def status_problems(new: Mapping[str, Any]) -> list[FieldError]:
-    """What is wrong with the names in the status of a definition."""
+    """The validation errors of the names in the status of a definition."""
     names = (new.get("status") or {}).get("acceptedNames") or {}
     return list(_name_problems(names, "status.acceptedNames"))
 
@@ -131,7 +131,7 @@ def _stored_problems(new: Mapping[str, Any]) -> Iterator[FieldError]:
 def approval_problems(
     new: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> Iterator[FieldError]:
-    """What is wrong with the approval to use a group of the Kubernetes project."""
+    """The validation errors of the approval annotation of a protected group."""
     if not is_protected((new.get("spec") or {}).get("group") or ""):
         return
     state, reason = approval_of(new["metadata"])
@@ -164,9 +164,9 @@ def _name_problems(names: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 @final
 class _Checker:
-    """The checks of a ``spec``.
+    """Validates a ``spec``.
 
-    What all versions have in common is told once, as the server keeps it.
+    Errors in a part that all versions share are reported once, at the top level.
     """
 
     def __init__(self, spec: _Spec) -> None:
@@ -180,7 +180,7 @@ class _Checker:
         }
 
     def problems(self) -> Iterator[FieldError]:
-        """Everything that is wrong."""
+        """All errors."""
         spec = self._spec
         yield from _group_problems(spec.get("group") or "")
         yield from _choice("spec.scope", spec.get("scope"), ("Cluster", "Namespaced"))
@@ -206,7 +206,7 @@ class _Checker:
         yield from _conversion_problems(spec.get("conversion"))
 
     def _parts(self, version: dict[str, Any], path: str, *, common: bool) -> Iterator[FieldError]:
-        """The problems of what a version holds, or of what all have in common."""
+        """The errors of a version's own parts, or of the parts that all versions share."""
 
         def shown(name: str) -> bool:
             return (name in self._common) == common and version.get(name) is not None
@@ -239,7 +239,7 @@ class _Checker:
             yield FieldError.invalid("spec.version", names[0] or "", ",".join(problems))
 
     def _shown(self, version: Mapping[str, Any]) -> str:
-        """A version as the server prints it: its internal form as JSON."""
+        """A version as the real server prints it: its internal form as JSON."""
         known = {
             "Name": version.get("name") or "",
             "Served": bool(version.get("served")),

@@ -1,8 +1,8 @@
-"""What controllers do in a real cluster and a bare API server lacks: clearing away.
+"""The garbage collector, the namespace controller and the CRD finalizer of a real cluster.
 
-Dependents go with their owners (background, foreground and orphan), the content of a namespace with
-the namespace, and custom resources with their definition. All of it waits for finalizers, and
-happens in the turns of the loop after the change that called for it, as on a real cluster.
+Deletes dependents of deleted owners (background, foreground and orphan), the content of a deleted
+namespace, and the objects of a deleted CustomResourceDefinition. Finalizers are respected. As on a
+real cluster it works asynchronously: in later iterations of the event loop.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from appsdk_operator.apiserver._storage.storage import Collection, Event, Record
 from appsdk_operator.apiserver._values.status import RefusedError, StatusError
 from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, service_account_groups
 
-__all__ = ["Collector"]
+__all__ = ["GarbageCollector"]
 
-# Tasks a turn of the loop carries out before others get theirs.
+# Tasks per iteration of the event loop.
 _PER_TURN: Final = 64
-# Seconds until what a webhook refused is tried again.
+# Seconds before a deletion that a webhook denied is tried again.
 _RETRY: Final = 1.0
 
 
@@ -40,7 +40,7 @@ def _account(name: str) -> User:
     return User(username, groups=(*service_account_groups("kube-system"), AUTHENTICATED))
 
 
-# As whom the controllers of a real cluster do this.
+# The service accounts of the controllers of a real cluster.
 _GARBAGE_COLLECTOR: Final = _account("generic-garbage-collector")
 _NAMESPACE_CONTROLLER: Final = _account("namespace-controller")
 
@@ -48,11 +48,11 @@ _Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 @final
-class Collector:
-    """Follows every change and clears away what has lost its reason to be."""
+class GarbageCollector:
+    """Reacts to every change and deletes objects that have lost their owner or namespace."""
 
     def __init__(self, storage: Storage, catalog: Catalog, writer: Writer) -> None:
-        """Nothing is done before :meth:`resume`."""
+        """It does nothing before :meth:`resume`."""
         self._storage = storage
         self._catalog = catalog
         self._writer = writer
@@ -62,17 +62,17 @@ class Collector:
         self._work: asyncio.Task[None] | None = None
 
     def resume(self, spawn: _Spawn) -> None:
-        """Work in tasks that ``spawn`` starts; begin with what has gathered."""
+        """Work through queued tasks, in asyncio tasks that ``spawn`` starts."""
         self._spawn = spawn
         self._work = None
         self._wake()
 
     def pause(self) -> None:
-        """Gather tasks only, until :meth:`resume`."""
+        """Only queue tasks, until :meth:`resume`."""
         self._spawn = None
 
     def notice(self, collection: Collection, event: Event) -> None:
-        """Take note of a change."""
+        """Queue the tasks that follow from a change."""
         record, previous = event.record, event.previous
         gone = event.type == "DELETED"
         self._index(collection, record, previous, gone=gone)
@@ -104,7 +104,7 @@ class Collector:
             self._dependents.setdefault(uid, {})[entry] = None
 
     def _after_deletion(self, collection: Collection, record: Record) -> None:
-        """Whoever may have waited for this object to go."""
+        """Queue the owners, the namespace and the definition that may have waited for it."""
         for owner in record.decode()["metadata"].get("ownerReferences") or ():
             found = self._owner(owner, record.namespace)
             if isinstance(found, tuple):
@@ -138,8 +138,8 @@ class Collector:
         resource = self._catalog.of_collection(collection)
         if record is None or resource is None:
             return
-        # The object may not be valid under today's schema, or may have been changed meanwhile. It
-        # stays as it is, as with the real controllers, until its next change.
+        # The object may be invalid under the present schema, or have changed in the meantime. As
+        # with the real controllers, it stays until its next change.
         with contextlib.suppress(StatusError):
             try:
                 if what == "examine":
@@ -153,7 +153,7 @@ class Collector:
     # -- dependents --------------------------------------------------------------------------
 
     def _owner(self, reference: dict[str, Any], namespace: str) -> tuple[Resource, Record] | bool:
-        """The owner a reference means; False when it is gone, True when nobody can say."""
+        """The owner of a reference; False when it is gone, True when its kind is unknown."""
         served = self._catalog.find_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
         if served is None:
             return True
@@ -164,7 +164,7 @@ class Collector:
         return resource, record
 
     async def _examine(self, resource: Resource, record: Record) -> None:
-        """Delete a dependent whose owners are all gone; drop references to those that are."""
+        """Delete a dependent without owners left; else remove the references to absent ones."""
         references = record.decode()["metadata"].get("ownerReferences") or []
         if record.deleting or not references:
             return
@@ -180,7 +180,7 @@ class Collector:
         if not gone:
             return
         if len(gone) < len(references):
-            await self._take_away(resource, record, "ownerReferences", gone.__contains__)
+            await self._remove_items(resource, record, "ownerReferences", gone.__contains__)
             return
         foreground = FOREGROUND in record.finalizers or (
             waited_for and bool(self._dependents.get(record.uid))
@@ -188,7 +188,7 @@ class Collector:
         policy = "Orphan" if ORPHAN in record.finalizers else "Background"
         await self._delete(resource, record, "Foreground" if foreground else policy)
 
-    # -- what is being deleted ---------------------------------------------------------------
+    # -- objects that are being deleted ------------------------------------------------------
 
     async def _continue_deletion(self, resource: Resource, record: Record) -> None:
         if not record.deleting:
@@ -203,8 +203,8 @@ class Collector:
             await self._empty_definition(resource, record)
 
     async def _orphan(self, resource: Resource, record: Record) -> None:
-        for dependent, held in self._held_by(record):
-            await self._take_away(
+        for dependent, held in self._dependents_of(record):
+            await self._remove_items(
                 dependent,
                 held,
                 "ownerReferences",
@@ -214,7 +214,7 @@ class Collector:
 
     async def _foreground(self, resource: Resource, record: Record) -> None:
         blocked = False
-        for dependent, held in self._held_by(record):
+        for dependent, held in self._dependents_of(record):
             references = held.decode()["metadata"].get("ownerReferences") or []
             blocked |= any(
                 reference.get("uid") == record.uid and reference.get("blockOwnerDeletion")
@@ -224,7 +224,7 @@ class Collector:
         if not blocked:
             await self._drop_finalizer(resource, record, FOREGROUND)
 
-    def _held_by(self, record: Record) -> list[tuple[Resource, Record]]:
+    def _dependents_of(self, record: Record) -> list[tuple[Resource, Record]]:
         found: list[tuple[Resource, Record]] = []
         for collection, key in self._dependents.get(record.uid, ()):
             dependent = self._catalog.of_collection(collection)
@@ -288,7 +288,7 @@ class Collector:
     async def _delete_content(self, resource: Resource, record: Record) -> None:
         options = DeleteOptions(
             propagation="Background",
-            # No kubelet would ever end a pod's grace period here.
+            # There is no kubelet that would end the grace period of a pod.
             grace=0,
             uid=record.uid,
             one_of_many=True,
@@ -296,7 +296,7 @@ class Collector:
         )
         await self._writer.delete(self._target(resource, record), options)
 
-    async def _take_away(
+    async def _remove_items(
         self, resource: Resource, record: Record, name: str, unwanted: Callable[[Any], bool]
     ) -> None:
         def changed(obj: dict[str, Any]) -> dict[str, Any]:
@@ -304,11 +304,11 @@ class Collector:
             metadata[name] = [item for item in metadata.get(name) or () if not unwanted(item)]
             return obj
 
-        # What is noted on definitions is the server's own doing.
+        # Writes to CRDs are internal and skip admission.
         is_own = resource.qualified_name == "customresourcedefinitions.apiextensions.k8s.io"
         origin = None if is_own else Origin(_GARBAGE_COLLECTOR)
         options = WriteOptions(field_validation="Ignore", origin=origin)
         await self._writer.update(self._target(resource, record), changed, options, patch=True)
 
     async def _drop_finalizer(self, resource: Resource, record: Record, name: str) -> None:
-        await self._take_away(resource, record, "finalizers", name.__eq__)
+        await self._remove_items(resource, record, "finalizers", name.__eq__)

@@ -10,23 +10,27 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._auth.authentication import Authenticator, certified, known
+from appsdk_operator.apiserver._auth.authentication import (
+    Authenticator,
+    certificate_user,
+    users_by_token,
+)
 from appsdk_operator.apiserver._auth.authorization import (
     AllowAll,
-    Attributes,
     Authorizer,
-    ByFunction,
+    FunctionAuthorizer,
+    RequestAttributes,
     check,
-    denied,
+    forbidden_error,
 )
 from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP, bootstrap_objects
-from appsdk_operator.apiserver._auth.impersonation import Impersonation, wanted
-from appsdk_operator.apiserver._auth.rbac import Rbac
-from appsdk_operator.apiserver._auth.rbac_aggregation import Aggregator
-from appsdk_operator.apiserver._auth.rbac_objects import Grants
+from appsdk_operator.apiserver._auth.impersonation import Impersonation, impersonated_user
+from appsdk_operator.apiserver._auth.rbac import RBACAuthorizer
+from appsdk_operator.apiserver._auth.rbac_aggregation import RoleAggregator
+from appsdk_operator.apiserver._auth.rbac_objects import EscalationCheck
 from appsdk_operator.apiserver._auth.reviews import Reviews
 from appsdk_operator.apiserver._core import Core
-from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._registry.write_requests import Target
 from appsdk_operator.apiserver._values.routes import Route
 from appsdk_operator.apiserver._values.users import (
@@ -37,7 +41,7 @@ from appsdk_operator.apiserver._values.users import (
 )
 from appsdk_operator.resource import FieldSelector, SelectorError
 
-__all__ = ["Access"]
+__all__ = ["AccessControl"]
 
 _EXTRA_SPACE: Final = (
     "the provided Authorization header contains extra space before the bearer token, and is ignored"
@@ -47,7 +51,7 @@ _Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @final
-class Access:
+class AccessControl:
     """Lets requests in, or not."""
 
     def __init__(
@@ -68,24 +72,24 @@ class Access:
             raise ValueError("give rbac=True or an authorizer: one of them decides, not both")
         self.is_open: bool = token is None and users is None and not rbac and authorizer is None
         self._authenticator = Authenticator(core.accounts, is_open=self.is_open)
-        self._users = known(users or {})
+        self._users = users_by_token(users or {})
         self._made: dict[str, User] = {}
         self._token = token
         if token is None and not self.is_open:
             self._token = token_hex(16)
-        self._tell()
+        self._update_users()
         self._impersonation = Impersonation()
         self.authorizer: Authorizer = AllowAll()
-        self.grants: Grants | None = None
-        roles: Rbac | None = None
+        self.escalation: EscalationCheck | None = None
+        roles: RBACAuthorizer | None = None
         if authorizer is not None:
-            self.authorizer = ByFunction(authorizer)
+            self.authorizer = FunctionAuthorizer(authorizer)
         if rbac:
-            roles = self.authorizer = Rbac(core.storage)
-            self.grants = Grants(roles)
+            roles = self.authorizer = RBACAuthorizer(core.storage)
+            self.escalation = EscalationCheck(roles)
             for plural, obj in bootstrap_objects():
                 core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
-            core.followers.append(Aggregator(core.storage, roles).notice)
+            core.followers.append(RoleAggregator(core.storage, roles).notice)
         self.reviews: Reviews = Reviews(self._authenticator, self.authorizer, core.clock)
 
     # -- tokens ------------------------------------------------------------------------------
@@ -101,16 +105,16 @@ class Access:
             raise ValueError("a server with users has an administrator: give another token")
         if self.is_open:
             raise ValueError("the server asks for no token: give it one when you make it")
-        known({token: ADMIN.info()})
+        users_by_token({token: ADMIN.info()})
         self._token = token
-        self._tell()
+        self._update_users()
 
     def set_users(self, users: Mapping[str, Mapping[str, Any]]) -> None:
         """Know these users, and those of :meth:`token_for`."""
         if self.is_open:
             raise ValueError("the server asks for no token: give it users={} when you make it")
-        self._users = known(users)
-        self._tell()
+        self._users = users_by_token(users)
+        self._update_users()
 
     def token_for(self, info: Mapping[str, Any]) -> str:
         """A new token of a user; a service account is in its groups when none are given."""
@@ -119,11 +123,11 @@ class Access:
         if account is not None and not user.groups:
             user = attrs.evolve(user, groups=service_account_groups(account[0]))
         token = token_hex(16)
-        self._made |= known({token: user.info()})
-        self._tell()
+        self._made |= users_by_token({token: user.info()})
+        self._update_users()
         return token
 
-    def _tell(self) -> None:
+    def _update_users(self) -> None:
         # One new mapping, since requests may be looking into the old one.
         users = {**self._users, **self._made}
         if self._token is not None:
@@ -132,7 +136,7 @@ class Access:
 
     # -- requests ----------------------------------------------------------------------------
 
-    def admit(self, request: Exchange, route: Route | None, *, watch: bool) -> User:
+    def authorize(self, request: HttpRequest, route: Route | None, *, watch: bool) -> User:
         """The user as whom a request is carried out.
 
         Raises:
@@ -145,10 +149,12 @@ class Access:
             if shown[:8].lower() == "bearer  ":
                 request.warnings.append(_EXTRA_SPACE)
         request.user = user.username
-        other = wanted(request.headers)
+        other = impersonated_user(request.headers)
         if other is None and isinstance(self.authorizer, AllowAll):
             return user
-        asked: Attributes = Attributes.of(user, request.method, request.path, route, watch=watch)
+        asked: RequestAttributes = RequestAttributes.of(
+            user, request.method, request.path, route, watch=watch
+        )
         if asked.verb in ("list", "watch"):
             asked = attrs.evolve(asked, name=_selected_name(request))
         if other is not None:
@@ -157,7 +163,7 @@ class Access:
             asked = attrs.evolve(asked, user=user)
         decision = check(self.authorizer, asked)
         if not decision.allowed:
-            raise denied(asked, decision)
+            raise forbidden_error(asked, decision)
         return user
 
     # -- writes ------------------------------------------------------------------------------
@@ -169,13 +175,13 @@ class Access:
             StatusError: 403 or 404.
         """
         resource = target.served.resource
-        if self.grants is not None and resource.group == RBAC_GROUP:
-            self.grants.check(user, resource.plural, target.namespace, target.name, new, None)
+        if self.escalation is not None and resource.group == RBAC_GROUP:
+            self.escalation.check(user, resource.plural, target.namespace, target.name, new, None)
 
     def guarded(self, user: User, target: Target, change: _Change) -> _Change:
         """The same change of an object, which raises where ``user`` may not make it."""
         resource = target.served.resource
-        grants = self.grants
+        escalation = self.escalation
         if isinstance(self.authorizer, AllowAll) or not (
             resource.strategy.create_on_update or resource.group == RBAC_GROUP
         ):
@@ -186,9 +192,9 @@ class Access:
             new = change(old)
             if not before:
                 self.check_create(user, target)
-            if grants is not None and resource.group == RBAC_GROUP:
+            if escalation is not None and resource.group == RBAC_GROUP:
                 place = (resource.plural, target.namespace, target.name)
-                grants.check(user, *place, new, before or None)
+                escalation.check(user, *place, new, before or None)
             return new
 
         return guarded
@@ -200,7 +206,7 @@ class Access:
             StatusError: 403.
         """
         resource = target.served.resource
-        asked = Attributes(
+        asked = RequestAttributes(
             user=user,
             verb="create",
             group=resource.group,
@@ -211,10 +217,10 @@ class Access:
         )
         decision = check(self.authorizer, asked)
         if not decision.allowed:
-            raise denied(asked, decision)
+            raise forbidden_error(asked, decision)
 
 
-def _by_certificate(request: Exchange) -> User | None:
+def _by_certificate(request: HttpRequest) -> User | None:
     transport = request.transport
     secured = transport.get_extra_info("ssl_object") if transport is not None else None
     if not isinstance(secured, (ssl.SSLObject, ssl.SSLSocket)):
@@ -222,10 +228,10 @@ def _by_certificate(request: Exchange) -> User | None:
     certificate = secured.getpeercert()
     if not certificate:
         return None
-    return certified(certificate, secured.getpeercert(binary_form=True) or b"")
+    return certificate_user(certificate, secured.getpeercert(binary_form=True) or b"")
 
 
-def _selected_name(request: Exchange) -> str:
+def _selected_name(request: HttpRequest) -> str:
     """The one name that a list is about, so that those who may see only that can list it."""
     text = request.query.get("fieldSelector", "")
     if not text:

@@ -1,4 +1,4 @@
-"""The schema of a definition checked: keywords, defaults, and rules with what they cost."""
+"""Validation of a CRD's schema: keywords, defaults, and CEL rules with their costs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _Schema = Mapping[str, Any]
 
 
 def schema_problems(schema: _Schema, path: str, *, status: bool) -> list[FieldError]:
-    """What is wrong with the schema of a version.
+    """The validation errors of a version's schema.
 
     Args:
-        schema: the schema at the root.
-        path: where it stands.
-        status: whether the status is written through a subresource of its own.
+        schema: the root schema.
+        path: its field path.
+        status: whether the version has a status subresource.
     """
     errors: list[FieldError] = []
     if status and schema.get("type") and schema["type"] != "object":
@@ -62,8 +62,10 @@ def schema_problems(schema: _Schema, path: str, *, status: bool) -> list[FieldEr
             found = list(_default_problems(schema, path, root=True))
         checks_rules = not found
         errors += found
-    walk = _Walk()
-    place = _Place(path, cardinality=1) if checks_rules else _Place(path, rules=False)
+    walk = _SchemaValidator()
+    place = (
+        _SchemaPosition(path, cardinality=1) if checks_rules else _SchemaPosition(path, rules=False)
+    )
     walk.visit(schema, place)
     errors += [*walk.errors, *walk.rule_errors]
     if walk.total > _TOTAL:
@@ -89,8 +91,8 @@ def _too_costly(name: str, cost: int, limit: int) -> str:
 
 @final
 @attrs.frozen
-class _Place:
-    """Where in the schema a part stands, and what follows from that."""
+class _SchemaPosition:
+    """The position of a node in the schema, and what is known about it there."""
 
     path: str
     root: bool = True
@@ -103,8 +105,8 @@ class _Place:
 
 
 @final
-class _Walk:
-    """A walk over all parts of a schema, collecting what is wrong."""
+class _SchemaValidator:
+    """Visits all nodes of a schema and collects their errors."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -114,12 +116,12 @@ class _Walk:
 
     @property
     def most_expensive(self) -> list[str]:
-        """Where the rules are that cost most."""
+        """The paths of the most expensive rules."""
         ordered = sorted(self._costs, key=lambda cost: -cost[0])
         return [path for _cost, path in ordered[:4]]
 
-    def visit(self, schema: _Schema, place: _Place) -> None:
-        """Check one part and all below it."""
+    def visit(self, schema: _Schema, place: _SchemaPosition) -> None:
+        """Check one node and all below it."""
         before = len(self.errors)
         self.errors += _keyword_problems(schema, place)
         self._visit_children(schema, place)
@@ -132,7 +134,7 @@ class _Walk:
         if rules and place.rules and len(self.errors) == before:
             self._check_rules(schema, rules, place)
 
-    def _visit_children(self, schema: _Schema, place: _Place) -> None:
+    def _visit_children(self, schema: _Schema, place: _SchemaPosition) -> None:
         path = place.path
         additional, items = schema.get("additionalProperties"), schema.get("items")
         if isinstance(additional, Mapping):
@@ -159,11 +161,11 @@ class _Walk:
             self.visit(items, below)
 
     @staticmethod
-    def _inside(place: _Place, path: str) -> _Place:
+    def _inside(place: _SchemaPosition, path: str) -> _SchemaPosition:
         return attrs.evolve(place, path=path, root=False, rules=False)
 
     @staticmethod
-    def _below(schema: _Schema, place: _Place, path: str) -> _Place:
+    def _below(schema: _Schema, place: _SchemaPosition, path: str) -> _SchemaPosition:
         most: int | None = 1
         if schema.get("type") == "array":
             most = schema.get("maxItems")
@@ -174,7 +176,7 @@ class _Walk:
             cardinality = saturating_product(place.cardinality, max(most, 0))
         return attrs.evolve(place, path=path, root=False, cardinality=cardinality)
 
-    def _check_rules(self, schema: _Schema, rules: list[Any], place: _Place) -> None:
+    def _check_rules(self, schema: _Schema, rules: list[Any], place: _SchemaPosition) -> None:
         known = schema_decl_type(schema, root=place.root or bool(schema.get(EMBEDDED)))
         path = f"{place.path}.{validation_rules.RULES}"
         if known is None:
@@ -190,14 +192,18 @@ class _Walk:
             self._check_rule(made, f"{path}[{index}]", place, known)
 
     def _check_rule(
-        self, made: validation_rules.CompiledRule, path: str, place: _Place, known: DeclType
+        self,
+        made: validation_rules.CompiledRule,
+        path: str,
+        place: _SchemaPosition,
+        known: DeclType,
     ) -> None:
         errors = self.rule_errors
         shown = Verbatim(_rule_shown(made.rule))
         cardinality = place.cardinality
         if cardinality is None:
             cardinality = MAX_REQUEST // (known.min_size + 1)
-        self._observe(
+        self._add_cost(
             "estimated rule cost", saturating_product(made.cost, cardinality), f"{path}.rule"
         )
         if made.error:
@@ -207,7 +213,7 @@ class _Walk:
             errors.append(FieldError.invalid(at, shown, made.message_error))
         elif made.message is not None:
             name = "estimated messageExpression cost"
-            self._observe(name, made.message_cost, f"{path}.messageExpression")
+            self._add_cost(name, made.message_cost, f"{path}.messageExpression")
         if made.uses_old and place.no_old:
             detail = (
                 "oldSelf cannot be used on the uncorrelatable portion of the schema within "
@@ -219,7 +225,7 @@ class _Walk:
             detail = "may not be set if oldSelf is not used in rule"
             errors.append(FieldError.invalid(f"{path}.optionalOldSelf", optional, detail))
 
-    def _observe(self, name: str, cost: int, path: str) -> None:
+    def _add_cost(self, name: str, cost: int, path: str) -> None:
         if cost > RULE_COST_LIMIT:
             detail = _too_costly(name, cost, RULE_COST_LIMIT)
             self.rule_errors.append(FieldError.forbidden(path, detail))
@@ -239,7 +245,7 @@ _RULE_FIELDS: Final = {
 
 
 def _rule_shown(rule: Mapping[str, Any]) -> str:
-    """A rule as the server prints it: its internal form as JSON."""
+    """A rule as the real server prints it: its internal form as JSON."""
     parts = [
         f'"{name[0].upper()}{name[1:]}":{go_json(rule.get(name, missing))}'
         for name, missing in _RULE_FIELDS.items()
@@ -252,7 +258,7 @@ def _rule_shown(rule: Mapping[str, Any]) -> str:
 _UNSUPPORTED: Final = ("id", "additionalItems", "patternProperties", "definitions")
 
 
-def _keyword_problems(schema: _Schema, place: _Place) -> Iterator[FieldError]:
+def _keyword_problems(schema: _Schema, place: _SchemaPosition) -> Iterator[FieldError]:
     path, type_ = place.path, schema.get("type")
     if type_ and type_ not in _TYPES:
         yield FieldError.not_supported(f"{path}.type", type_, _TYPES)
@@ -321,7 +327,7 @@ def _set_problems(items: _Schema, path: str) -> Iterator[FieldError]:
     if items.get("type") == "array" and kind not in (None, "atomic"):
         yield FieldError.invalid(f"{path}.{_LIST_TYPE}", kind, detail)
     if items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
-        # The server shows the type of the list here, whatever the type of the map is.
+        # As on the real server, the error shows the list type, not the map type.
         yield FieldError.invalid(f"{path}.{_MAP_TYPE}", kind, detail)
 
 

@@ -10,24 +10,32 @@ from typing import Any, Final, final
 import msgspec
 from aiohttp import hdrs, web
 
-from appsdk_operator.apiserver._http.http_request import Exchange
+from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.resource import dump_yaml
 
-__all__ = ["JSON", "Replies", "as_json", "failure", "no_page", "text", "warn"]
+__all__ = [
+    "JSON",
+    "ResponseWriter",
+    "add_warnings",
+    "json_response",
+    "page_not_found",
+    "status_response",
+    "text_response",
+]
 
 JSON: Final = "application/json"
 _YAML: Final = "application/yaml"
 _JSON_TYPES: Final = (JSON, "application/*", "*/*")
 # What people type into, who would rather have lines.
-_PEOPLE: Final = ("curl", "Wget", "Mozilla/5.0")
+_BROWSERS_AND_CURL: Final = ("curl", "Wget", "Mozilla/5.0")
 _ZIP_FROM: Final = 128 * 1024
 _AUDIT_ID: Final = "Audit-Id"
 _LONGEST_AUDIT_ID: Final = 64
 
 
 @final
-class Replies:
+class ResponseWriter:
     """Gives answers the form and the headers that go with every request."""
 
     def __init__(self) -> None:
@@ -37,7 +45,7 @@ class Replies:
             "X-Kubernetes-Pf-Prioritylevel-Uid": str(uuid.uuid4()),
         }
 
-    def dress(self, request: Exchange, response: web.StreamResponse) -> None:
+    def set_headers(self, request: HttpRequest, response: web.StreamResponse) -> None:
         """Set the headers of an answer that was not begun yet."""
         headers = response.headers
         given = request.headers.get(_AUDIT_ID)
@@ -45,11 +53,11 @@ class Replies:
         headers.setdefault(hdrs.CACHE_CONTROL, "no-cache, private")
         if request.user:
             headers.update(self._flow)
-        warn(response, request.warnings)
+        add_warnings(response, request.warnings)
 
-    def finish(self, request: Exchange, response: web.StreamResponse) -> None:
+    def encode_body(self, request: HttpRequest, response: web.StreamResponse) -> None:
         """Give an answer that is complete the form the client prefers."""
-        self.dress(request, response)
+        self.set_headers(request, response)
         if not isinstance(response, web.Response):
             return
         body = response.body
@@ -59,7 +67,7 @@ class Replies:
             if _prefers_yaml(request.headers.get(hdrs.ACCEPT, "")):
                 response.headers[hdrs.CONTENT_TYPE] = _YAML
                 body = response.body = dump_yaml(msgspec.json.decode(body)).encode()
-            elif response.status == 406 or _wants_lines(request):
+            elif response.status == 406 or _wants_indented(request):
                 body = response.body = msgspec.json.format(body, indent=2)
         if len(body) > _ZIP_FROM and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
             zipper = zlib.compressobj(1, wbits=31)
@@ -68,10 +76,10 @@ class Replies:
             response.body = zipper.compress(body) + zipper.flush()
 
 
-def _wants_lines(request: Exchange) -> bool:
+def _wants_indented(request: HttpRequest) -> bool:
     if "pretty=" in request.query_string:
         return request.query.get("pretty") in ("1", "t", "T", "true", "True", "TRUE")
-    return request.headers.get(hdrs.USER_AGENT, "").startswith(_PEOPLE)
+    return request.headers.get(hdrs.USER_AGENT, "").startswith(_BROWSERS_AND_CURL)
 
 
 def _prefers_yaml(accept: str) -> bool:
@@ -86,7 +94,7 @@ def _prefers_yaml(accept: str) -> bool:
     return False
 
 
-def warn(response: web.StreamResponse, warnings: Iterable[str]) -> None:
+def add_warnings(response: web.StreamResponse, warnings: Iterable[str]) -> None:
     """Tell the client what it should know besides the answer, each thing once."""
     for told in dict.fromkeys(warnings):
         quoted = told.replace("\\", "\\\\").replace('"', '\\"')
@@ -94,7 +102,7 @@ def warn(response: web.StreamResponse, warnings: Iterable[str]) -> None:
         response.headers.add("Warning", f'299 - "{shown}"')
 
 
-def as_json(value: Any, *, status: int = 200, content_type: str = JSON) -> web.Response:
+def json_response(value: Any, *, status: int = 200, content_type: str = JSON) -> web.Response:
     """An answer in JSON."""
     return web.Response(
         status=status,
@@ -103,20 +111,20 @@ def as_json(value: Any, *, status: int = 200, content_type: str = JSON) -> web.R
     )
 
 
-def text(told: str, *, status: int = 200) -> web.Response:
+def text_response(told: str, *, status: int = 200) -> web.Response:
     """An answer in words."""
     return web.Response(status=status, text=told, headers={"X-Content-Type-Options": "nosniff"})
 
 
-def no_page() -> web.Response:
+def page_not_found() -> web.Response:
     """404 without a ``Status``."""
-    return text("404 page not found\n", status=404)
+    return text_response("404 page not found\n", status=404)
 
 
-def failure(error: StatusError) -> web.Response:
+def status_response(error: StatusError) -> web.Response:
     """The ``Status`` of an error."""
-    response = as_json(error.body(), status=error.code)
-    warn(response, error.warnings)
+    response = json_response(error.body(), status=error.code)
+    add_warnings(response, error.warnings)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     if error.code == 413:

@@ -14,12 +14,12 @@ from appsdk_operator.apiserver._storage.storage import Collection, Record, Stora
 from appsdk_operator.apiserver._values.status import not_found
 
 if TYPE_CHECKING:
-    from appsdk_operator.apiserver._http.endpoints import Call
+    from appsdk_operator.apiserver._http.resource_handler import ResourceRequest
 
-__all__ = ["cache_at", "stale_query", "stale_record"]
+__all__ = ["lagging_revision", "stale_query", "stale_record"]
 
 
-def cache_at(storage: Storage, collection: Collection, behind: int) -> int:
+def lagging_revision(storage: Storage, collection: Collection, behind: int) -> int:
     """The revision at which a cache is that lacks the last ``behind`` changes."""
     if len(collection.events) < behind:
         return min(collection.floor, storage.revision)
@@ -37,18 +37,18 @@ def stale_query(query: Mapping[str, str], at: int | None) -> Mapping[str, str]:
     return {**query, "resourceVersion": str(reached), "resourceVersionMatch": "Exact"}
 
 
-def stale_record(call: Call) -> Record | None:
+def stale_record(request: ResourceRequest) -> Record | None:
     """The object of a get as the cache has it.
 
     Raises:
         StatusError: 404, the cache has none.
     """
-    version = call.query.get("resourceVersion", "")
-    if call.at is None or not version.isdigit():
+    version = request.query.get("resourceVersion", "")
+    if request.cache_revision is None or not version.isdigit():
         return None
-    target, resource = call.target, call.served.resource
+    target, resource = request.target, request.served.resource
     prefix = f"{target.namespace}/" if target.namespace else ""
-    for record in resource.collection.scan(prefix, at=max(call.at, int(version))):
+    for record in resource.collection.scan(prefix, at=max(request.cache_revision, int(version))):
         if record.key == target.key:
             return record
     raise not_found(resource.plural, resource.group, target.name)

@@ -1,0 +1,513 @@
+"""The verbs: from a request that is understood to the bytes of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+import attrs
+import msgspec
+
+from appsdk_operator.apiserver._builtin import protobuf
+from appsdk_operator.apiserver._core import Core
+from appsdk_operator.apiserver._http import stale_reads
+from appsdk_operator.apiserver._http.access_control import AccessControl
+from appsdk_operator.apiserver._http.resource_request import ResourceRequest, ResourceResponse
+from appsdk_operator.apiserver._http.routing_errors import PageNotFoundError
+from appsdk_operator.apiserver._registry import (
+    apply,
+    bodies,
+    origins,
+    patching,
+    subresource_bodies,
+    subresources,
+)
+from appsdk_operator.apiserver._registry.apply import APPLY_PATCH
+from appsdk_operator.apiserver._registry.delete_options import delete_options
+from appsdk_operator.apiserver._registry.scale_admission import ScaleAdmission
+from appsdk_operator.apiserver._registry.scale_owners import ScaleOwners
+from appsdk_operator.apiserver._registry.subresource_bodies import (
+    SCALE,
+    TOKEN_REQUEST,
+    BodyKind,
+)
+from appsdk_operator.apiserver._registry.watch_options import wants_state
+from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Origin
+from appsdk_operator.apiserver._registry.writes import (
+    DeleteOptions,
+    WriteOptions,
+    WriteResult,
+    precondition_failed,
+)
+from appsdk_operator.apiserver._storage import conversion, lists
+from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._storage.storage import HistoryGoneError, Record
+from appsdk_operator.apiserver._storage.watch import Watch, Wire, error_event
+from appsdk_operator.apiserver._values.status import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+    not_found,
+    unsupported_media_type,
+)
+
+__all__ = ["ResourceHandler", "ResourceRequest", "ResourceResponse"]
+
+_REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
+# Reviews whose answers do not tell who owns their fields.
+_UNOWNED: Final = ("SelfSubjectReview", "SelfSubjectRulesReview")
+
+
+@final
+class ResourceHandler:
+    """Answers the calls for resources."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        streaming_lists: bool,
+        access: AccessControl | None = None,
+    ) -> None:
+        """Calls work on ``core``; without ``streaming_lists`` as servers that lack them.
+
+        Without ``access`` nobody is asked who it is.
+        """
+        self._core = core
+        self._access = access or AccessControl(core)
+        self._streaming_lists = streaming_lists
+
+    async def answer(self, request: ResourceRequest) -> ResourceResponse:
+        """Carry out any verb but watch; this waits for nobody but webhooks.
+
+        Raises:
+            StatusError: it cannot be done.
+        """
+        route = request.route
+        if route.subresource:
+            return await self._subresource(request)
+        match request.verb:
+            case "get":
+                lists.parse_version(request.query.get("resourceVersion") or "0")
+                record = stale_reads.stale_record(request) or self._core.writer.get(request.target)
+                await conversion.reconvert_record(request.served, record)
+                return ResourceResponse(200, request.representation.stored(request.served, record))
+            case "list":
+                return await self._list(request)
+            case "create":
+                return await self._create(request)
+            case "update":
+                return await self._update(request)
+            case "patch":
+                return await self._patch(request)
+            case "delete":
+                return await self._delete(request)
+            case "deletecollection":
+                return await self._delete_collection(request)
+            case _:
+                raise method_not_allowed()
+
+    # -- reads -------------------------------------------------------------------------------
+
+    async def _list(self, request: ResourceRequest) -> ResourceResponse:
+        query = stale_reads.stale_query(request.query, request.cache_revision)
+        selection = bodies.selection(query, request.served, request.route.namespace)
+        options = _list_options(query)
+        page = lists.list_page(self._core.storage, request.served, selection, options)
+        try:
+            await conversion.convert_records(request.served, page.records)
+        except StatusError as error:
+            # The real server lists from a cache, which cannot be filled.
+            what = f"{request.served.api_version}, Kind={request.served.resource.kind}"
+            why = f"storage is (re)initializing: failed to list {what}: {error.message}"
+            raise StatusError(429, why, retry_after=1) from None
+        return ResourceResponse(
+            200, request.representation.list(request.served, page.records, _list_metadata(page))
+        )
+
+    def watch(self, request: ResourceRequest, wire: Wire) -> Watch | bytes:
+        """The watch to run, or the bytes of the one event that ends it at once.
+
+        Raises:
+            StatusError: 400, 422 or 504, before anything is sent.
+        """
+        query, storage = request.query, self._core.storage
+        streaming = wants_state(query, streaming_lists=self._streaming_lists)
+        selection = bodies.selection(query, request.served, request.route.namespace)
+        version = query.get("resourceVersion", "")
+        hub = self._core.hub
+        if hub is None:
+            raise StatusError(503, "the server is shutting down")
+        position = lists.parse_version(version) if version else 0
+        if streaming:
+            lists.check_not_ahead(storage, position)
+        collection = request.served.resource.collection
+        initial: list[Record] | None = None
+        # A stream of the initial state begins now, which is not older than any version asked for.
+        if streaming or (not position and "sendInitialEvents" not in query):
+            wanted = selection.filter()
+            at = storage.revision
+            # Who streams the state without a version asks for the newest.
+            if request.cache_revision is not None and (version or not streaming):
+                at = max(request.cache_revision, position)
+            past = at if at < storage.revision else None
+            records = collection.scan(selection.prefix, at=past)
+            initial = list(records if wanted is None else filter(wanted, records))
+            position = at
+        elif not position:
+            position = storage.revision
+        try:
+            collection.since(position)
+        except HistoryGoneError:
+            message = f"too old resource version: {position} ({storage.revision})"
+            return error_event(StatusError(410, message))
+        return Watch(
+            hub=hub,
+            served=request.served,
+            selection=selection,
+            form=request.representation,
+            wire=wire,
+            position=position,
+            bookmarks=bodies.flag(query, "allowWatchBookmarks"),
+            initial=initial,
+            ends_initial=streaming and bodies.flag(query, "allowWatchBookmarks"),
+        )
+
+    # -- writes ------------------------------------------------------------------------------
+
+    async def _create(self, request: ResourceRequest) -> ResourceResponse:
+        body = bodies.as_json(request.body, request.content_type)
+        # The real server takes the name of a custom resource in the path, if only there.
+        if request.route.name and not request.served.resource.strategy.custom:
+            raise method_not_allowed()
+        if request.served.resource.namespaced and not request.route.namespace:
+            raise _no_such_method(request.served)
+        options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
+        served = request.served
+        obj, told = bodies.decode_object(
+            body,
+            served,
+            expected=(served.api_version, served.resource.kind),
+            validation=options.field_validation,
+        )
+        request.warnings.extend(told)
+        if served.resource.group in _REVIEWS:
+            obj = await self._admitted(request, obj)
+            if options.manager and served.resource.kind not in _UNOWNED:
+                obj.setdefault("metadata", {})
+                self._core.writer.fields.of(served).updated(None, obj, options.manager)
+            reviewed = self._access.reviews.answer(obj, request.user, request.route.namespace)
+            return self._made(request, reviewed)
+        self._access.check_grant(request.user, request.target, obj)
+        options = attrs.evolve(options, origin=_origin(request))
+        result = await self._core.writer.create(request.target, obj, options)
+        return self._made(request, result)
+
+    async def _update(self, request: ResourceRequest) -> ResourceResponse:
+        _check_named(request)
+        body = bodies.as_json(request.body, request.content_type)
+        options = bodies.write_options(request.query, "UpdateOptions", request.user_agent)
+        served = request.served
+        obj, told = bodies.decode_object(
+            body,
+            served,
+            expected=(served.api_version, served.resource.kind),
+            validation=options.field_validation,
+        )
+        request.warnings.extend(told)
+        _check_name_given(obj, request.route.name)
+        options = attrs.evolve(options, origin=_origin(request))
+        wanted = msgspec.json.encode(obj)
+        result = await self._core.writer.update(
+            request.target,
+            self._access.guarded(
+                request.user, request.target, lambda _old: msgspec.json.decode(wanted)
+            ),
+            options,
+            subresource=request.route.subresource,
+        )
+        return self._made(request, result)
+
+    async def _patch(self, request: ResourceRequest) -> ResourceResponse:
+        _check_named(request)
+        _check_patch_type(request)
+        if request.content_type == APPLY_PATCH:
+            return await self._apply(request)
+        options = bodies.write_options(request.query, "PatchOptions", request.user_agent)
+        options = attrs.evolve(options, origin=_origin(request))
+        served = request.served
+
+        def change(old: dict[str, Any]) -> dict[str, Any]:
+            new = patching.apply(request.content_type, request.body, old, served)
+            validation = options.field_validation
+            new, told = patching.fitted(request.content_type, request.body, new, served, validation)
+            request.warnings.extend(told)
+            _check_name_given(new, request.route.name)
+            return new
+
+        result = await self._core.writer.update(
+            request.target,
+            self._access.guarded(request.user, request.target, change),
+            options,
+            subresource=request.route.subresource,
+            patch=True,
+        )
+        return self._made(request, result)
+
+    async def _apply(self, request: ResourceRequest) -> ResourceResponse:
+        def check_new(obj: dict[str, Any]) -> None:
+            self._access.check_create(request.user, request.target)
+            self._access.check_grant(request.user, request.target, obj)
+
+        options = bodies.write_options(
+            request.query, "PatchOptions", request.user_agent, applies=True
+        )
+        result = await apply.apply(
+            self._core.writer,
+            request.target,
+            request.body,
+            attrs.evolve(options, origin=_origin(request)),
+            force=bodies.flag(request.query, "force"),
+            subresource=request.route.subresource,
+            guarded=lambda change: self._access.guarded(request.user, request.target, change),
+            check_new=check_new,
+        )
+        return self._made(request, result)
+
+    def _made(self, request: ResourceRequest, result: WriteResult) -> ResourceResponse:
+        return ResourceResponse(
+            result.status, request.representation.one(request.served, result.obj)
+        )
+
+    async def _delete(self, request: ResourceRequest) -> ResourceResponse:
+        options = self._delete_options(request)
+        result = await self._core.writer.delete(request.target, options)
+        resource = request.served.resource
+        if not result.deleted or resource.strategy.returns_deleted:
+            return self._made(request, result)
+        return ResourceResponse(200, subresources.success(resource, result.obj))
+
+    async def _delete_collection(self, request: ResourceRequest) -> ResourceResponse:
+        resource = request.served.resource
+        if (resource.namespaced and not request.route.namespace) or (
+            # Namespaces go one by one.
+            resource.qualified_name == "namespaces"
+        ):
+            raise _no_such_method(request.served)
+        options = attrs.evolve(self._delete_options(request), one_of_many=True)
+        selection = bodies.selection(request.query, request.served, request.route.namespace)
+        page = lists.list_page(
+            self._core.storage, request.served, selection, _list_options(request.query)
+        )
+        for record in page.records:
+            target = attrs.evolve(request.target, name=record.name)
+            try:
+                await self._core.writer.delete(target, options)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+        await conversion.convert_records(request.served, page.records)
+        return ResourceResponse(
+            200, request.representation.list(request.served, page.records, _list_metadata(page))
+        )
+
+    @staticmethod
+    def _delete_options(request: ResourceRequest) -> DeleteOptions:
+        body = request.body
+        if protobuf.is_encoded(body):
+            body = bodies.as_json(body, protobuf.MEDIA_TYPE)
+        options = delete_options(request.query, body)
+        origin = origins.deleting(request.user, request.query, body, request.warnings)
+        return attrs.evolve(options, origin=origin)
+
+    async def _admitted(self, request: ResourceRequest, obj: dict[str, Any]) -> dict[str, Any]:
+        """What is posted and not stored, as those at the admission let it pass."""
+        attributes = AdmissionAttributes(
+            operation="CREATE",
+            target=request.target,
+            subresource=request.route.subresource,
+            obj=obj,
+            options=WriteOptions(
+                dry_run=bodies.flag(request.query, "dryRun"),
+                origin=_origin(request),
+            ),
+        )
+        admission = self._core.writer.admission
+        obj = await admission.mutate(attributes)
+        await admission.validate(attrs.evolve(attributes, obj=obj))
+        return obj
+
+    # -- subresources ------------------------------------------------------------------------
+
+    async def _subresource(self, request: ResourceRequest) -> ResourceResponse:
+        name = request.route.subresource
+        resource = request.served.resource
+        if name not in request.served.subresources:
+            if resource.strategy.custom:
+                raise not_found(resource.plural, resource.group, request.route.name)
+            raise StatusError(404, "the server could not find the requested resource", details={})
+        if name == "scale":
+            return await self._scale(request)
+        if name == "token" and request.verb == "create":
+            return self._token(request)
+        if name in ("status", "finalize", "approval", "ephemeralcontainers", "resize"):
+            match request.verb:
+                case "get":
+                    record = self._core.writer.get(request.target)
+                    await conversion.reconvert_record(request.served, record)
+                    return ResourceResponse(
+                        200, request.representation.stored(request.served, record)
+                    )
+                case "update":
+                    return await self._update(request)
+                case "patch":
+                    return await self._patch(request)
+                case _:
+                    raise _no_such_verb(request)
+        if request.verb != "create" or name not in subresources.ACTIONS:
+            raise method_not_allowed()
+        options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
+        obj = _sent(request, subresources.ACTIONS[name], options)
+        obj = subresources.completed(obj, request.target)
+        obj = await self._admitted(request, obj)
+        done = await subresources.action(self._core.writer, request.target, name, obj, options)
+        return ResourceResponse(201, done)
+
+    def _token(self, request: ResourceRequest) -> ResourceResponse:
+        options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
+        review = _sent(request, TOKEN_REQUEST, options)
+        route = request.route
+        made = self._core.accounts.request(route.namespace, route.name, review)
+        return ResourceResponse(201, request.representation.one(request.served, made))
+
+    async def _scale(self, request: ResourceRequest) -> ResourceResponse:
+        writer = self._core.writer
+        paths = subresources.scale_paths(request.served)
+        if request.verb == "get":
+            obj = await conversion.read_record(request.served, writer.get(request.target))
+            return ResourceResponse(
+                200, request.representation.one(request.served, subresources.scale_of(obj, paths))
+            )
+        if request.verb not in ("update", "patch"):
+            raise method_not_allowed()
+        if request.verb == "patch":
+            _check_patch_type(request)
+        applies = request.verb == "patch" and request.content_type == APPLY_PATCH
+        kind = "PatchOptions" if request.verb == "patch" else "UpdateOptions"
+        options = bodies.write_options(request.query, kind, request.user_agent, applies=applies)
+        manager = options.manager or ""
+
+        sent: dict[str, Any] = {}
+        if request.verb == "update":
+            try:
+                sent = _sent(request, SCALE, options)
+            except StatusError as error:
+                if request.served.resource.strategy.custom and error.code == 400:
+                    # The real server's error fails, too.
+                    why = 'no kind is registered for the type v1.Scale in scheme "'
+                    raise bad_request(f'{why}pkg/runtime/scheme.go:111"') from None
+                raise
+
+        def change(old: dict[str, Any]) -> dict[str, Any]:
+            before = subresources.scale_of(old, paths, strict=False)
+            owners = ScaleOwners(writer.fields, request.served, old)
+            if applies:
+                config, _ = apply.configuration(request.body)
+                force = bodies.flag(request.query, "force")
+                scale = owners.applied(before, config, manager, force=force)
+            else:
+                wanted: Any
+                if request.verb == "patch":
+                    wanted = patching.apply(
+                        request.content_type, request.body, before, request.served
+                    )
+                else:
+                    wanted = sent
+                    uid, found = wanted.get("metadata", {}).get("uid"), old["metadata"]["uid"]
+                    if uid and uid != found:
+                        raise precondition_failed(request.target, "UID", uid, found)
+                scale = owners.updated(before, wanted, manager)
+            new = subresources.scaled(
+                old, scale, paths, request.served.resource, request.route.name
+            )
+            owners.write_managed_fields(new, scale)
+            return new
+
+        options = attrs.evolve(options, origin=_origin(request), manager=None)
+        admission = ScaleAdmission(writer.admission, paths)
+        result = await writer.update(
+            request.target, change, options, patch=True, admission=admission
+        )
+        scale = subresources.scale_of(result.obj, paths)
+        return ResourceResponse(200, request.representation.one(request.served, scale))
+
+
+def _sent(request: ResourceRequest, wanted: BodyKind, options: WriteOptions) -> dict[str, Any]:
+    """What was sent to a subresource."""
+    body = bodies.as_json(request.body, request.content_type)
+    obj, told = subresource_bodies.read(body, wanted, options.field_validation)
+    request.warnings.extend(told)
+    return obj
+
+
+def _origin(request: ResourceRequest) -> Origin:
+    return origins.writing(request.user, request.query, request.warnings)
+
+
+def _list_options(query: Mapping[str, str]) -> lists.ListOptions:
+    return lists.ListOptions(
+        limit=max(0, bodies.number(query, "limit")),
+        continue_token=query.get("continue", ""),
+        resource_version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+        is_stream="sendInitialEvents" in query,
+    )
+
+
+def _list_metadata(page: lists.Page) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    if page.continue_token:
+        metadata["continue"] = page.continue_token
+    if page.remaining is not None:
+        metadata["remainingItemCount"] = page.remaining
+    return metadata
+
+
+def _check_named(request: ResourceRequest) -> None:
+    if not request.route.name:
+        if request.served.resource.strategy.custom and request.route.namespace:
+            raise bad_request("name must be provided")
+        raise _no_such_method(request.served)
+
+
+def _check_name_given(obj: dict[str, Any], name: str) -> None:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be "
+            "provided"
+        )
+
+
+def _no_such_verb(request: ResourceRequest) -> StatusError:
+    """405: a subresource does not have that verb."""
+    resource = request.served.resource
+    if not resource.strategy.custom:
+        return method_not_allowed()
+    return method_not_allowed(
+        f'{request.verb} is not supported on resources of kind "{resource.qualified_name}"',
+        {"group": resource.group, "kind": resource.plural},
+    )
+
+
+def _no_such_method(served: ServedVersion) -> Exception:
+    """What is wrong with a verb on a path that has others."""
+    return PageNotFoundError() if served.resource.strategy.custom else method_not_allowed()
+
+
+def _check_patch_type(request: ResourceRequest) -> None:
+    accepted = [patching.JSON_PATCH, patching.MERGE_PATCH, APPLY_PATCH]
+    if not request.served.resource.strategy.custom:
+        accepted.insert(2, patching.STRATEGIC_PATCH)
+    if request.content_type not in accepted:
+        raise unsupported_media_type(accepted)
