@@ -113,7 +113,11 @@ def answers(command: List | Watch, *, lasting: bool = True) -> Iterator[Answer]:
 def key(state: WatchState, now: float) -> tuple[Any, ...]:
     """Everything on which the future depends, time as far as it is abstract here."""
     backoffs = tuple(
-        (backoff._next, backoff._last_failure is None or now - backoff._last_failure > 120.0)
+        # From the third failure on the delay is the longest one.
+        (
+            min(backoff._failures, 2),
+            backoff._last_failure is None or now - backoff._last_failure > 120.0,
+        )
         for backoff in (state._refused, state._broken)
     )
     pages = (len(state._pages._tokens), len(state._pages._pages), state._pages._empty)

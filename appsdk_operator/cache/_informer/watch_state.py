@@ -1,8 +1,8 @@
-"""How a local copy follows the server: list, watch, resume, recover. A state machine without I/O.
+"""The watch state machine: list, watch, resume, recover. Without I/O.
 
-The reflector asks :meth:`WatchState.next` what to request, does it, and feeds what came back; the
-answer is a list of steps to apply to the store. Nothing here reads a socket, a clock or a lock, so
-every path is tested with scripted input.
+The reflector calls :meth:`WatchState.next` for the next request, makes it, and feeds back the
+answer; it gets steps to apply to the store. Nothing here uses a socket, a clock or a lock, so every
+path is tested with scripted input.
 
 ::
 
@@ -12,16 +12,18 @@ every path is tested with scripted input.
                   v                  |                                   |
                  LIST ---last page---+-----------------------------------+
 
-The rules are those of client-go's reflector, but for three: lists are consistent and paged, a
-garbage line or a version that goes back leads to a new list, and watches that end at once back off.
+The rules are those of client-go's reflector with three exceptions: lists are consistent and paged,
+a garbage line or a version that goes back leads to a new list, and watches that end at once lead to
+backoff.
 
-Two bounds hold, whatever a server answers, and a test tries all short sequences of answers. A list
-(or a stream) begins, or a watch goes on, within 5 s of a server that takes requests again, unless
-it asked for more with ``Retry-After``: so no wait is longer, and none follows another without a
-list in between. And no loop is without waits: only the first failure after what lasted is free.
+Two bounds hold for any answers of a server; a test tries all short sequences of answers. First,
+when a server accepts requests again, a list (or a stream) begins or a watch continues within 5 s,
+unless the server asked for more with ``Retry-After``: no wait is longer, and none follows another
+without a list in between. Second, no loop is without waits: only the first failure after a watch
+that lasted is retried at once.
 
-Servers whose lists have no version (some aggregated APIs) can be watched, not resumed: such a watch
-begins with the present objects, in any order, and when it ends a list has to follow.
+Some aggregated APIs have lists without a version. They can be watched, but not resumed: such a
+watch begins with the present objects, in any order, and a list follows when it ends.
 """
 
 from __future__ import annotations
@@ -93,12 +95,12 @@ class Watch:
     timeout: float
     """Seconds after which the server is asked to end it."""
     initial_events: bool
-    """Whether the watch is to begin with the present objects (KEP-3157)."""
+    """Whether the watch begins with the present objects (KEP-3157)."""
 
 
 @attrs.frozen
 class Wait:
-    """Do nothing for a while."""
+    """Make no request for some seconds."""
 
     seconds: float
 
@@ -108,19 +110,19 @@ Command: TypeAlias = List | Watch | Wait
 
 @attrs.frozen
 class Begin:
-    """A complete list begins; what was applied since the last :class:`Begin` may be incomplete."""
+    """A complete list begins; the steps since the last :class:`Begin` may be incomplete."""
 
 
 @attrs.frozen
 class Upsert:
-    """These objects exist, as part of a complete list."""
+    """Objects that exist, as part of a complete list."""
 
     objects: list[Object]
 
 
 @attrs.frozen
 class Finish:
-    """The complete list ended: what it did not name is gone."""
+    """The complete list ended: objects that it did not name are deleted."""
 
     resource_version: str
 
@@ -134,16 +136,16 @@ class Changes:
 
 @attrs.frozen
 class Unreadable:
-    """Objects that are there and cannot be read; in the middle of a complete list: part of it."""
+    """Objects that cannot be decoded; during a complete list they are part of it."""
 
     items: Sequence[Undecodable]
     are_deleted: bool = False
-    """Whether they are gone."""
+    """Whether they are deleted."""
 
 
 @attrs.frozen
 class Problem:
-    """Something went wrong; the machine goes on by itself."""
+    """An error to report; the state machine recovers by itself."""
 
     error: Exception
     doing: str
@@ -161,13 +163,13 @@ class _Phase(enum.Enum):
 
 @final
 class WatchBackoff:
-    """Delays of ``initial``, twice that, … up to ``maximum`` seconds; starts anew after
-    ``reset_after`` seconds without a failure.
+    """Delays of ``initial``, twice that, … up to ``maximum`` seconds, reset after ``reset_after``
+    seconds without a failure.
 
-    Each is then made up to twice as long at random, the longest too: what failed together does not
-    come back together. So waits are shorter than ``2 * maximum``, 5 s: who waits longer is blind
-    beside a server that is well again. client-go goes to 30 s; a server that wants less says so
-    with ``Retry-After``, and one that is gone is not burdened.
+    Jitter makes each up to twice as long, the longest too, so that informers that failed together
+    do not come back together. Waits stay below ``2 * maximum``, 5 s: a longer one would miss
+    that the server is available again. client-go goes to 30 s; but a server that wants fewer
+    requests says so with ``Retry-After``, and requests do not burden one that is down.
     """
 
     def __init__(
@@ -190,7 +192,7 @@ class WatchBackoff:
         self._last_failure: float | None = None
 
     def reset(self) -> None:
-        """What fails next is the first failure."""
+        """Treat the next failure as the first."""
         self._last_failure = None
 
     def delay(self, now: float, *, first: float | None = None) -> float:
@@ -198,7 +200,7 @@ class WatchBackoff:
 
         Args:
             now: when it failed.
-            first: what to wait after a first failure; default: ``initial``, with jitter.
+            first: the delay after a first failure; default: ``initial``, with jitter.
         """
         last, self._last_failure = self._last_failure, now
         if last is None or now - last > self._reset_after:
@@ -212,7 +214,7 @@ class WatchBackoff:
 
 @final
 class WatchState:
-    """Where the local copy of one kind stands, and what to do next. Not thread-safe."""
+    """The list and watch state of one kind, and the next request. Not thread-safe."""
 
     def __init__(
         self,
@@ -226,19 +228,19 @@ class WatchState:
         self._page_size = page_size
         self._watch_timeout = watch_timeout
         self._random = rng or random.Random()
-        # Two, for two questions: whether the server takes requests, which an accepted watch
-        # answers, and whether what it took lasts, which only time does.
+        # One for refused requests, reset by an accepted watch, and one for watches that broke,
+        # reset only when a watch has lasted.
         self._refused = backoff or WatchBackoff(rng=self._random)
         self._broken = WatchBackoff(rng=self._random)
         self._has_waited = False
-        """Whether there was a wait since the last list began."""
+        """Whether it has waited since the last list began."""
         self._may_stream = stream_first_sync
         self._prefers_list = False
-        """Whether streams ended early, and no watch has lasted since."""
+        """Whether a stream ended early, and no watch has lasted since."""
         self._phase = _Phase.STREAM if stream_first_sync else _Phase.LIST
         self._delay = 0.0
         self.resource_version = ""
-        """Where the next watch begins."""
+        """The resource version at which the next watch begins."""
         self.is_watching = False
         """Whether a watch is open and has not failed."""
         self._continue = ""
@@ -249,7 +251,7 @@ class WatchState:
         self.opened_at = 0.0
         """When the last watch was opened."""
         self.has_delivered = False
-        """Whether the last watch delivered anything, be it a bookmark."""
+        """Whether the last watch delivered anything, also just a bookmark."""
         self._got_object = False
         self._opened_version = ""
         self._is_placed = False
@@ -257,7 +259,7 @@ class WatchState:
 
     @property
     def is_following(self) -> bool:
-        """Whether the local copy is complete and a watch keeps it so."""
+        """Whether the local copy is complete and a watch keeps it up to date."""
         return self.is_watching and self._phase is _Phase.WATCH
 
     @property
@@ -266,7 +268,7 @@ class WatchState:
         return self._delay > 0
 
     def next(self) -> Command:
-        """What to do now."""
+        """The next request, or a wait."""
         if self._delay > 0:
             delay, self._delay = self._delay, 0.0
             self._has_waited = True
@@ -281,15 +283,15 @@ class WatchState:
             "" if streaming else self.resource_version, self._random.uniform(low, high), streaming
         )
 
-    # What lists answer.
+    # Answers to lists.
 
     def page(self, page: ListPage, now: float) -> list[Step]:
-        """A page came."""
+        """Take a page of a list."""
         try:
             self._pages.check(page)
         except BadResponse as error:
             steps_taken = self.list_failed(error, now)
-            # Without pages nothing has to be continued.
+            # One list without pages needs no continue tokens.
             self._limit = 0
             return steps_taken
         steps: list[Step] = []
@@ -308,24 +310,24 @@ class WatchState:
         return steps
 
     def list_failed(self, error: Exception, now: float) -> list[Step]:
-        """A page did not come."""
+        """Take the error of a list request."""
         was_continued = bool(self._continue)
         restarts, limit = self._restarts, self._limit
         self._begin_list()
         self._restarts, self._limit = restarts, limit
         if isinstance(error, Gone) and was_continued and restarts < _MAX_RESTARTS:
-            # The snapshot that the token belongs to was compacted away. Once more page by page,
-            # and if the pages take longer than history lasts, all at once.
+            # The snapshot of the continue token was compacted away. Try page by page once more;
+            # if the pages take longer than the server's history lasts, all at once.
             self._restarts = restarts + 1
             self._limit = self._page_size if restarts < 1 else 0
         else:
             self._wait(self._refused.delay(now), error)
         return [Problem(error, "list")]
 
-    # What watches answer.
+    # Answers to watches.
 
     def watch_opened(self, now: float) -> list[Step]:
-        """The server accepted the watch."""
+        """Note that the server accepted the watch."""
         self.is_watching = True
         self.opened_at = now
         self.has_delivered = False
@@ -336,7 +338,7 @@ class WatchState:
         return [Begin()] if self._phase is _Phase.STREAM else []
 
     def events(self, events: Sequence[WatchEvent], now: float) -> list[Step]:
-        """Events came; once :attr:`is_watching` is False the rest of the stream is not wanted."""
+        """Take events; once :attr:`is_watching` is False, the rest of the stream does not count."""
         steps: list[Step] = []
         usual = self._usual(events, steps)
         if usual:
@@ -353,7 +355,7 @@ class WatchState:
         return steps
 
     def _usual(self, events: Sequence[WatchEvent], steps: list[Step]) -> int:
-        """Take the first events as long as nothing about them is special; how many they are."""
+        """Take the first events as long as they are ordinary; returns how many."""
         if self._phase is _Phase.STREAM:
             present: list[Object] = []
             for event in events:
@@ -383,21 +385,21 @@ class WatchState:
         return count
 
     def garbage(self, error: DecodeError, now: float) -> list[Step]:
-        """A line of the stream could not be read: what it said is lost, so list again."""
+        """Take an unreadable line of the stream; its event is lost, so list again."""
         self._relist(now, error)
         return [Problem(error, "watch")]
 
     def watch_ended(self, now: float, error: Exception | None = None) -> list[Step]:
-        """The stream ended: cleanly, or with ``error``."""
+        """Note that the stream ended, cleanly or with ``error``."""
         was_open, self.is_watching = self.is_watching, False
         if not was_open:
-            # What came last ended it for us, and settled what follows.
+            # An event has ended this watch already, and decided what follows.
             return []
         self._note_lasting(now)
         if self._phase is _Phase.STREAM:
             self._relist(now, error)
             return [Problem(error or ConnectionResetError("the stream ended early"), "watch")]
-        # Not an object alone: a server could send the same one for ever.
+        # An object alone does not count: a server could send the same one for ever.
         has_moved_on = self._got_object and self.resource_version != self._opened_version
         if error is None and (has_moved_on or now - self.opened_at >= _SHORT_WATCH):
             self._short_watches = 0
@@ -409,18 +411,18 @@ class WatchState:
         if not self.resource_version:
             self._relist(now, error)
         elif not isinstance(error, WatchSilent):
-            # A silent connection has cost minutes already; resume at once.
+            # After a silent connection, which has cost minutes already, resume at once.
             self._wait(self._broken.delay(now, first=0.0), error)
         return [Problem(error, "watch")]
 
     def watch_failed(self, error: Exception, now: float) -> list[Step]:
-        """The server did not accept the watch."""
+        """Take the error of a watch request."""
         self.is_watching = False
         if self._phase is _Phase.STREAM:
             self._phase = _Phase.LIST
             self._begin_list()
             if isinstance(error, ApiError) and error.status in _CANNOT_STREAM:
-                # An older server: not a problem, it has lists.
+                # An older server without streamed lists: not a problem.
                 self._may_stream = False
                 return []
             self._wait(self._refused.delay(now), error)
@@ -429,15 +431,15 @@ class WatchState:
             or error.status == 404
             or error.has_cause("ResourceVersionTooLarge")
         ):
-            # The history was compacted, the kind is not served (any more), or the server's history
-            # is shorter than ours, as after a restore: only a list can tell what there is.
+            # The version was compacted, the kind is not served (any more), or the server is at an
+            # older version than we are, as after a restore: a new list is needed.
             self._relist(now, error)
         else:
             self._wait(self._refused.delay(now), error)
         return [Problem(error, "watch")]
 
     def failed(self, error: Exception, now: float) -> list[Step]:
-        """Something failed that nobody foresaw: begin anew."""
+        """Take an unexpected error: list again."""
         self._relist(now, error)
         self._wait(self._refused.delay(now), error)
         return [Problem(error, "watch")]
@@ -450,7 +452,7 @@ class WatchState:
                 self._phase = _Phase.WATCH
                 steps.append(Finish(self.resource_version))
             else:
-                # Only a server that does not know streamed lists sends others before that one.
+                # A bookmark before the initial events end comes only without streamed lists.
                 self._may_stream = False
                 self._relist(now, None)
         elif event.type is WatchEventType.ERROR:
@@ -494,16 +496,16 @@ class WatchState:
             self._undecodable(event, steps, now)
 
     def _undecodable(self, event: UndecodableEvent, steps: list[Step], now: float) -> None:
-        """Take an event that costs its own object alone."""
+        """Take an event whose object cannot be decoded, which affects no other object."""
         self._got_object = True
         item = event.undecodable
         is_gone = event.type is WatchEventType.DELETED
         if is_gone and not item.name:
-            # Something is gone, and only a list can tell what.
+            # An unknown object was deleted: a list is needed to find out which.
             steps.append(Problem(item.error, "watch"))
             self._relist(now, item.error)
             return
-        # The place in the history stays: of what cannot be read not even the version is sure.
+        # The resource version stays, because that of an undecodable object cannot be trusted.
         steps.append(Unreadable([item], is_gone))
 
     def _move_on(self, version: str) -> None:
@@ -525,19 +527,19 @@ class WatchState:
         return problem
 
     def _relist(self, now: float, error: Exception | None) -> None:
-        """The copy cannot be kept by what there is: list anew, at once if that is a first time."""
+        """List again: at once after a first failure, else after a delay."""
         if self.is_watching:
             self._note_lasting(now)
             self.is_watching = False
         if self._phase is _Phase.STREAM:
-            # Not all of it came; a list needs less of the connection. That one follows at once
-            # makes no loop: there is no other stream until a watch has lasted.
+            # The stream was incomplete; a paged list demands less of the connection. It begins at
+            # once, which makes no loop: there is no other stream until a watch has lasted.
             self._prefers_list = True
             delay = 0.0
         else:
             delay = self._broken.delay(now, first=0.0)
             if self._has_waited:
-                # A wait for each list is enough: this was paid for when the watch failed before.
+                # One wait per list is enough, and there was one when the watch failed.
                 delay = 0.0
         streams = self._may_stream and not self._prefers_list
         self._phase = _Phase.STREAM if streams else _Phase.LIST
@@ -545,7 +547,7 @@ class WatchState:
         self._wait(delay, error)
 
     def _note_lasting(self, now: float) -> None:
-        """A watch ends: if it was open for long, what comes next is a first time."""
+        """Reset the backoff if the watch that ends was open for long."""
         if self._phase is _Phase.WATCH and now - self.opened_at >= _LONG_WATCH:
             self._broken.reset()
             self._prefers_list = False
@@ -562,16 +564,16 @@ class WatchState:
         self._delay = max(seconds, min(asked or 0.0, _MAX_RETRY_AFTER))
 
 
-# Invalid options, unknown options, and what proxies make of them.
+# The answers of servers, and of proxies, to options that they do not know.
 _CANNOT_STREAM = frozenset({400, 405, 415, 422, 501})
 
 
 class ShortWatchError(TransportError):
-    """The server ends watches as soon as they are opened."""
+    """The server ends watches right after they are opened."""
 
 
 class VersionWentBackError(Exception):
-    """A watch delivered an object older than what it had delivered before."""
+    """A watch delivered an older object version than before."""
 
 
 def _add_present(steps: list[Step], obj: Object) -> None:
