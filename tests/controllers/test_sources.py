@@ -374,8 +374,8 @@ def test_a_source_that_gets_no_thread_leaves_nothing_behind(make, informer, monk
     with pytest.raises(RuntimeError, match="new thread"):
         source.start(running.queue, running.stop)
     monkeypatch.undo()
-    keeper = running.it if informer else running.it._kept[THING]
-    assert list(keeper._registrations if informer else keeper.registrations) == []
+    keeper = running.it if informer else running.it._kind_caches[THING]
+    assert list(keeper._access.registrations if informer else keeper.registrations) == []
     assert running.metrics.value("source_events_total", source=str(THING)) is None
 
 

@@ -623,7 +623,7 @@ def test_with_threads_late_watchers_miss_nothing_and_see_nothing_odd():
             stop.wait()
 
         def put(self, obj: Object, old: Object | None, *, is_deleted: bool) -> None:
-            with self._lock:
+            with self._access.lock:
                 if is_deleted:
                     self._store._remove(old)
                     event = Event(ResourceAction.DELETE, obj)
@@ -634,7 +634,7 @@ def test_with_threads_late_watchers_miss_nothing_and_see_nothing_odd():
                         if old
                         else Event(ResourceAction.CREATE, obj)
                     )
-                self._hand_over([event])
+                self._send([event])
 
     feed = Feed(WIDGET, ModelServer(WIDGET), metrics=Metrics())
     errors: list[Exception] = []

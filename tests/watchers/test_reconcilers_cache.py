@@ -282,7 +282,7 @@ def test_the_cache_goes_on_when_the_controller_has_stopped(world):
     own.set()
     thread.join(20)
     [informer] = world.cache.informers(CONFIG_MAP)
-    assert not informer._registrations, "what is over is not kept"
+    assert not informer._access.registrations, "what is over is not kept"
     assert world.cache.health().is_ready
 
 
@@ -366,7 +366,7 @@ def test_a_cache_is_added_once_for_a_kind(world):
     world.controller.add_cache(world.cache, CONFIG_MAP)
     with pytest.raises(ValueError, match="was added already"):
         world.controller.add_cache(world.cache, CONFIG_MAP)
-    assert len(world.cache.informers(CONFIG_MAP)[0]._registrations) == 1
+    assert len(world.cache.informers(CONFIG_MAP)[0]._access.registrations) == 1
 
 
 def test_health_says_that_the_cache_does_not_keep_the_kind_any_more(world):
