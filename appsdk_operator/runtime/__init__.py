@@ -26,7 +26,7 @@ from appsdk_operator.runtime._fork import ForkedError as ForkedError
 from appsdk_operator.runtime._fork import OneProcess as OneProcess
 from appsdk_operator.runtime._fork import after_fork as after_fork
 from appsdk_operator.runtime._fork import fork_safe as fork_safe
-from appsdk_operator.runtime._keyed_lock import Turns as Turns
+from appsdk_operator.runtime._keyed_lock import KeyedLock as KeyedLock
 from appsdk_operator.runtime._logging import JSONFormatter as JSONFormatter
 from appsdk_operator.runtime._logging import SafeLogger as SafeLogger
 from appsdk_operator.runtime._logging import get_logger as get_logger

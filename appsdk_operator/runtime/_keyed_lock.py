@@ -1,4 +1,4 @@
-"""One at a time for each name, whoever comes with it."""
+"""A lock per key."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import threading
 from collections.abc import Hashable, Iterator
 from typing import final
 
-__all__ = ["Turns"]
+__all__ = ["KeyedLock"]
 
 
 @final
-class Turns:
-    """Lets one thread at a time in for each name; the same thread may enter again.
+class KeyedLock:
+    """A re-entrant lock per key, which exists only while it is held.
 
-    For objects that several sources show, at the same time or one after the other: their queue keys
-    differ although the object is the same.
+    For objects that several sources deliver: their queue keys differ although the object is the
+    same.
     """
 
     def __init__(self) -> None:
-        self._freed = threading.Condition()
-        self._busy: dict[Hashable, int] = {}
+        self._released = threading.Condition()
+        self._holders: dict[Hashable, int] = {}
 
     @contextlib.contextmanager
-    def alone(self, name: Hashable) -> Iterator[None]:
-        """Wait until no other thread is in with ``name``, and keep them out."""
+    def hold(self, key: Hashable) -> Iterator[None]:
+        """Hold the lock of ``key``; waits while another thread holds it."""
         me = threading.get_ident()
-        with self._freed:
-            while self._busy.get(name, me) != me:
-                self._freed.wait()
-            is_outermost = name not in self._busy
-            self._busy[name] = me
+        with self._released:
+            while self._holders.get(key, me) != me:
+                self._released.wait()
+            is_outermost = key not in self._holders
+            self._holders[key] = me
         try:
             yield
         finally:
             if is_outermost:
-                with self._freed:
-                    del self._busy[name]
-                    self._freed.notify_all()
+                with self._released:
+                    del self._holders[key]
+                    self._released.notify_all()

@@ -1,4 +1,4 @@
-"""All the ways of events into a controller, by kind."""
+"""The informers that feed a controller, by kind."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from appsdk_operator.runtime import Clock, StopSignal, present_clock
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
 from appsdk_operator.watchers._dispatcher import Dispatcher
 from appsdk_operator.watchers._informer_binding import (
-    Informed,
-    OwnInformer,
+    InformerBinding,
+    OwnedInformer,
     RunnableInformer,
     SharedInformers,
 )
 
-__all__ = ["Ways"]
+__all__ = ["InformerBindings"]
 
 
 @final
-class Ways:
-    """The informers that a controller runs, and those of caches. Thread-safe."""
+class InformerBindings:
+    """The informers of a controller: those that it runs, and those of caches. Thread-safe."""
 
     def __init__(
         self,
@@ -37,41 +37,41 @@ class Ways:
         self._metrics = metrics
         self._clock = clock
         self._lock = threading.Lock()
-        self._all: Sequence[Informed] = ()
-        self._over = StopSignal(clock=clock)
+        self._bindings: Sequence[InformerBinding] = ()
+        self._closed = StopSignal(clock=clock)
 
-    def add_informer(self, informer: RunnableInformer, kind: str) -> OwnInformer:
-        """Take the events of ``informer``.
+    def add_informer(self, informer: RunnableInformer, kind: str) -> OwnedInformer:
+        """Deliver the events of ``informer``.
 
         Raises:
             ValueError: it was added before.
         """
         source = self._delivery.source(kind)
-        own = OwnInformer(informer, kind, source)
+        owned = OwnedInformer(informer, kind, source)
         with self._lock:
-            if self._own(informer) is not None:
+            if self._find_owned(informer) is not None:
                 self._delivery.remove(source)
                 raise ValueError(
                     f"this informer was added already, under {kind!r} or another kind: an informer "
                     "runs once; to share its events add watchers to its kind"
                 )
-            self._join(own)
+            self._attach(owned)
         try:
             registration = informer.add_event_handler(source)
         except BaseException:
             self.remove_informer(informer)
             raise
-        own.registration = registration if isinstance(registration, Registration) else None
-        return own
+        owned.registration = registration if isinstance(registration, Registration) else None
+        return owned
 
     def remove_informer(self, informer: RunnableInformer) -> None:
-        """Take its events no more; an unknown one: nothing."""
+        """Stop the informer and drop its events. An unknown one is ignored."""
         with self._lock:
-            found = self._own(informer)
-        self._leave(found)
+            found = self._find_owned(informer)
+        self._remove(found)
 
     def add_cache(self, cache: Cache, kind: Kind, resync: float | None) -> None:
-        """Take the events of a cache's informers of ``kind``.
+        """Deliver the events of a cache's informers of ``kind``.
 
         Raises:
             ValueError: they were added before.
@@ -80,105 +80,105 @@ class Ways:
         source.view = kind
         shared = SharedInformers(cache, kind, source)
         with self._lock:
-            if self._shared(cache, kind) is not None:
+            if self._find_shared(cache, kind) is not None:
                 self._delivery.remove(source)
                 raise ValueError(
                     f"{kind} of this cache was added already: to share its events add watchers "
                     "to the kind"
                 )
-            self._join(shared)
+            self._attach(shared)
         try:
-            shared.begin(resync)
+            shared.attach(resync)
         except BaseException:
-            self._leave(shared)
+            self._remove(shared)
             raise
-        if self._over.is_set():
-            shared.leave()
+        if self._closed.is_set():
+            shared.detach()
 
     def remove_cache(self, cache: Cache, kind: Kind) -> None:
-        """Take their events no more; unknown ones: nothing."""
+        """Stop delivering their events. Unknown ones are ignored."""
         with self._lock:
-            found = self._shared(cache, kind)
-        self._leave(found)
+            found = self._find_shared(cache, kind)
+        self._remove(found)
 
-    def end(self) -> None:
-        """Take no more events; caches live on, and must not keep what is over."""
-        self._over.set()
+    def close(self) -> None:
+        """Deliver no more events, and detach from caches, which outlive the controller."""
+        self._closed.set()
         self._delivery.stop()
-        for one in self._all:
+        for one in self._bindings:
             if isinstance(one, SharedInformers):
-                one.leave()
+                one.detach()
 
-    def has(self, informed: Informed) -> bool:
-        """Whether it was not removed meanwhile."""
-        return informed in self._all
+    def contains(self, binding: InformerBinding) -> bool:
+        """Whether the binding is still there."""
+        return binding in self._bindings
 
-    def own(self) -> Sequence[OwnInformer]:
+    def owned(self) -> Sequence[OwnedInformer]:
         """The informers that the controller runs."""
-        return [one for one in self._all if isinstance(one, OwnInformer)]
+        return [one for one in self._bindings if isinstance(one, OwnedInformer)]
 
     def informers(self) -> dict[str, list[object]]:
-        """What shows objects, by kind: informers, and caches."""
+        """The informers by kind; for a cache, its binding."""
         found: dict[str, list[object]] = {}
-        for one in self._all:
-            shown = one.informer if isinstance(one, OwnInformer) else one
-            found.setdefault(one.kind, []).append(shown)
+        for one in self._bindings:
+            informer = one.informer if isinstance(one, OwnedInformer) else one
+            found.setdefault(one.kind, []).append(informer)
         return found
 
     def kinds(self) -> set[str]:
         """The kinds that have informers."""
-        return {one.kind for one in self._all}
+        return {one.kind for one in self._bindings}
 
     def stores(self, kind: str) -> Sequence[tuple[EventSource, Lister]]:
-        """The objects that watchers of ``kind`` may have been told of already."""
-        if self._over.is_set():
+        """The local copies whose objects watchers of ``kind`` may have got already."""
+        if self._closed.is_set():
             return ()
-        of_kind = [one for one in self._all if one.kind == kind]
+        of_kind = [one for one in self._bindings if one.kind == kind]
         return [(one.source, store) for one in of_kind for store in one.stores()]
 
     def healths(self) -> Sequence[Health]:
-        """How the informers stand."""
-        return [health for one in self._all for health in one.healths()]
+        """The health of each informer."""
+        return [health for one in self._bindings for health in one.healths()]
 
-    def not_synced(self) -> Informed | None:
-        """The first one that has not synced."""
-        return next((one for one in self._all if not one.has_synced), None)
+    def first_unsynced(self) -> InformerBinding | None:
+        """The first one that contains not synced."""
+        return next((one for one in self._bindings if not one.has_synced), None)
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
-        """Wait until all have; False when stopped, at the end, or after ``timeout`` seconds."""
+        """Wait until all have; False when stopped, at the close, or after ``timeout`` seconds."""
         clock = present_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         either = StopSignal(clock=clock)
-        detach = stop.on_set(either.set), self._over.on_set(either.set)
+        detach = stop.on_set(either.set), self._closed.on_set(either.set)
         try:
-            while (waiting := self.not_synced()) is not None:
+            while (waiting := self.first_unsynced()) is not None:
                 left = None if deadline is None else max(0.0, deadline - clock.monotonic())
                 has_synced = waiting.wait_for_sync(either, left)
-                if not has_synced and (either.is_set() or left == 0 or self.has(waiting)):
+                if not has_synced and (either.is_set() or left == 0 or self.contains(waiting)):
                     return False
             return True
         finally:
             for each in detach:
                 each()
 
-    # The lock is held by the callers of the first three; the list is only ever replaced.
+    # Callers of the first three hold the lock; the tuple of bindings is replaced, never changed.
 
-    def _own(self, informer: RunnableInformer) -> OwnInformer | None:
-        return next((one for one in self.own() if one.informer is informer), None)
+    def _find_owned(self, informer: RunnableInformer) -> OwnedInformer | None:
+        return next((one for one in self.owned() if one.informer is informer), None)
 
-    def _shared(self, cache: Cache, kind: Kind) -> SharedInformers | None:
-        shared = (one for one in self._all if isinstance(one, SharedInformers))
+    def _find_shared(self, cache: Cache, kind: Kind) -> SharedInformers | None:
+        shared = (one for one in self._bindings if isinstance(one, SharedInformers))
         return next((one for one in shared if one.cache is cache and one.kind == str(kind)), None)
 
-    def _join(self, informed: Informed) -> None:
-        self._metrics.add_kind(informed.kind)
-        self._all = (*self._all, informed)
+    def _attach(self, binding: InformerBinding) -> None:
+        self._metrics.add_kind(binding.kind)
+        self._bindings = (*self._bindings, binding)
 
-    def _leave(self, informed: Informed | None) -> None:
+    def _remove(self, binding: InformerBinding | None) -> None:
         with self._lock:
-            if informed is None or informed not in self._all:
+            if binding is None or binding not in self._bindings:
                 return
-            self._all = tuple(one for one in self._all if one is not informed)
-        self._delivery.remove(informed.source)
-        self._dispatcher.forget(informed.source)
-        informed.leave()
+            self._bindings = tuple(one for one in self._bindings if one is not binding)
+        self._delivery.remove(binding.source)
+        self._dispatcher.forget(binding.source)
+        binding.detach()

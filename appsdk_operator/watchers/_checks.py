@@ -14,8 +14,8 @@ __all__ = [
     "check_cache",
     "check_informer",
     "check_order",
+    "check_returned",
     "check_takes",
-    "check_told",
     "check_watcher",
     "checked_kind",
 ]
@@ -78,7 +78,7 @@ def check_watcher(watcher: object) -> None:
         check_takes(getattr(watcher, name, None), f"watcher.{name}", arguments)
 
 
-def check_told(watcher: object, returned: object) -> None:
+def check_returned(watcher: object, returned: object) -> None:
     """Refuse a result that a watcher wants somebody to hear.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Calls watchers and reconcilers for one event after another, and again for what is owed."""
+"""Dispatches events to watchers and reconcilers in order, and runs their retries when due."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from msgspec import structs
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.controllers import Outcome, TerminalError, sole_error
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Clock, Turns, as_exception, get_logger
+from appsdk_operator.runtime import Clock, KeyedLock, as_exception, get_logger
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
-from appsdk_operator.watchers._failures import Failures, action_again, counts_as_attempt
+from appsdk_operator.watchers._failures import Failures, counts_as_attempt, retry_action
 from appsdk_operator.watchers._list_map import ListMap
-from appsdk_operator.watchers._pending_calls import OwedCall, WatcherCall, Why
+from appsdk_operator.watchers._pending_calls import CallReason, PendingCall, WatcherCall
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
-from appsdk_operator.watchers._registered import Entry
+from appsdk_operator.watchers._registered import RegisteredTarget
 from appsdk_operator.watchers._retry import RetryDequeuePolicy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
@@ -37,7 +37,7 @@ _CREATE, _DELETE, _RESYNC = (
 
 @final
 class Dispatcher:
-    """The watchers and reconcilers of a controller, and the calls that they are owed.
+    """The watchers and reconcilers of a controller, and their pending calls.
 
     :meth:`handle` is never called twice at once for one key; everything else is thread-safe.
     """
@@ -61,109 +61,112 @@ class Dispatcher:
         self._metrics_lock = metrics.lock
         self._running = metrics.running
         self._lock = threading.Lock()
-        self._entries: ListMap[str, Entry] = ListMap()
-        self._owed: dict[DeliveryKey, list[OwedCall]] = {}
-        self._has_begun = False
-        # The queue lets one worker in for each key, but several sources may show the same object.
-        self._turns = Turns() if workers > 1 else None
+        self._registered: ListMap[str, RegisteredTarget] = ListMap()
+        self._pending: dict[DeliveryKey, list[PendingCall]] = {}
+        self._has_handled_event = False
+        # The queue gives each key to one worker, but several sources may deliver the same object.
+        self._object_locks = KeyedLock() if workers > 1 else None
         self._is_stopped = False
 
     def add(
-        self, entry: Entry, present: Callable[[], Iterable[tuple[EventSource, Lister]]]
+        self,
+        target: RegisteredTarget,
+        present: Callable[[], Iterable[tuple[EventSource, Lister]]],
     ) -> list[DeliveryKey]:
-        """Add an entry that is owed a first call for each object in the ``present`` stores.
+        """Register a target, and schedule a first call for each object in the ``present`` stores.
 
         Returns:
-            The keys of those objects: their turn has come.
+            The keys of those objects, which are due.
 
         Raises:
-            ValueError: it does not go together with another one.
+            ValueError: it conflicts with another target.
         """
-        entry.numbers = self._metrics.add_kind(entry.kind, entry.role)
-        entry.failures = self._failures.log
+        target.numbers = self._metrics.add_kind(target.kind, target.role)
+        target.failures = self._failures.log
         keys = []
         with self._lock:
-            for other in self._entries.items(entry.kind):
-                entry.check_beside(other)
-            # An event is handled with the entries before or after this block, so together with
-            # the objects in the stores, which know it before, the new one misses none. Until the
-            # first event nobody has missed anything.
-            if self._has_begun:
+            for other in self._registered.items(target.kind):
+                target.check_finalizers(other)
+            # An event is handled with the list before or after this block, and stores have each
+            # object before its event comes, so the new target misses none. Before the first event
+            # there is nothing to miss.
+            if self._has_handled_event:
                 for source, store in present():
-                    entry.told.setdefault(source, {})
+                    target.delivered.setdefault(source, {})
                     for found in store.list():
                         obj = found if source.view is None else found.viewed_as(source.view)
                         key = source.key_of(obj)
-                        self._owe_first_call(entry, key, obj, store)
+                        self._schedule_first(target, key, obj, store)
                         keys.append(key)
-            self._entries.add_item(entry.kind, entry)
+            self._registered.add_item(target.kind, target)
         return keys
 
     def remove(
-        self, target: ResourceWatcher | ResourceReconciler | None, kind: str, role: Role
+        self, handler: ResourceWatcher | ResourceReconciler | None, kind: str, role: Role
     ) -> None:
-        """Remove the first entry of ``target``, or with None all of ``kind``, and their calls."""
+        """Remove ``handler`` (its first registration), or with None all of ``kind``, with their
+        pending calls."""
         with self._lock:
-            for entry in self._entries.items(kind):
-                if entry.role is role and (target is None or entry.target is target):
-                    entry.is_removed = True
-                    if target is not None:
+            for target in self._registered.items(kind):
+                if target.role is role and (handler is None or target.handler is handler):
+                    target.is_removed = True
+                    if handler is not None:
                         break
-            self._entries.remove_items(kind, lambda entry: entry.is_removed)
-            for key, calls in list(self._owed.items()):
-                self._keep_owed(key, [call for call in calls if not call.entry.is_removed])
+            self._registered.remove_items(kind, lambda target: target.is_removed)
+            for key, calls in list(self._pending.items()):
+                self._set_pending(key, [call for call in calls if not call.target.is_removed])
 
-    def entries(self) -> list[Entry]:
-        """The watchers and reconcilers, each in its place."""
-        return [entry for _, _, entry in self._entries.all_items()]
+    def registered(self) -> list[RegisteredTarget]:
+        """The watchers and reconcilers, by kind in call order."""
+        return [target for _, _, target in self._registered.all_items()]
 
     def kinds(self) -> list[str]:
         """The kinds that have watchers or reconcilers."""
-        return self._entries.keys()
+        return self._registered.keys()
 
     def forget(self, source: EventSource) -> None:
-        """Drop what is owed for the objects of ``source``."""
+        """Drop the pending calls for objects of ``source``."""
         with self._lock:
-            for key in [key for key in self._owed if key.source is source]:
-                del self._owed[key]
-            for _, _, entry in self._entries.all_items():
-                entry.told.pop(source, None)
+            for key in [key for key in self._pending if key.source is source]:
+                del self._pending[key]
+            for _, _, target in self._registered.all_items():
+                target.delivered.pop(source, None)
 
     def pending_retries(self) -> int:
-        """How many failed calls wait for their time."""
-        return self._waiting(Why.RETRY)
+        """The number of failed calls that wait for their retry."""
+        return self._count_pending(CallReason.RETRY)
 
     def pending_requeues(self) -> int:
-        """How many calls that reconcilers asked for wait for their time."""
-        return self._waiting(Why.REQUEUE)
+        """The number of calls that reconcilers asked for and that are not due yet."""
+        return self._count_pending(CallReason.REQUEUE)
 
-    def _waiting(self, why: Why) -> int:
+    def _count_pending(self, reason: CallReason) -> int:
         with self._lock:
             return sum(
-                call.due is not None and call.why is why
-                for calls in self._owed.values()
+                call.due is not None and call.reason is reason
+                for calls in self._pending.values()
                 for call in calls
             )
 
     def given_up(self) -> int:
-        """How many failed calls wait for a resync."""
-        return sum(call.due is None and not call.is_terminal for call in self.owed())
+        """The number of failed calls that wait for a resync."""
+        return sum(call.due is None and not call.is_terminal for call in self.pending_calls())
 
     def terminal(self) -> int:
-        """How many failed calls wait until their objects ask for something else."""
-        return sum(call.is_terminal for call in self.owed())
+        """The number of failed calls that wait for a change of their object."""
+        return sum(call.is_terminal for call in self.pending_calls())
 
-    def owed(self) -> list[OwedCall]:
-        """The calls that wait, for their time or for a resync."""
+    def pending_calls(self) -> list[PendingCall]:
+        """All pending calls: those with a due time and those that wait for a resync or a change."""
         with self._lock:
-            return [call for calls in self._owed.values() for call in calls]
+            return [call for calls in self._pending.values() for call in calls]
 
     def end(self) -> None:
-        """Say what was only counted."""
+        """Log the failures that were counted only."""
         self._failures.log.flush()
 
     def stop(self) -> None:
-        """Begin no further event or retry; a plain flag, safe to set from a signal handler."""
+        """Start no further event or retry. Sets a plain flag, so a signal handler may call it."""
         self._is_stopped = True
 
     def _has_stopped(self) -> bool:
@@ -173,30 +176,30 @@ class Dispatcher:
         """Call the watchers for ``event``, then make the calls that are due.
 
         Returns:
-            Seconds until the next call for this key is due, None when none is owed.
+            Seconds until the next call for this key is due, None when none is pending.
         """
         if event is not None:
             return self.handle_event(key.source, event)
         if self._is_stopped:
             return None
-        with self._alone(key):
-            # The wait for the others may have lasted until after the stop.
-            return None if self._has_stopped() else self._settle(key)
+        with self._lock_object(key):
+            # The stop may have come while this waited for the lock.
+            return None if self._has_stopped() else self._run_pending(key)
 
     def handle_event(self, source: EventSource, event: Event) -> float | None:
-        """:meth:`handle` without the event's key, which is mostly not needed."""
+        """:meth:`handle` without the event's key, which most events do not need."""
         if self._is_stopped:
             return None
-        if self._turns is None:
+        if self._object_locks is None:
             return self._handle_event(source, event)
-        with self._alone(source.key_of(event.object)):
+        with self._lock_object(source.key_of(event.object)):
             return None if self._has_stopped() else self._handle_event(source, event)
 
-    def _alone(self, key: DeliveryKey) -> AbstractContextManager[None]:
-        """Wait until no other worker handles the same object, whichever source showed it."""
-        if self._turns is None:
+    def _lock_object(self, key: DeliveryKey) -> AbstractContextManager[None]:
+        """The lock of one object, shared by all sources of its kind."""
+        if self._object_locks is None:
             return contextlib.nullcontext()
-        return self._turns.alone((key.source.kind, key.namespace, key.name))
+        return self._object_locks.hold((key.source.kind, key.namespace, key.name))
 
     def _handle_event(self, source: EventSource, event: Event) -> float | None:
         if event.is_unfollowed:
@@ -204,121 +207,147 @@ class Dispatcher:
             return None
         if source.view is not None:
             event = _viewed_as(event, source.view)
-        if not self._has_begun:
+        if not self._has_handled_event:
             with self._lock:
-                self._has_begun = True
-        # In this order and without the lock, see add(): who finds the new entry finds what it is
-        # owed, and who does not comes before it, with an object that is in the stores.
-        entries = self._entries.items(source.kind)
-        calls = self._owed_beside(source.key_of(event.object), event) if self._owed else ()
-        came = event
-        for entry in entries:
-            event = came
-            if entry.view is not None and entry.view is not event.object.kind:
-                event = entry.read_event(event)
-            if entry.is_removed:
+                self._has_handled_event = True
+        # In this order and without the lock, see add(): a reader that finds the new target finds
+        # its first calls too; one that does not find it handles an event from before, whose object
+        # is in the stores.
+        targets = self._registered.items(source.kind)
+        calls = self._pending_for(source.key_of(event.object), event) if self._pending else ()
+        original = event
+        for target in targets:
+            event = original
+            if target.view is not None and target.view is not event.object.kind:
+                event = target.read_event(event)
+            if target.is_removed:
                 continue
-            if entry.selective is not None and entry.ignores(event):
+            if target.selective is not None and target.is_unconcerned_by(event):
                 if calls:
-                    self._revive(source.key_of(event.object), event, entry, calls)
+                    self._retry_terminal(source.key_of(event.object), event, target, calls)
             elif calls:
-                self._deliver_beside(source.key_of(event.object), event, entry, calls)
-            elif not entry.told or entry.is_due(source.key_of(event.object), event, None):
-                # Nearly always: nobody is owed anything for this object.
-                told = event if entry.is_told_events else entry.request_of(event)
-                self._call(source, entry, told)
-        return self._settle(source.key_of(event.object)) if self._owed else None
+                self._deliver_with_pending(source.key_of(event.object), event, target, calls)
+            elif not target.delivered or target.must_deliver(
+                source.key_of(event.object), event, None
+            ):
+                # The usual path: this object has no pending calls.
+                trigger = event if target.takes_events else target.request_of(event)
+                self._call(source, target, trigger)
+        return self._run_pending(source.key_of(event.object)) if self._pending else None
 
-    def _settle(self, key: DeliveryKey) -> float | None:
-        """Make the calls that are due; seconds until the next one is."""
-        if key not in self._owed:
+    def _run_pending(self, key: DeliveryKey) -> float | None:
+        """Run the due calls of an object; returns the seconds until its next one, or None."""
+        if key not in self._pending:
             return None
-        self._pay_due(key)
+        self._run_due(key)
         with self._lock:
-            owed = self._owed.get(key, [])
-            dues = [c.due for c in owed if c.due is not None and not _is_held(c, owed)]
+            pending = self._pending.get(key, [])
+            dues = [c.due for c in pending if c.due is not None and not _is_deferred(c, pending)]
         return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
 
-    def _owed_beside(self, key: DeliveryKey, event: Event) -> Sequence[OwedCall]:
-        """What is owed for the object, each call with what the event tells."""
+    def _pending_for(self, key: DeliveryKey, event: Event) -> Sequence[PendingCall]:
+        """The pending calls of the object, updated with its state in ``event``."""
         with self._lock:
-            calls = list(self._owed.get(key, ()))
+            calls = list(self._pending.get(key, ()))
             for call in calls:
-                call.learn(event)
+                call.update_latest(event)
         return calls
 
-    def _deliver_beside(
-        self, key: DeliveryKey, event: Event, entry: Entry, calls: Sequence[OwedCall]
+    def _deliver_with_pending(
+        self,
+        key: DeliveryKey,
+        event: Event,
+        target: RegisteredTarget,
+        calls: Sequence[PendingCall],
     ) -> None:
-        """Tell of an event, or not yet, where calls are owed for the object."""
-        own = [call for call in calls if call.entry is entry]
+        """Deliver an event of an object that has pending calls, or defer it."""
+        own = [call for call in calls if call.target is target]
         first = next((call for call in own if call.is_first), None)
-        if not entry.is_due(key, event, first):
+        if not target.must_deliver(key, event, first):
             return
         if event.action is not _DELETE and any(
-            call.is_terminal and call.latest.uid == event.object.uid and not call.is_news(event)
+            call.is_terminal
+            and call.latest.uid == event.object.uid
+            and not call.is_changed_by(event)
             for call in own
         ):
             return
-        if any(_is_deletion_before(call, event.object) for call in own):
-            self._hold(key, event, entry, first)
+        if any(_is_pending_deletion(call, event.object) for call in own):
+            self._defer(key, event, target, first)
         elif event.action is _RESYNC:
-            self._resync(key, event, entry, own)
+            self._resync(key, event, target, own)
         else:
-            self._tell(key, event, entry, own)
+            self._deliver(key, event, target, own)
 
-    def _revive(
-        self, key: DeliveryKey, event: Event, entry: Entry, calls: Sequence[OwedCall]
+    def _retry_terminal(
+        self,
+        key: DeliveryKey,
+        event: Event,
+        target: RegisteredTarget,
+        calls: Sequence[PendingCall],
     ) -> None:
-        """Make a call anew that no retry would have helped: the object asks for something else.
+        """Repeat a terminally failed call when ``event`` changes what the object asks for.
 
-        For an event that would mean nothing to the watcher, had that call succeeded.
+        For events that the target's ``concerns`` filters out: it assumes that the call succeeded.
         """
         for call in calls:
-            is_same = call.entry is entry and call.latest.uid == event.object.uid
-            if is_same and call.is_terminal and call.is_news(event):
-                self._settle_owed(key, call)
-                self._call(key.source, entry, structs.replace(call.request(), attempt=0))
+            is_same = call.target is target and call.latest.uid == event.object.uid
+            if is_same and call.is_terminal and call.is_changed_by(event):
+                self._complete(key, call)
+                self._call(key.source, target, structs.replace(call.request(), attempt=0))
 
     def _forget_object(self, key: DeliveryKey) -> None:
-        """Drop what is owed for an object that is no longer followed: nobody deleted it."""
+        """Drop the pending calls of an object that is no longer followed; it was not deleted."""
         with self._lock:
-            self._owed.pop(key, None)
-            for entry in self._entries.items(key.source.kind):
-                entry.told.get(key.source, {}).pop(key, None)
+            self._pending.pop(key, None)
+            for target in self._registered.items(key.source.kind):
+                target.delivered.get(key.source, {}).pop(key, None)
 
-    def _tell(self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]) -> None:
-        request = entry.request_of(event)
-        is_untold = False
+    def _deliver(
+        self,
+        key: DeliveryKey,
+        event: Event,
+        target: RegisteredTarget,
+        own: Sequence[PendingCall],
+    ) -> None:
+        request = target.request_of(event)
+        needs_first_call = False
         for call in own:
             if call.latest.uid == event.object.uid:
-                # What takes the place of an owed call gets its notes.
+                # A call that replaces a pending one gets its state.
                 request = structs.replace(request, state=call.state)
             if call.is_first:
-                is_untold = call.latest.uid == event.object.uid
-                self._settle_owed(key, call)
-            elif call.due is None or self._is_outdated(call, event):
-                self._settle_owed(key, call)
-        if is_untold:
+                needs_first_call = call.latest.uid == event.object.uid
+                self._complete(key, call)
+            elif call.due is None or self._is_superseded(call, event):
+                self._complete(key, call)
+        if needs_first_call:
             if event.action is _DELETE:
                 return
             request = structs.replace(request, action=_CREATE, old=None)
-        self._call(key.source, entry, request)
+        self._call(key.source, target, request)
 
-    def _hold(self, key: DeliveryKey, event: Event, entry: Entry, first: OwedCall | None) -> None:
-        """Let an object wait until the deletion of the one before it, of that name, is settled.
+    def _defer(
+        self,
+        key: DeliveryKey,
+        event: Event,
+        target: RegisteredTarget,
+        first: PendingCall | None,
+    ) -> None:
+        """Defer a new object's events while the deletion of its predecessor is pending.
 
-        A watcher that knows things by their name would otherwise clean up what it just made.
+        The two have one name. A watcher that works by name would otherwise create the new object's
+        resources and then delete them.
         """
         if event.action is _DELETE:
             if first is not None:
-                self._settle_owed(key, first)
+                self._complete(key, first)
         elif first is None and event.action is not _RESYNC:
             with self._lock:
-                self._owe_first_call(entry, key, event.object)
+                self._schedule_first(target, key, event.object)
 
-    def _is_outdated(self, call: OwedCall, event: Event) -> bool:
-        """Whether an owed call is not to be made, now that ``event`` came."""
+    def _is_superseded(self, call: PendingCall, event: Event) -> bool:
+        """Whether ``event`` cancels a pending call."""
         policy = self._dequeue_policy
         drop = True
         if policy is not None and call.error is not None:
@@ -332,44 +361,49 @@ class Dispatcher:
                     self._name,
                     extra={"controller": self._name},
                 )
-        # Whatever the policy says: after a deletion a watcher must not be told that the object
-        # exists.
+        # Whatever the policy says: after a deletion no call may report the object as existing.
         return drop or (event.action is _DELETE and call.action is not _DELETE)
 
     def _resync(
-        self, key: DeliveryKey, event: Event, entry: Entry, own: Sequence[OwedCall]
+        self,
+        key: DeliveryKey,
+        event: Event,
+        target: RegisteredTarget,
+        own: Sequence[PendingCall],
     ) -> None:
-        # A deletion of an earlier object of that name may be owed beside.
+        # Others may be for the deletion of an earlier object of that name.
         own = [call for call in own if call.latest.uid == event.object.uid]
         if not own:
-            self._call(key.source, entry, entry.request_of(event))
+            self._call(key.source, target, target.request_of(event))
         for call in own:
-            # What was asked for is brought forward; what failed waits for its time.
-            if call.due is None or call.why is Why.REQUEUE:
-                self._settle_owed(key, call)
-                self._call(key.source, entry, structs.replace(call.request(), attempt=0))
+            # A resync runs a requeue early; a retry waits for its time.
+            if call.due is None or call.reason is CallReason.REQUEUE:
+                self._complete(key, call)
+                self._call(key.source, target, structs.replace(call.request(), attempt=0))
 
-    def _pay_due(self, key: DeliveryKey) -> None:
-        """Make the calls that are due."""
+    def _run_due(self, key: DeliveryKey) -> None:
+        """Run the calls that are due."""
         with self._lock:
-            calls = list(self._owed.get(key, ()))
+            calls = list(self._pending.get(key, ()))
         for call in calls:
             now = self._clock.monotonic()
-            if call.due is None or call.due > now or call.entry.is_removed:
+            if call.due is None or call.due > now or call.target.is_removed:
                 continue
-            if _is_held(call, self._owed.get(key, ())):
+            if _is_deferred(call, self._pending.get(key, ())):
                 continue
-            if self._settle_owed(key, call):
-                if call.is_pointless:
+            if self._complete(key, call):
+                if call.is_obsolete:
                     continue
                 if call.is_first:
-                    call.entry.was_told(key, call.latest)
-                elif call.why is Why.RETRY:
+                    call.target.note_seen(key, call.latest)
+                elif call.reason is CallReason.RETRY:
                     self._metrics.retry_made(key.source.kind, call.action, now - call.due)
-                self._call(key.source, call.entry, call.request())
+                self._call(key.source, call.target, call.request())
 
-    def _call(self, source: EventSource, entry: Entry, told: Event | ReconcileRequest) -> None:
-        # Not kept: whoever runs the controller may have another clock.
+    def _call(
+        self, source: EventSource, target: RegisteredTarget, trigger: Event | ReconcileRequest
+    ) -> None:
+        # Not cached: a manager may hand down another clock.
         monotonic, running = self._clock.monotonic, self._running
         failure: Exception | None = None
         outcome: Outcome = None
@@ -377,62 +411,73 @@ class Dispatcher:
         running[thread] = source.kind
         started = monotonic()
         try:
-            outcome = entry.call(told)
+            outcome = target.call(trigger)
         except BaseException as error:
-            failure = as_exception(f"the {entry.role.value}", error)
+            failure = as_exception(f"the {target.role.value}", error)
         finally:
             seconds = monotonic() - started
             running.pop(thread, None)
             with self._metrics_lock:
-                numbers = entry.numbers[told.action]
+                numbers = target.numbers[trigger.action]
                 numbers.duration.observe(seconds)
                 if failure is not None:
                     numbers.errors += 1
         if failure is not None:
             try:
-                self._failed(source.key_of(told.object), entry, entry.request_of(told), failure)
+                self._failed(
+                    source.key_of(trigger.object),
+                    target,
+                    target.request_of(trigger),
+                    failure,
+                )
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
         elif outcome is not None and outcome.requeue_after is not None:
-            self._metrics.requeued(source.kind, told.action)
-            self._owe_again(
-                source.key_of(told.object),
-                entry,
-                entry.request_of(told),
-                Why.REQUEUE,
+            self._metrics.requeued(source.kind, trigger.action)
+            self._schedule(
+                source.key_of(trigger.object),
+                target,
+                target.request_of(trigger),
+                CallReason.REQUEUE,
                 outcome.requeue_after,
             )
 
     def _failed(
-        self, key: DeliveryKey, entry: Entry, request: ReconcileRequest, error: Exception
-    ) -> None:
-        action = request.action
-        call = WatcherCall(key.source.kind, entry.target, action, request.object, request.attempt)
-        delay = self._failures.delay_after(error, call, entry.role)
-        is_terminal = isinstance(sole_error(error), TerminalError)
-        if delay is None and (action is _DELETE or (action is _RESYNC and not is_terminal)):
-            return  # no resync shows what is gone, and the next resync is a new try anyway
-        self._owe_again(key, entry, request, Why.RETRY, delay, error, is_terminal=is_terminal)
-
-    def _owe_again(
         self,
         key: DeliveryKey,
-        entry: Entry,
+        target: RegisteredTarget,
         request: ReconcileRequest,
-        why: Why,
+        error: Exception,
+    ) -> None:
+        action = request.action
+        call = WatcherCall(key.source.kind, target.handler, action, request.object, request.attempt)
+        delay = self._failures.delay_after(error, call, target.role)
+        is_terminal = isinstance(sole_error(error), TerminalError)
+        if delay is None and (action is _DELETE or (action is _RESYNC and not is_terminal)):
+            return  # a resync delivers no deleted object, and the next resync is a new call anyway
+        self._schedule(
+            key, target, request, CallReason.RETRY, delay, error, is_terminal=is_terminal
+        )
+
+    def _schedule(
+        self,
+        key: DeliveryKey,
+        target: RegisteredTarget,
+        request: ReconcileRequest,
+        reason: CallReason,
         delay: float | None,
         error: Exception | None = None,
         *,
         is_terminal: bool = False,
     ) -> None:
         attempt = 0 if error is None else request.attempt + counts_as_attempt(error)
-        again = OwedCall(
-            why=why,
-            entry=entry,
-            action=action_again(request.action, entry.role),
+        again = PendingCall(
+            reason=reason,
+            target=target,
+            action=retry_action(request.action, target.role),
             seen=request.object,
             latest=request.object,
-            old=_known_before(request, entry.role),
+            old=_old_state(request, target.role),
             error=error,
             attempt=attempt,
             due=None if delay is None else self._clock.monotonic() + delay,
@@ -440,22 +485,26 @@ class Dispatcher:
             is_terminal=is_terminal,
         )
         with self._lock:
-            if not entry.is_removed and not key.source.is_removed:
-                owed = self._owed.setdefault(key, [])
-                for other in [other for other in owed if again.replaces(other)]:
-                    owed.remove(other)
-                    again.take_over(other)
-                owed.append(again)
+            if not target.is_removed and not key.source.is_removed:
+                pending = self._pending.setdefault(key, [])
+                for other in [other for other in pending if again.replaces(other)]:
+                    pending.remove(other)
+                    again.merge(other)
+                pending.append(again)
 
-    # What is owed. The lock is held by the callers of the first two.
+    # The pending calls. Callers of the first two hold the lock.
 
-    def _owe_first_call(
-        self, entry: Entry, key: DeliveryKey, obj: Object, store: Lister | None = None
+    def _schedule_first(
+        self,
+        target: RegisteredTarget,
+        key: DeliveryKey,
+        obj: Object,
+        store: Lister | None = None,
     ) -> None:
-        obj = entry.read(obj)
-        call = OwedCall(
-            why=Why.FIRST,
-            entry=entry,
+        obj = target.read(obj)
+        call = PendingCall(
+            reason=CallReason.FIRST,
+            target=target,
             action=_CREATE,
             seen=obj,
             latest=obj,
@@ -465,38 +514,39 @@ class Dispatcher:
             due=self._clock.monotonic(),
             store=store,
         )
-        self._owed.setdefault(key, []).append(call)
+        self._pending.setdefault(key, []).append(call)
 
-    def _keep_owed(self, key: DeliveryKey, calls: list[OwedCall]) -> None:
+    def _set_pending(self, key: DeliveryKey, calls: list[PendingCall]) -> None:
         if calls:
-            self._owed[key] = calls
+            self._pending[key] = calls
         else:
-            self._owed.pop(key, None)
+            self._pending.pop(key, None)
 
-    def _settle_owed(self, key: DeliveryKey, call: OwedCall) -> bool:
-        """Take a call off the list; False when it was taken off meanwhile."""
+    def _complete(self, key: DeliveryKey, call: PendingCall) -> bool:
+        """Remove a pending call; False when another thread removed it."""
         with self._lock:
-            calls = self._owed.get(key, [])
+            calls = self._pending.get(key, [])
             if call not in calls:
                 return False
-            self._keep_owed(key, [other for other in calls if other is not call])
+            self._set_pending(key, [other for other in calls if other is not call])
             return True
 
 
-def _is_deletion_before(call: OwedCall, obj: Object) -> bool:
-    """Whether a call is owed for the deletion of an earlier object of that name."""
+def _is_pending_deletion(call: PendingCall, obj: Object) -> bool:
+    """Whether the call is for the deletion of an earlier object of the same name."""
     return (
         call.action is _DELETE
         and call.due is not None
         and call.latest.uid != obj.uid
-        and not call.entry.is_by_key
+        and not call.target.is_by_key
     )
 
 
-def _is_held(call: OwedCall, owed: Sequence[OwedCall]) -> bool:
-    """Whether a first call has to wait for such a deletion."""
+def _is_deferred(call: PendingCall, pending: Sequence[PendingCall]) -> bool:
+    """Whether a first call has to wait for a pending deletion of its predecessor."""
     return call.is_first and any(
-        other.entry is call.entry and _is_deletion_before(other, call.latest) for other in owed
+        other.target is call.target and _is_pending_deletion(other, call.latest)
+        for other in pending
     )
 
 
@@ -511,6 +561,6 @@ def _viewed_as(event: Event, kind: Kind) -> Event:
     )
 
 
-def _known_before(request: ReconcileRequest, role: Role) -> Object | None:
-    is_shown_again = request.action is _RESYNC and role is Role.WATCHER
-    return request.object if is_shown_again else request.old
+def _old_state(request: ReconcileRequest, role: Role) -> Object | None:
+    is_watcher_resync = request.action is _RESYNC and role is Role.WATCHER
+    return request.object if is_watcher_resync else request.old

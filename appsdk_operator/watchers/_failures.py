@@ -15,7 +15,7 @@ from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._pending_calls import WatcherCall
 from appsdk_operator.watchers._retry import RetryPolicy
 
-__all__ = ["ErrorHandler", "Failures", "action_again", "counts_as_attempt"]
+__all__ = ["ErrorHandler", "Failures", "counts_as_attempt", "retry_action"]
 
 _log = get_logger("appsdk_operator.watchers")
 
@@ -23,7 +23,7 @@ ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
 """Told of every failed call, before the retry policy is asked."""
 
 
-def action_again(action: ResourceAction, role: Role) -> ResourceAction:
+def retry_action(action: ResourceAction, role: Role) -> ResourceAction:
     """What a call is owed as.
 
     A watcher knows no resyncs, and gets the update that it may have been by then.
@@ -76,7 +76,7 @@ class Failures:
         if delay is None:
             self._metrics.gave_up(call.kind, role, call.action)
         else:
-            self._metrics.retry_planned(call.kind, action_again(call.action, role))
+            self._metrics.retry_planned(call.kind, retry_action(call.action, role))
         _drop_tracebacks(error)
         return delay
 

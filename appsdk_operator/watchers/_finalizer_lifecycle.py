@@ -29,7 +29,7 @@ from appsdk_operator.watchers._finalizers import (
 )
 from appsdk_operator.watchers._operator_names import OperatorName
 
-__all__ = ["Concerns", "Custody", "Tell"]
+__all__ = ["Concerns", "FinalizerLifecycle", "NotifyCallback"]
 
 _log = get_logger("appsdk_operator.watchers")
 
@@ -43,7 +43,7 @@ _CREATE, _UPDATE, _DELETE, _RESYNC = (
 )
 
 
-class Tell(Protocol):
+class NotifyCallback(Protocol):
     """Shows a moment to the user's code."""
 
     def __call__(self, action: ResourceAction, obj: Object, old: Object | None, /) -> Outcome:
@@ -62,10 +62,10 @@ class Tell(Protocol):
 
 
 @final
-class Custody:
+class FinalizerLifecycle:
     """Holds the objects of a kind with a finalizer for as long as somebody has a stake in them.
 
-    What a :class:`Tell` raises goes to the caller, and leaves the finalizers as they are.
+    What a :class:`NotifyCallback` raises goes to the caller, and leaves the finalizers as they are.
     Thread-safe for different objects.
     """
 
@@ -74,7 +74,7 @@ class Custody:
         kind: Kind,
         client: PatchClient,
         finalizer: FinalizerSupplier,
-        inner: Concerns | None = None,
+        concerns: Concerns | None = None,
     ) -> None:
         if not isinstance(kind, Kind):
             raise TypeError(f"kind={kind!r} is no Kind: give first the kind, then the client")
@@ -85,10 +85,10 @@ class Custody:
             )
         self.kind = kind
         self.client = client
-        self.takes_name: bool = finalizer is default_finalizer
+        self.takes_operator_name: bool = finalizer is default_finalizer
         """Whether an operator's name goes into the finalizer."""
         self._operator = ""
-        self._put_under(finalizer(kind))
+        self._set_finalizer(finalizer(kind))
         if self.finalizer == in_progress_finalizer(kind):
             raise ValueError(
                 f"finalizer {self.finalizer!r} is the one for objects in progress: choose another"
@@ -99,19 +99,19 @@ class Custody:
         self._previous: tuple[tuple[str, str], ...] = ()
         self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
-        self._inner = inner
+        self._concerns = concerns
         self._lock = threading.Lock()
         # The version at which this process put the finalizer on, until events have caught up:
         # those before it still show the object without.
-        self._added_at: dict[str, str] = {}
+        self._finalizer_versions: dict[str, str] = {}
         # Objects that a callback began with, and on which there may be no finalizer of ours any
         # more: they are cleaned up at their end although nothing on them says so.
-        self._unheld: set[str] = set()
+        self._unprotected: set[str] = set()
         # What a callback succeeded for, and which only the write after it is still missing for.
-        self._told: dict[str, ResourceAction] = {}
+        self._write_pending: dict[str, ResourceAction] = {}
         self._times_stripped = 0
 
-    def _put_under(self, name: str) -> None:
+    def _set_finalizer(self, name: str) -> None:
         self.finalizer: str = check_finalizer(name, self.kind)
         self.in_progress_finalizer: str = check_finalizer(in_progress_name(self.kind, name))
         self.names: tuple[str, str] = (self.finalizer, self.in_progress_finalizer)
@@ -122,7 +122,7 @@ class Custody:
         Raises:
             ValueError: another operator's name is in it already.
         """
-        if not self.takes_name or not operator.name:
+        if not self.takes_operator_name or not operator.name:
             return
         if self._operator not in ("", operator.name):
             raise ValueError(
@@ -131,7 +131,7 @@ class Custody:
                 "for each"
             )
         self._operator = operator.name
-        self._put_under(default_finalizer(self.kind, operator.name))
+        self._set_finalizer(default_finalizer(self.kind, operator.name))
         before = [default_finalizer(self.kind, name) for name in operator.previous]
         self._previous = tuple(
             (name, in_progress_name(self.kind, name)) for name in before if name != self.finalizer
@@ -142,30 +142,30 @@ class Custody:
         """Its finalizers, those with older names included."""
         return frozenset([*self.names, *(name for pair in self._previous for name in pair)])
 
-    def appeared(self, obj: Object, tell: Tell) -> Outcome:
+    def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """The object is new, or was there at the start."""
         self._check_object(obj, "add")
         if self._previous and not obj.is_deleting:
             self._note_legacy(obj)
-            obj = self._adopted(obj)
+            obj = self._migrated(obj)
         if obj.is_deleting:
-            return self._clean_up(obj, tell)
+            return self._clean_up(obj, notify)
         if self.finalizer not in obj.finalizers:
-            return self._begin(obj, tell)[1]
-        return self._known(obj, tell)
+            return self._on_new(obj, notify)[1]
+        return self._on_known(obj, notify)
 
-    def shown_again(self, obj: Object, tell: Tell) -> Outcome:
+    def on_resync(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Nothing happened to the object."""
         self._check_object(obj, "resync")
         if self._legacy and not obj.is_deleting:
-            obj = self._adopted(obj)
+            obj = self._migrated(obj)
         if obj.is_deleting:
-            return self._clean_up(obj, tell)
-        if self.finalizer not in obj.finalizers and not self._is_added(obj):
-            return self._begin(obj, tell)[1]
-        return self._known(obj, tell)
+            return self._clean_up(obj, notify)
+        if self.finalizer not in obj.finalizers and not self._is_before_our_write(obj):
+            return self._on_new(obj, notify)[1]
+        return self._on_known(obj, notify)
 
-    def changed(self, old: Object, new: Object, tell: Tell) -> Outcome:
+    def on_update(self, old: Object, new: Object, notify: NotifyCallback) -> Outcome:
         """The object is not what it was."""
         self._check_object(old, "update")
         self._check_object(new, "update")
@@ -173,22 +173,22 @@ class Custody:
         if is_stripped:
             self._note_stripped(new)
         if new.is_deleting:
-            return self._clean_up(new, tell) if is_news else None
+            return self._clean_up(new, notify) if is_news else None
         if not is_news and not is_stripped:
             return None
         if self._legacy:
-            new = self._adopted(new)
+            new = self._migrated(new)
             if new.is_deleting:
-                return self._clean_up(new, tell)
+                return self._clean_up(new, notify)
         # An event older than our finalizer shows the object without it.
-        if self.finalizer in new.finalizers or self._is_added(new):
-            return self._show(tell, _UPDATE, new, old)
-        begun, outcome = self._begin(new, tell)
-        if begun is None or not is_news or not self._is_wanted(old, new):
+        if self.finalizer in new.finalizers or self._is_before_our_write(new):
+            return self._call(notify, _UPDATE, new, old)
+        begun, outcome = self._on_new(new, notify)
+        if begun is None or not is_news or not self._wants_update(old, new):
             return outcome
-        return self._show(tell, _UPDATE, begun, old)
+        return self._call(notify, _UPDATE, begun, old)
 
-    def vanished(self, obj: Object, tell: Tell) -> Outcome:
+    def on_delete(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """The object is gone; usually all is done then.
 
         But a server that is carrying out a deletion when a finalizer is put on may drop the object
@@ -198,14 +198,14 @@ class Custody:
         """
         self._check_object(obj, "delete")
         with self._lock:
-            self._added_at.pop(obj.uid, None)
-            is_done = self._told.get(obj.uid) is _DELETE
-            is_unheld = obj.uid in self._unheld
+            self._finalizer_versions.pop(obj.uid, None)
+            is_done = self._write_pending.get(obj.uid) is _DELETE
+            is_unprotected = obj.uid in self._unprotected
         outcome: Outcome = None
         is_held = not obj.is_deleting and any(name in obj.finalizers for name in self.names)
         # An object that only left the informer's selector looks the same, and lives on.
-        if (is_held or is_unheld) and not is_done and self._finalizers.is_gone(obj):
-            outcome = self._show(tell, _DELETE, obj, None)
+        if (is_held or is_unprotected) and not is_done and self._finalizers.is_gone(obj):
+            outcome = self._call(notify, _DELETE, obj, None)
         if not _is_unfinished(outcome):
             self._forget(obj.uid)
         return outcome
@@ -223,12 +223,12 @@ class Custody:
             return False
         if new.is_deleting:
             return True
-        is_bare = self.finalizer not in new.finalizers and not self._is_added(new)
-        return is_bare or self._is_wanted(old, new)
+        is_bare = self.finalizer not in new.finalizers and not self._is_before_our_write(new)
+        return is_bare or self._wants_update(old, new)
 
     def _is_news(self, old: Object, new: Object) -> bool:
-        """Whether more than status, labels, annotations or our own finalizers changed."""
-        self._catch_up(old, new)
+        """Whether more than status, labels, annotations or our own finalizers on_update."""
+        self._forget_seen_write(old, new)
         # After a restore the state is another one, whatever its generation.
         if new.is_deleting != old.is_deleting or _goes_back(old, new):
             return True
@@ -236,12 +236,12 @@ class Custody:
             return new.generation != old.generation
         return not self._is_own_write(old, new)
 
-    def _is_wanted(self, old: Object, new: Object) -> bool:
+    def _wants_update(self, old: Object, new: Object) -> bool:
         """Whether the callback of an update would do anything, as far as it can say."""
-        if self._inner is None:
+        if self._concerns is None:
             return True
         try:
-            return self._inner(old.viewed_as(self.kind), new.viewed_as(self.kind))
+            return self._concerns(old.viewed_as(self.kind), new.viewed_as(self.kind))
         except BaseException:
             _log.exception(
                 "concerns() of the watcher of %s failed: the event is delivered", self.kind
@@ -255,16 +255,14 @@ class Custody:
         if self.finalizer in old.finalizers:
             return not (new.is_deleting and self.in_progress_finalizer in new.finalizers)
         with self._lock:
-            added_at = self._added_at.get(new.uid)
-        return (
-            added_at is not None and _has_reached(new, added_at) and not _has_reached(old, added_at)
-        )
+            version = self._finalizer_versions.get(new.uid)
+        return version is not None and _has_reached(new, version) and not _has_reached(old, version)
 
     def _note_stripped(self, obj: Object) -> None:
         with self._lock:
-            if not obj.uid or obj.uid in self._unheld:
+            if not obj.uid or obj.uid in self._unprotected:
                 return
-            self._unheld.add(obj.uid)
+            self._unprotected.add(obj.uid)
             self._times_stripped += 1
             times = self._times_stripped
         if times & (times - 1) == 0:  # 1, 2, 4, …: whoever does so may do so all day long
@@ -290,7 +288,7 @@ class Custody:
             with self._lock:
                 self._legacy.add(obj.uid)
 
-    def _adopted(self, obj: Object) -> Object:
+    def _migrated(self, obj: Object) -> Object:
         """The object with our finalizer in the place of the one with an older name, if it waits for
         that.
 
@@ -309,20 +307,20 @@ class Custody:
         with self._lock:
             self._legacy.discard(obj.uid)
             if made is not None and made.uid and self.finalizer in made.finalizers:
-                self._added_at[made.uid] = made.resource_version
+                self._finalizer_versions[made.uid] = made.resource_version
         return obj if made is None else made
 
-    def _known(self, obj: Object, tell: Tell) -> Outcome:
+    def _on_known(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Show an object that was handled before, and drop what is left of its beginning."""
         outcome: Outcome = None
-        if not self._was_told(obj, _RESYNC):
-            outcome = self._show(tell, _RESYNC, obj, None)
+        if not self._pop_write_pending(obj, _RESYNC):
+            outcome = self._call(notify, _RESYNC, obj, None)
         if self.in_progress_finalizer in obj.finalizers and self.finalizer in obj.finalizers:
-            with self._repeated(obj, _RESYNC, "sync"):
+            with self._retry_write_only(obj, _RESYNC, "sync"):
                 self._finalizers.remove(obj, self.in_progress_finalizer)
         return outcome
 
-    def _begin(self, obj: Object, tell: Tell) -> tuple[Object | None, Outcome]:
+    def _on_new(self, obj: Object, notify: NotifyCallback) -> tuple[Object | None, Outcome]:
         """Show a new object, as it is with the finalizer in progress.
 
         If that was done, and only the finalizer could not be written, that is all that is done now.
@@ -332,7 +330,7 @@ class Custody:
         """
         present = obj
         outcome: Outcome = None
-        if not self._was_told(obj, _CREATE):
+        if not self._pop_write_pending(obj, _CREATE):
             if self.in_progress_finalizer not in obj.finalizers:
                 before = [mark for _, mark in self._previous if mark in obj.finalizers]
                 marked = self._put(
@@ -343,19 +341,19 @@ class Custody:
                 present = marked
             if obj.uid:
                 with self._lock:
-                    self._unheld.add(obj.uid)
-            outcome = self._show(tell, _CREATE, present, None)
+                    self._unprotected.add(obj.uid)
+            outcome = self._call(notify, _CREATE, present, None)
             if _is_unfinished(outcome):
                 return None, outcome
-        with self._repeated(obj, _CREATE, "add"):
+        with self._retry_write_only(obj, _CREATE, "add"):
             done = self._put(present, self.finalizer, instead_of=self.in_progress_finalizer)
         with self._lock:
             # An object that is being deleted by now keeps the finalizer in progress, which holds
             # it as well until the delete callback has succeeded.
             if done is not None and any(name in done.finalizers for name in self.names):
-                self._unheld.discard(obj.uid)
+                self._unprotected.discard(obj.uid)
                 if done.uid:
-                    self._added_at[done.uid] = done.resource_version
+                    self._finalizer_versions[done.uid] = done.resource_version
         return done, outcome
 
     def _put(self, obj: Object, name: str, *, instead_of: str | None = None) -> Object | None:
@@ -373,81 +371,85 @@ class Custody:
             )
         return made
 
-    def _clean_up(self, obj: Object, tell: Tell) -> Outcome:
-        names = self._names_on(obj)
+    def _clean_up(self, obj: Object, notify: NotifyCallback) -> Outcome:
+        names = self._our_finalizers_on(obj)
         is_held = bool(names)
         with self._lock:
-            if not is_held and obj.uid not in self._unheld:
-                self._told.pop(obj.uid, None)  # events have caught up with our clean-up
+            if not is_held and obj.uid not in self._unprotected:
+                self._write_pending.pop(obj.uid, None)  # events have caught up with our clean-up
                 return None
             if obj.uid:
-                self._unheld.add(obj.uid)  # somebody may take it off before this has succeeded
+                self._unprotected.add(obj.uid)  # somebody may take it off before this has succeeded
         outcome: Outcome = None
-        if not self._was_told(obj, _DELETE):
-            outcome = self._show(tell, _DELETE, obj, None)
+        if not self._pop_write_pending(obj, _DELETE):
+            outcome = self._call(notify, _DELETE, obj, None)
             if _is_unfinished(outcome):
                 return outcome
-        with self._repeated(obj, _DELETE, "delete"):
+        with self._retry_write_only(obj, _DELETE, "delete"):
             self._finalizers.remove(obj, *self.names, *names)
         with self._lock:
-            self._added_at.pop(obj.uid, None)
-            self._unheld.discard(obj.uid)
+            self._finalizer_versions.pop(obj.uid, None)
+            self._unprotected.discard(obj.uid)
             if obj.uid:
-                self._told[obj.uid] = _DELETE  # events before our write show it as it was
+                self._write_pending[obj.uid] = _DELETE  # events before our write show it as it was
         return outcome
 
-    def _names_on(self, obj: Object) -> list[str]:
+    def _our_finalizers_on(self, obj: Object) -> list[str]:
         """Our finalizers on an object; those with an older name only where no newer one is."""
         present = obj.finalizers
         own = [name for name in self.names if name in present]
-        if own or obj.uid in self._unheld:
+        if own or obj.uid in self._unprotected:
             return own
         return [name for pair in self._previous for name in pair if name in present]
 
-    def _show(self, tell: Tell, action: ResourceAction, obj: Object, old: Object | None) -> Outcome:
+    def _call(
+        self, notify: NotifyCallback, action: ResourceAction, obj: Object, old: Object | None
+    ) -> Outcome:
         """Show a moment, with the types of our own kind, whatever those of the informer are."""
         kind = self.kind
-        return tell(action, obj.viewed_as(kind), old and old.viewed_as(kind))
+        return notify(action, obj.viewed_as(kind), old and old.viewed_as(kind))
 
-    def _was_told(self, obj: Object, action: ResourceAction) -> bool:
+    def _pop_write_pending(self, obj: Object, action: ResourceAction) -> bool:
         """Whether the callback has succeeded, and only the write after it is missing."""
         with self._lock:
             # If it is another one its life went on, or back: that does not count any more.
-            return self._told.pop(obj.uid, None) is action
+            return self._write_pending.pop(obj.uid, None) is action
 
     @contextlib.contextmanager
-    def _repeated(self, obj: Object, action: ResourceAction, callback: str) -> Iterator[None]:
+    def _retry_write_only(
+        self, obj: Object, action: ResourceAction, callback: str
+    ) -> Iterator[None]:
         """For a write after a callback: if it fails it alone is done again, not the callback."""
         try:
             yield
         except FinalizerError as error:
             if obj.uid:
                 with self._lock:
-                    self._told[obj.uid] = action
+                    self._write_pending[obj.uid] = action
             raise error.after(f"the {callback} callback succeeded, but then") from error
 
-    def _is_added(self, obj: Object) -> bool:
+    def _is_before_our_write(self, obj: Object) -> bool:
         """Whether this process put the finalizer on at a version that ``obj`` has not reached."""
         with self._lock:
-            added_at = self._added_at.get(obj.uid)
-        return added_at is not None and is_older_version(obj.resource_version, added_at)
+            version = self._finalizer_versions.get(obj.uid)
+        return version is not None and is_older_version(obj.resource_version, version)
 
-    def _catch_up(self, old: Object, new: Object) -> None:
+    def _forget_seen_write(self, old: Object, new: Object) -> None:
         """Forget our own write when events have caught up with it, or when history went back."""
         goes_back = _goes_back(old, new)
         with self._lock:
-            added_at = self._added_at.get(new.uid)
-            has_caught_up = added_at is not None and not is_older_version(
-                new.resource_version, added_at
+            version = self._finalizer_versions.get(new.uid)
+            has_caught_up = version is not None and not is_older_version(
+                new.resource_version, version
             )
             # Without the finalizer: somebody took it off, and it is put on again.
             if goes_back or (has_caught_up and self.finalizer in new.finalizers):
-                self._added_at.pop(new.uid, None)
+                self._finalizer_versions.pop(new.uid, None)
             if goes_back:
-                self._told.pop(new.uid, None)
+                self._write_pending.pop(new.uid, None)
 
     def _is_own_write(self, old: Object, new: Object) -> bool:
-        """Whether our own finalizers are all that changed."""
+        """Whether our own finalizers are all that on_update."""
         before, after = set(old.finalizers), set(new.finalizers)
         if not (before ^ after) & set(self.names):
             return False
@@ -473,9 +475,9 @@ class Custody:
 
     def _forget(self, uid: str) -> None:
         with self._lock:
-            self._added_at.pop(uid, None)
-            self._told.pop(uid, None)
-            self._unheld.discard(uid)
+            self._finalizer_versions.pop(uid, None)
+            self._write_pending.pop(uid, None)
+            self._unprotected.discard(uid)
             self._legacy.discard(uid)
 
 

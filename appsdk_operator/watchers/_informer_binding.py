@@ -1,4 +1,4 @@
-"""Where a controller's events come from."""
+"""Bindings between a controller and the informers that feed it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from appsdk_operator.cache import (
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["Informed", "OwnInformer", "RunnableInformer", "SharedInformers"]
+__all__ = ["InformerBinding", "OwnedInformer", "RunnableInformer", "SharedInformers"]
 
 _POLL = 0.1
 """Seconds between looks at an informer that can tell whether it has synced, but not when."""
@@ -27,18 +27,18 @@ _POLL = 0.1
 
 @runtime_checkable
 class RunnableInformer(Protocol):
-    """What an InformerController needs of an informer; bring your own if you like.
+    """What an InformerController needs of an informer; implement it to use your own.
 
-    It may have more, under the names of :class:`~appsdk_operator.cache.Informer`, and is believed:
-    ``has_synced`` (an attribute, or a method as Go has it), ``wait_for_sync(stop, timeout)`` and
-    ``health()``. One that has none of them counts as synced and healthy once it runs.
+    These members of :class:`~appsdk_operator.cache.Informer` are used if it has them:
+    ``has_synced`` (an attribute, or a method as in Go), ``wait_for_sync(stop, timeout)`` and
+    ``health()``. An informer without them counts as synced and healthy once it runs.
 
-    What it calls an update is a resync when the version is the same, and a deletion and an addition
-    when the uid is another.
+    An update to the same resourceVersion is delivered as a resync, and an update to another uid as
+    a deletion and an addition.
     """
 
     def add_event_handler(self, handler: EventSource, /) -> Any:
-        """Tell ``handler`` (``on_add``, ``on_update``, ``on_delete``) what happens."""
+        """NotifyCallback ``handler`` (``on_add``, ``on_update``, ``on_delete``) what happens."""
         ...
 
     def run(self, stop: StopSignal, /) -> None:
@@ -46,37 +46,37 @@ class RunnableInformer(Protocol):
         ...
 
 
-class Informed:
-    """A way of events into the controller."""
+class InformerBinding:
+    """The connection of an informer, or of a cache's informers of one kind, to a controller."""
 
     def __init__(self, kind: str, source: EventSource) -> None:
         self.kind = kind
         self.source = source
 
     def stores(self) -> Sequence[Lister]:
-        """The local copies whose objects somebody may have been told of."""
+        """The local copies whose objects watchers may have got already; none if unknown."""
         return ()
 
     def healths(self) -> Sequence[Health]:
-        """How the informers stand."""
+        """The health of each informer, as far as it is known."""
         return ()
 
     @property
     def has_synced(self) -> bool:
-        """Whether everything that was there was handled."""
+        """Whether every object of the initial list was handled."""
         return self.source.has_synced
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped, removed or after ``timeout`` seconds."""
         return self.source.wait_for_sync(stop, timeout)
 
-    def leave(self) -> None:
-        """Let no more events come this way."""
+    def detach(self) -> None:
+        """Stop the delivery of events."""
 
 
 @final
-class OwnInformer(Informed):
-    """The way of an informer that the controller runs."""
+class OwnedInformer(InformerBinding):
+    """The binding of an informer that the controller runs."""
 
     def __init__(self, informer: RunnableInformer, kind: str, source: EventSource) -> None:
         super().__init__(kind, source)
@@ -85,11 +85,11 @@ class OwnInformer(Informed):
         self.stop: StopSignal | None = None
 
     def stores(self) -> Sequence[Lister]:
-        """As for every way; other packages' informers have none that is known."""
+        """The informer's store; none for an informer of another package."""
         return (self.informer.store,) if isinstance(self.informer, Informer) else ()
 
     def healths(self) -> Sequence[Health]:
-        """As for every way."""
+        """The informer's health; none if it does not report any."""
         health: Any = getattr(self.informer, "health", None)
         if not callable(health):
             return ()
@@ -98,11 +98,11 @@ class OwnInformer(Informed):
 
     @property
     def has_synced(self) -> bool:
-        """As for every way; another package's informer is asked as well, if it can tell."""
+        """Whether every object of the initial list was handled, and the informer says so too."""
         return self._informer_has_synced() and self.source.has_synced
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
-        """As for every way; another package's informer is waited for as well."""
+        """Wait for :attr:`has_synced`; False when stopped, removed or after ``timeout`` seconds."""
         if isinstance(self.informer, Informer):
             return self.source.wait_for_sync(stop, timeout)
         wait = getattr(self.informer, "wait_for_sync", None)
@@ -117,7 +117,7 @@ class OwnInformer(Informed):
 
     def _informer_has_synced(self) -> bool:
         if isinstance(self.informer, Informer):
-            return True  # its source is told of the list's end
+            return True  # it signals the end of the initial list to its source
         synced = getattr(self.informer, "has_synced", True)
         return bool(synced() if callable(synced) else synced)
 
@@ -130,19 +130,19 @@ class OwnInformer(Informed):
         """
         try:
             if not isinstance(self.informer, Informer):
-                # Nobody else would say that there is no initial list to wait for.
+                # Informers of other packages do not signal the end of an initial list.
                 self.source.on_initial_list_end()
             self.informer.run(stop)
         except Exception:
             raise
         except BaseException as error:
-            # SystemExit and its like would end the thread without a word.
+            # SystemExit and its like would end the thread silently.
             raise RuntimeError(f"the informer of {self.kind} raised {error!r}") from error
         if not stop.is_set():
             raise RuntimeError(f"the informer of {self.kind} ended although nobody stopped it")
 
-    def leave(self) -> None:
-        """As for every way; the informer ends."""
+    def detach(self) -> None:
+        """Stop the delivery of events, and the informer."""
         if self.registration is not None:
             self.registration.remove()
         if self.stop is not None:
@@ -150,8 +150,8 @@ class OwnInformer(Informed):
 
 
 @final
-class SharedInformers(Informed):
-    """The way of a cache's informers of a kind, which somebody else runs."""
+class SharedInformers(InformerBinding):
+    """The binding of a cache's informers of one kind, which are run elsewhere."""
 
     def __init__(self, cache: Cache, cached_kind: Kind, source: EventSource) -> None:
         super().__init__(str(cached_kind), source)
@@ -159,19 +159,19 @@ class SharedInformers(Informed):
         self._cached_kind = cached_kind
         self._registration: CacheRegistration | None = None
 
-    def begin(self, resync: float | None) -> None:
-        """Let events come, and first what is there."""
+    def attach(self, resync: float | None) -> None:
+        """Start the delivery of events, beginning with the present objects."""
         self.cache.add(self._cached_kind)
         self._registration = self.cache.add_event_handler(
             self._cached_kind, self.source, resync=resync
         )
 
     def stores(self) -> Sequence[Lister]:
-        """As for every way."""
+        """The stores of the informers, one for each followed namespace."""
         return [informer.store for informer in self._informers()]
 
     def healths(self) -> Sequence[Health]:
-        """As for every way."""
+        """The health of each informer; not ready when the cache no longer keeps the kind."""
         if self._cached_kind not in self.cache.kinds:
             text = f"{self.kind}: the cache does not keep it any more: add it to the cache again"
             return (Health(False, f"{text}, and the cache to the controller"),)
@@ -179,15 +179,15 @@ class SharedInformers(Informed):
 
     @property
     def has_synced(self) -> bool:
-        """As for every way, and for every namespace that is followed."""
+        """Whether every object of the initial lists of all followed namespaces was handled."""
         return self._registration is not None and self._registration.has_synced
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
-        """As for every way, and for every namespace that is followed."""
+        """Wait for :attr:`has_synced`; False when stopped, removed or after ``timeout`` seconds."""
         return self._registration is not None and self._registration.wait_for_sync(stop, timeout)
 
-    def leave(self) -> None:
-        """As for every way; the informers go on."""
+    def detach(self) -> None:
+        """Stop the delivery of events; the informers keep running."""
         if self._registration is not None:
             self._registration.remove()
 

@@ -1,4 +1,4 @@
-"""Ties informers to watchers: who is called, in which order, and again when it failed."""
+"""The informer controller: feeds the events of informers to watchers and reconcilers by kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from appsdk_operator.runtime import (
     is_operator_name,
 )
 from appsdk_operator.runtime.validation import check_count, check_number
-from appsdk_operator.watchers._bindings import Ways
+from appsdk_operator.watchers._bindings import InformerBindings
 from appsdk_operator.watchers._checks import (
     check_cache,
     check_informer,
@@ -41,14 +41,18 @@ from appsdk_operator.watchers._checks import (
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatcher import Dispatcher
 from appsdk_operator.watchers._failures import ErrorHandler, Failures
-from appsdk_operator.watchers._informer_binding import OwnInformer, RunnableInformer
+from appsdk_operator.watchers._informer_binding import OwnedInformer, RunnableInformer
 from appsdk_operator.watchers._operator_names import (
     FinalizerUse,
     OperatorName,
     running_uses,
 )
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
-from appsdk_operator.watchers._registered import Entry, ReconcilerEntry, WatcherEntry
+from appsdk_operator.watchers._registered import (
+    RegisteredReconciler,
+    RegisteredTarget,
+    RegisteredWatcher,
+)
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
@@ -58,8 +62,8 @@ _log = get_logger("appsdk_operator.watchers")
 
 
 _CANCEL_TIMEOUT = 1.0
-_LOOSE_ENDS_AFTER = 1.0
-"""Seconds after which informers and watchers should have found each other."""
+_UNMATCHED_KINDS_AFTER = 1.0
+"""Seconds after the start until kinds without informers, or without watchers, are logged."""
 _DEFAULT_NAME = "informer-controller"
 
 
@@ -67,16 +71,17 @@ _DEFAULT_NAME = "informer-controller"
 class InformerController:
     """Runs informers and calls the watchers of their kinds.
 
-    A kind is a free string that ties informers to watchers: several informers may share one, and
-    each of them triggers all of its watchers.
+    A kind is a free string that connects informers with watchers. Several informers may share one;
+    each of them then triggers all watchers of it.
 
     Guarantees, whatever the number of workers:
         * The events of one object come in resourceVersion order, and for one event the watchers
           run one after another in the order in which they were added.
-        * Nothing runs twice at once for one object: no two events, no event and a retry.
-        * A watcher that fails keeps no other watcher from the event. Its call is tried again when
-          the retry policy says, never before, and with the newest state of the object.
-        * A watcher that is added while the controller runs is told of the present objects first.
+        * Calls for one object never overlap: neither two events nor an event and a retry.
+        * A failing watcher does not keep the event from the others. Its call is retried when the
+          retry policy says, never earlier, with the newest state of the object.
+        * A watcher that is added while the controller runs gets ``add`` for each existing object
+          first.
 
     With one worker, events of different objects keep their order too.
 
@@ -101,24 +106,24 @@ class InformerController:
         """A controller without informers and watchers.
 
         Args:
-            name: names its threads, and labels logs and metrics. One that you give goes into the
-                default finalizers of its OpinionatedWatchers and OpinionatedReconcilers, too, in
-                the place of "operator", and so do those of :class:`Operator` and
-                :class:`~appsdk_operator.manager.Manager` where the controller has none: two
-                operators on one kind need names of their own.
-            previous_names: names that it had before; what was written with them is recognised.
+            name: names its threads, and labels logs and metrics. A given name replaces "operator"
+                in the default finalizers of its OpinionatedWatchers and OpinionatedReconcilers.
+                Without one the name of its :class:`Operator` or
+                :class:`~appsdk_operator.manager.Manager` does. Two operators on one kind need
+                different names.
+            previous_names: earlier names, whose finalizers are recognised and replaced.
                 Default: ``("operator",)``, what operators without a name write.
-            workers: how many objects are handled side by side; default 1, as in grafana-app-sdk.
-            retry_policy: when a failed call is tried again; default: after 5, 10, 20, 40, 80 and
-                160 seconds. What it gives up on is tried again at the next resync.
+            workers: how many objects are handled in parallel; default 1, as in grafana-app-sdk.
+            retry_policy: when a failed call is retried; default: after 5, 10, 20, 40, 80 and
+                160 seconds. When it gives up, the next resync repeats the call.
             retry_dequeue_policy: whether a new event of an object drops a pending retry; default:
                 it drops all of them.
-            error_handler: told of every failed call; default: logs it.
+            error_handler: called for every failed call; default: logs it.
             max_pending: how many events may wait before ``overflow`` applies; default 10,000.
             overflow: what happens then; default: coalesce, object by object.
             stop_timeout: seconds to wait at a stop for calls that still run; default 30.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            clock: the clock for all waits; default: that of its Manager, else the system's.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
@@ -177,7 +182,7 @@ class InformerController:
             clock=clock,
             metrics=metrics,
         )
-        self._ways = Ways(self._delivery, self._dispatcher, self._metrics, clock)
+        self._bindings = InformerBindings(self._delivery, self._dispatcher, self._metrics, clock)
         self._threads = ThreadGroup(name, on_failure=self._fail)
         self._lock = threading.Lock()
         self._stop: StopSignal | None = None
@@ -186,10 +191,10 @@ class InformerController:
         self._is_over = False
         self._failures: list[Exception] = []
 
-    # Who is tied to whom.
+    # Informers, watchers and reconcilers.
 
     def add_informer(self, informer: RunnableInformer, kind: str | Kind) -> None:
-        """Call the watchers of ``kind`` for the events of ``informer``; run it with the controller.
+        """Run ``informer`` with the controller, and call the watchers of ``kind`` for its events.
 
         Raises:
             TypeError: it is not an informer.
@@ -200,7 +205,7 @@ class InformerController:
         kind = checked_kind(kind)
         check_informer(informer)
         self._check_open("informers")
-        own = self._ways.add_informer(informer, kind)
+        own = self._bindings.add_informer(informer, kind)
         self._environment.hand_down(informer)
         with self._lock:
             stop = self._stop
@@ -208,24 +213,23 @@ class InformerController:
             self._run_informer(own, stop)
 
     def remove_informer(self, informer: RunnableInformer) -> None:
-        """Stop the informer and forget its events and retries; an unknown one: nothing."""
-        self._ways.remove_informer(informer)
+        """Stop the informer and drop its events and retries. An unknown one is ignored."""
+        self._bindings.remove_informer(informer)
 
     def add_cache(self, cache: Cache, kind: Kind, *, resync: float | None = 30.0) -> None:
         """Call the watchers of ``kind`` for the events of a cache's informers of it.
 
-        The cache is run by somebody else, a Manager for example, and others may share it: there is
-        one local copy and one watch, however many there are. Namespaces that it follows later come
-        too; of one that it follows no longer nothing is told, because nobody deleted its objects.
-        With :attr:`Overflow.BLOCK` a slow watcher makes everybody wait who shares the informer.
+        The cache is run elsewhere, by a Manager for example, and may be shared: all of its users
+        have one local copy and one watch. Events of namespaces that it follows later are delivered
+        too. When it stops following a namespace no deletions are delivered, because its objects
+        still exist. With :attr:`Overflow.BLOCK` a slow watcher delays all users of the informer.
 
         Args:
-            cache: whose informers; it keeps ``kind`` from now on, if it did not.
-            kind: whose objects. Their spec and status are read with its types.
-            resync: seconds, give or take a tenth, after which every object is shown once more, from
-                the local copy; default 30, as for a KubernetesInformer: it is what brings back a
-                call that the retry policy gave up on. None: what the cache's options for the kind
-                say; 0: never.
+            cache: the cache; it begins to keep ``kind`` if it does not yet.
+            kind: the kind. Spec and status of its objects are read with its types.
+            resync: seconds between resyncs from the local copy, give or take a tenth; default 30,
+                as for a KubernetesInformer. A resync repeats calls that the retry policy gave up
+                on. None: as the cache's options for the kind say; 0: never.
 
         Raises:
             TypeError: ``kind`` is no Kind, or ``cache`` no cache.
@@ -235,22 +239,22 @@ class InformerController:
         check_order("add_cache", "cache", cache, kind)
         check_cache(cache, kind)
         self._check_open("caches")
-        self._ways.add_cache(cache, kind, resync)
+        self._bindings.add_cache(cache, kind, resync)
 
     def remove_cache(self, cache: Cache, kind: Kind) -> None:
-        """Forget the events of the cache's informers of ``kind``, and what is owed for them.
+        """Drop the events of the cache's informers of ``kind``, and the calls pending for them.
 
-        The informers go on. What was not added: nothing.
+        The informers keep running. A kind that was not added is ignored.
         """
-        self._ways.remove_cache(cache, kind)
+        self._bindings.remove_cache(cache, kind)
 
     def add_watcher(
         self, watcher: ResourceWatcher[SpecT, StatusT], kind: str | Kind[SpecT, StatusT]
     ) -> None:
-        """Call ``watcher`` after those that were added to ``kind`` before it.
+        """Call ``watcher`` for events of ``kind``, after those that were added before it.
 
-        With a :class:`Kind` it is shown objects with the types of that one, whatever those of the
-        informer are; with a string, with those of the informer.
+        With a :class:`Kind` it gets objects with the types of that kind, whatever the informer's
+        are; with a string, with the informer's.
 
         Raises:
             TypeError: it is not a watcher.
@@ -261,29 +265,29 @@ class InformerController:
         check_order("add_watcher", "watcher", watcher, kind)
         checked_kind(kind)
         check_watcher(watcher)
-        self._add(WatcherEntry(watcher, kind), kind)
+        self._add(RegisteredWatcher(watcher, kind), kind)
 
     def remove_watcher(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
-        """Call ``watcher`` no more, also for no retry; an unknown one: nothing.
+        """Remove ``watcher`` and its retries. An unknown one is ignored.
 
-        The others keep their order and their retries. If it was added several times, the first of
-        them goes.
+        The others keep their order and their retries. If it was added several times, the first
+        registration is removed.
         """
         self._dispatcher.remove(watcher, checked_kind(kind), Role.WATCHER)
 
     def remove_all_watchers_for_resource(self, kind: str | Kind) -> None:
-        """Call no watcher of ``kind`` any more, also for no retry; its reconcilers stay."""
+        """Remove all watchers of ``kind`` and their retries; its reconcilers stay."""
         self._dispatcher.remove(None, checked_kind(kind), Role.WATCHER)
 
     def add_reconciler(
         self, reconciler: ResourceReconciler[SpecT, StatusT], kind: str | Kind[SpecT, StatusT]
     ) -> None:
-        """Call ``reconciler`` after the watchers and reconcilers that ``kind`` has already.
+        """Call ``reconciler`` for events of ``kind``, after the targets that were added before it.
 
         Args:
             reconciler: an object with ``reconcile(request)``; see :class:`SimpleReconciler` for
                 functions and :class:`KeyReconciler` for the reconcilers of a Controller.
-            kind: ties it to informers, and gives the types, as for :meth:`add_watcher`.
+            kind: whose events it gets, and with which types, as for :meth:`add_watcher`.
 
         Raises:
             TypeError: it is not a reconciler.
@@ -292,18 +296,20 @@ class InformerController:
         check_order("add_reconciler", "reconciler", reconciler, kind)
         checked_kind(kind)
         check_reconciler(reconciler)
-        self._add(ReconcilerEntry(reconciler, kind, controller=self.name, clock=self._clock), kind)
+        self._add(
+            RegisteredReconciler(reconciler, kind, controller=self.name, clock=self._clock), kind
+        )
 
     def remove_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
-        """Call ``reconciler`` no more, also for nothing that it is owed; an unknown one: nothing.
+        """Remove ``reconciler`` and its pending calls. An unknown one is ignored.
 
-        The others keep their order and what they are owed. If it was added several times, the first
-        of them goes.
+        The others keep their order and their pending calls. If it was added several times, the
+        first registration is removed.
         """
         self._dispatcher.remove(reconciler, checked_kind(kind), Role.RECONCILER)
 
     def remove_all_reconcilers_for_resource(self, kind: str | Kind) -> None:
-        """Call no reconciler of ``kind`` any more, also for nothing owed; its watchers stay."""
+        """Remove all reconcilers of ``kind`` and their pending calls; its watchers stay."""
         self._dispatcher.remove(None, checked_kind(kind), Role.RECONCILER)
 
     def _check_open(self, what: str) -> None:
@@ -313,12 +319,12 @@ class InformerController:
             )
 
     def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
-        """For operators and managers: become a part of ``operator``.
+        """For operators and managers: set the operator that the controller is part of.
 
-        Its name goes into default finalizers, unless the controller has one itself.
+        The operator's name goes into default finalizers, unless the controller has its own.
 
         Raises:
-            RuntimeError: the controller runs already, and has written finalizers.
+            RuntimeError: the controller runs already, and may have written finalizers.
             ValueError: a watcher belongs to another operator, or two would have one finalizer.
         """
         with self._lock:
@@ -331,48 +337,45 @@ class InformerController:
                     "its finalizers: add it to the operator before it runs"
                 )
             self._operator_name = OperatorName(name, tuple(previous_names))
-        entries = self._dispatcher.entries()
-        for entry in entries:
-            if entry.custody is not None:
-                entry.custody.use_operator_name(self._operator_name)
-        for number, entry in enumerate(entries):
-            for other in entries[:number]:
-                if entry.kind == other.kind:
-                    entry.check_beside(other)
+        targets = self._dispatcher.registered()
+        for target in targets:
+            if target.finalizer_lifecycle is not None:
+                target.finalizer_lifecycle.use_operator_name(self._operator_name)
+        for number, target in enumerate(targets):
+            for other in targets[:number]:
+                if target.kind == other.kind:
+                    target.check_finalizers(other)
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or has begun already.
-
-        So do its informers.
-        """
+        """For managers: use these, unless others were given or it has started; informers too."""
         with self._lock:
             if self._has_run or self._is_by_hand:
                 return
             self._environment.inherit(clock, metrics)
-        for own in self._ways.own():
+        for own in self._bindings.owned():
             self._environment.hand_down(own.informer)
 
-    def _add(self, entry: Entry, kind: str | Kind) -> None:
+    def _add(self, target: RegisteredTarget, kind: str | Kind) -> None:
         self._check_open("watchers and reconcilers")
-        entry.check_under(kind)
-        if entry.custody is not None:
-            entry.custody.use_operator_name(self._operator_name)
-        for key in self._dispatcher.add(entry, lambda: self._ways.stores(entry.kind)):
+        target.check_kind(kind)
+        if target.finalizer_lifecycle is not None:
+            target.finalizer_lifecycle.use_operator_name(self._operator_name)
+        for key in self._dispatcher.add(target, lambda: self._bindings.stores(target.kind)):
             self._delivery.wake(key)
 
-    # How it stands.
+    # State.
 
     @property
     def has_synced(self) -> bool:
-        """Whether every watcher was told of every object that was there, also where it failed."""
-        return self._ways.not_synced() is None
+        """Whether every watcher was called for each initial object, also where it failed."""
+        return self._bindings.first_unsynced() is None
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
-        return self._ways.wait_for_sync(stop, timeout)
+        return self._bindings.wait_for_sync(stop, timeout)
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """Wait until no event waits and no call runs; False after ``timeout`` seconds.
+        """Wait until no event is queued and no call runs; False after ``timeout`` seconds.
 
         Retries that are not due yet do not count.
         """
@@ -380,31 +383,31 @@ class InformerController:
 
     @property
     def pending_retries(self) -> int:
-        """How many retries wait for their time."""
+        """The number of retries that are not due yet."""
         return self._dispatcher.pending_retries()
 
     @property
     def pending_requeues(self) -> int:
-        """How many calls that reconcilers asked for (``requeue_after``) wait for their time."""
+        """The number of requeues (``requeue_after``) that are not due yet."""
         return self._dispatcher.pending_requeues()
 
     @property
     def given_up_calls(self) -> int:
-        """How many failed calls the retry policy gave up on; the next resync revives them."""
+        """The number of failed calls that the retry policy gave up on; a resync repeats them."""
         return self._dispatcher.given_up()
 
     @property
     def pending_events(self) -> int:
-        """How many events wait for their turn."""
+        """The number of queued events."""
         return self._delivery.pending
 
     @property
     def next_retry_at(self) -> float | None:
-        """The monotonic time of the next retry, requeue or resync, None when nothing waits."""
+        """The monotonic time of the next retry, requeue or resync; None when none is pending."""
         return self._delivery.next_due()
 
     def health(self) -> Health:
-        """Whether every informer has synced and follows the server, and if not why.
+        """Ready while every informer has synced and follows the server; the text tells what fails.
 
         A controller that has failed or ended is not ready.
         """
@@ -415,7 +418,7 @@ class InformerController:
             return Health(False, f"controller {self.name} failed: {texts}")
         if self._is_over:
             return Health(False, f"controller {self.name} has ended")
-        healths = self._ways.healths()
+        healths = self._bindings.healths()
         bad = [health.text for health in healths if not health.is_ready]
         text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
         if given_up := self._dispatcher.given_up():
@@ -425,13 +428,13 @@ class InformerController:
         return Health(not bad, text)
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """What it has to do, and why, as values that JSON knows."""
+        """Its health, queue length and pending calls, as JSON values."""
         now = self._clock.monotonic()
         return {
             "controller": self.name,
             "health": self.health().text,
             "pending_events": self.pending_events,
-            "owed": [call.described(now) for call in self._dispatcher.owed()],
+            "owed": [call.to_json(now) for call in self._dispatcher.pending_calls()],
         }
 
     # Running.
@@ -457,7 +460,7 @@ class InformerController:
                 )
             self._has_run = True
             own = self._stop = stop.child()
-            informed = self._ways.own()
+            binding = self._bindings.owned()
         try:
             running_uses.begin(self, self._finalizer_uses())
         except ValueError:
@@ -470,19 +473,19 @@ class InformerController:
         self._metrics.publish()
         try:
             self._delivery.start()
-            for one in informed:
+            for one in binding:
                 self._run_informer(one, own)
             # Whoever is added a moment later may be their counterpart.
-            Waiters(self._clock).wait(own.is_set, own, _LOOSE_ENDS_AFTER)
+            Waiters(self._clock).wait(own.is_set, own, _UNMATCHED_KINDS_AFTER)
             if not own.is_set():
-                self._warn_of_loose_ends()
+                self._warn_of_unmatched_kinds()
             own.wait()
         finally:
             own.set()
             with self._lock:
                 self._stop = None
             running_uses.end(self)
-            self._ways.end()
+            self._bindings.close()
             if self._delivery.join(self._stop_timeout):
                 # Coroutines can be cancelled; a worker that waits for one ends with it.
                 self._loop.close(_CANCEL_TIMEOUT)
@@ -514,43 +517,42 @@ class InformerController:
     def process_next(self) -> bool:
         """Handle one event or retry in the calling thread; False when none is ready.
 
-        For tests that decide themselves what happens when, with a ManualClock and without
-        :meth:`run`.
+        For tests that control the order of events, with a ManualClock and without :meth:`run`.
         """
         self._is_by_hand = True
         return self._delivery.step()
 
     def close(self) -> None:
-        """End what :meth:`process_next` may have started; :meth:`run` needs no close."""
+        """Release what :meth:`process_next` may have started; :meth:`run` needs no close."""
         self._is_over = True
-        self._ways.end()
+        self._bindings.close()
         self._loop.close()
 
-    def _run_informer(self, informed: OwnInformer, stop: StopSignal) -> None:
+    def _run_informer(self, binding: OwnedInformer, stop: StopSignal) -> None:
         with self._lock:
-            if informed.stop is not None:
+            if binding.stop is not None:
                 return  # it was added just when the run began, and both sides saw to it
-            own = informed.stop = stop.child()
-        if not self._ways.has(informed):
+            own = binding.stop = stop.child()
+        if not self._bindings.contains(binding):
             return  # removed before it could be started
 
         def run() -> None:
             try:
-                informed.run(own)
+                binding.run(own)
             except Exception as error:
-                is_removed = not self._ways.has(informed)
+                is_removed = not self._bindings.contains(binding)
                 _log.error(
                     "controller %s: the informer of %s%s failed",
                     self.name,
-                    informed.kind,
+                    binding.kind,
                     ", which was removed," if is_removed else "",
                     exc_info=error,
-                    extra={"controller": self.name, "kind": informed.kind},
+                    extra={"controller": self.name, "kind": binding.kind},
                 )
                 if not is_removed:
                     self._fail(error)
 
-        self._threads.start(f"informer/{informed.kind}", run)
+        self._threads.start(f"informer/{binding.kind}", run)
 
     def _fail(self, error: Exception) -> None:
         """End the run, which raises ``error``."""
@@ -560,10 +562,10 @@ class InformerController:
         if stop is not None:
             stop.set()
 
-    def _warn_of_loose_ends(self) -> None:
-        """A kind is any string, so that a misspelt one is no error."""
+    def _warn_of_unmatched_kinds(self) -> None:
+        """Log kinds without informers, or without watchers: a misspelt kind raises no error."""
         watched = set(self._dispatcher.kinds())
-        known = self._ways.kinds()
+        known = self._bindings.kinds()
         unfed, unwatched = sorted(watched - known), sorted(known - watched)
         if unfed and unwatched:
             what = (
@@ -585,25 +587,31 @@ class InformerController:
         _log.warning("controller %s: %s", self.name, what, extra={"controller": self.name})
 
     def _finalizer_uses(self) -> list[FinalizerUse]:
-        informers = self._ways.informers()
+        informers = self._bindings.informers()
         return [
             FinalizerUse(
-                user=f"{entry.target!r} of controller {self.name}",
-                kind=entry.custody.kind,
-                names=frozenset(entry.custody.names),
-                client=entry.custody.client,
+                user=f"{target.handler!r} of controller {self.name}",
+                kind=target.finalizer_lifecycle.kind,
+                names=frozenset(target.finalizer_lifecycle.names),
+                client=target.finalizer_lifecycle.client,
                 operator=self._operator,
-                informers=informers.get(entry.kind, ()),
+                informers=informers.get(target.kind, ()),
             )
-            for entry in self._dispatcher.entries()
-            if entry.custody is not None
+            for target in self._dispatcher.registered()
+            if target.finalizer_lifecycle is not None
         ]
 
     def _warn_without_name(self) -> None:
         if self._operator_name.name:
             return
-        custodies = [entry.custody for entry in self._dispatcher.entries()]
-        finalizers = {one.finalizer for one in custodies if one is not None and one.takes_name}
+        finalizer_lifecycles = [
+            target.finalizer_lifecycle for target in self._dispatcher.registered()
+        ]
+        finalizers = {
+            one.finalizer
+            for one in finalizer_lifecycles
+            if one is not None and one.takes_operator_name
+        }
         if not finalizers:
             return
         given = ""

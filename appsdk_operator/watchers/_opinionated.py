@@ -10,8 +10,8 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers._checks import check_takes, check_told, check_watcher
-from appsdk_operator.watchers._finalizer_lifecycle import Concerns, Custody
+from appsdk_operator.watchers._checks import check_returned, check_takes, check_watcher
+from appsdk_operator.watchers._finalizer_lifecycle import Concerns, FinalizerLifecycle
 from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._watcher import (
     ObjectCallback,
@@ -97,7 +97,7 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             ("concerns", concerns, ("old", "new")),
         ):
             check_takes(callback, name, arguments)
-        self._custody = Custody(kind, client, finalizer, concerns)
+        self._finalizer_lifecycle = FinalizerLifecycle(kind, client, finalizer, concerns)
         self.kind = kind
         self._add = add
         self._update = update
@@ -108,17 +108,17 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
     def finalizer(self) -> str:
         """The finalizer on objects that were handled; the default one gets the operator's name
         when this is added to a controller that has one, by itself or from its operator."""
-        return self._custody.finalizer
+        return self._finalizer_lifecycle.finalizer
 
     @property
     def in_progress_finalizer(self) -> str:
         """The one on objects whose first call has not succeeded."""
-        return self._custody.in_progress_finalizer
+        return self._finalizer_lifecycle.in_progress_finalizer
 
     @property
-    def custody(self) -> Custody:
+    def finalizer_lifecycle(self) -> FinalizerLifecycle:
         """For controllers: what writes the finalizers."""
-        return self._custody
+        return self._finalizer_lifecycle
 
     @classmethod
     def wrap(
@@ -165,7 +165,7 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             FinalizerError: a finalizer could not be written.
             Exception: what the callback raised.
         """
-        self._custody.appeared(obj, self._tell)
+        self._finalizer_lifecycle.on_add(obj, self._notify)
 
     def update(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> None:
         """Handle a change.
@@ -174,7 +174,7 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             FinalizerError: a finalizer could not be written.
             Exception: what a callback raised.
         """
-        self._custody.changed(old, new, self._tell)
+        self._finalizer_lifecycle.on_update(old, new, self._notify)
 
     def concerns(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> bool:
         """Whether there is anything to do for an update.
@@ -184,7 +184,7 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
         its retries), or when the ``concerns`` that was given says so; but always when somebody took
         the finalizer off.
         """
-        return self._custody.concerns(old, new)
+        return self._finalizer_lifecycle.concerns(old, new)
 
     def delete(self, obj: Object[SpecT, StatusT]) -> None:
         """Usually nothing: the ``delete`` callback ran before the finalizer was taken off.
@@ -197,9 +197,9 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             FinalizerError: the server does not say whether the object is gone.
             Exception: what the callback raised.
         """
-        self._custody.vanished(obj, self._tell)
+        self._finalizer_lifecycle.on_delete(obj, self._notify)
 
-    def _tell(
+    def _notify(
         self,
         action: ResourceAction,
         obj: Object[SpecT, StatusT],
@@ -223,7 +223,7 @@ def _call(callback: Callable[..., Any] | None, *objects: Object | None) -> None:
     if callback is not None:
         outcome = callback(*objects)
         if outcome is not None:
-            check_told(callback, settle(outcome))
+            check_returned(callback, settle(outcome))
 
 
 def _fits(watcher: OpinionatedWatcher) -> SelectiveWatcher:

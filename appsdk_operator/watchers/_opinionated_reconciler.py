@@ -11,7 +11,7 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers._finalizer_lifecycle import Custody
+from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle
 from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._reconciler import (
     ReconcileRequest,
@@ -76,7 +76,7 @@ class OpinionatedReconciler(Generic[SpecT, StatusT]):
         """
         check_reconciler(reconciler)
         concerns = reconciler.concerns if isinstance(reconciler, SelectiveReconciler) else None
-        self._custody = Custody(kind, client, finalizer, concerns)
+        self._finalizer_lifecycle = FinalizerLifecycle(kind, client, finalizer, concerns)
         self.reconciler = reconciler
         """The one that is called."""
         self.kind = kind
@@ -85,17 +85,17 @@ class OpinionatedReconciler(Generic[SpecT, StatusT]):
     def finalizer(self) -> str:
         """The finalizer on objects that were handled; the default one gets the operator's name
         when this is added to a controller that has one, by itself or from its operator."""
-        return self._custody.finalizer
+        return self._finalizer_lifecycle.finalizer
 
     @property
     def in_progress_finalizer(self) -> str:
         """The one on objects whose first call has not succeeded."""
-        return self._custody.in_progress_finalizer
+        return self._finalizer_lifecycle.in_progress_finalizer
 
     @property
-    def custody(self) -> Custody:
+    def finalizer_lifecycle(self) -> FinalizerLifecycle:
         """For controllers: what writes the finalizers."""
-        return self._custody
+        return self._finalizer_lifecycle
 
     def reconcile(self, request: ReconcileRequest[SpecT, StatusT], /) -> Outcome:
         """Handle what happened to an object.
@@ -107,7 +107,7 @@ class OpinionatedReconciler(Generic[SpecT, StatusT]):
         """
         has_seen = False
 
-        def tell(action: ResourceAction, obj: Object, old: Object | None, /) -> Outcome:
+        def notify(action: ResourceAction, obj: Object, old: Object | None, /) -> Outcome:
             nonlocal has_seen
             if has_seen:
                 return None  # the update of an object that was new: it was seen as it is now
@@ -117,16 +117,16 @@ class OpinionatedReconciler(Generic[SpecT, StatusT]):
 
         action, obj = request.action, request.object
         if action is ResourceAction.CREATE:
-            return self._custody.appeared(obj, tell)
+            return self._finalizer_lifecycle.on_add(obj, notify)
         if action is ResourceAction.DELETE:
-            return self._custody.vanished(obj, tell)
+            return self._finalizer_lifecycle.on_delete(obj, notify)
         if action is ResourceAction.UPDATE and request.old is not None:
-            return self._custody.changed(request.old, obj, tell)
-        return self._custody.shown_again(obj, tell)
+            return self._finalizer_lifecycle.on_update(request.old, obj, notify)
+        return self._finalizer_lifecycle.on_resync(obj, notify)
 
     def concerns(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> bool:
         """Whether there is anything to do, as :meth:`OpinionatedWatcher.concerns`."""
-        return self._custody.concerns(old, new)
+        return self._finalizer_lifecycle.concerns(old, new)
 
     def __repr__(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""Calls that are owed: failed ones that will be tried again, requeued ones, and first ones."""
+"""Pending calls: retries of failed calls, requeues, and the first calls of late targets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import attrs
 from appsdk_operator.cache import Event, Lister, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
-from appsdk_operator.watchers._registered import Entry, goes_back, name_of
+from appsdk_operator.watchers._registered import RegisteredTarget, goes_back, name_of
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
-__all__ = ["OwedCall", "WatcherCall", "Why"]
+__all__ = ["CallReason", "PendingCall", "WatcherCall"]
 
 
 @attrs.frozen
@@ -38,93 +38,94 @@ class WatcherCall:
         return f"{self.callback}: {self.action.value} of {self.object!r}, attempt {self.attempt}"
 
 
-class Why(enum.Enum):
-    """Why a call is owed."""
+class CallReason(enum.Enum):
+    """Why a call is pending."""
 
     FIRST = "first"
-    """The watcher has not been told of the object at all."""
+    """The target was added late, and the object existed already."""
     RETRY = "retry"
-    """It failed."""
+    """The last call failed."""
     REQUEUE = "requeue"
-    """A reconciler asked for it."""
+    """A reconciler asked for it with ``requeue_after``."""
 
 
 @final
 @attrs.define(eq=False)
-class OwedCall:
-    """A call that a watcher or reconciler has not had, has failed or has asked for."""
+class PendingCall:
+    """A call of a watcher or reconciler that waits: for its time, a resync or a change."""
 
-    why: Why
-
-    entry: Entry
+    reason: CallReason
+    target: RegisteredTarget
     action: ResourceAction
     seen: Object
-    """The object as the failed call saw it."""
+    """The object as of the failed call."""
     latest: Object
-    """The newest state of that object; what a retry is called with."""
+    """The newest state of the object; a retry gets this one."""
     old: Object | None
-    """For an update: what the watcher knew before."""
+    """For an update: the state before it."""
     error: Exception | None
-    """For a retry: what the call raised last."""
+    """For a retry: the error of the last call."""
     attempt: int
-    """The number of the next try."""
+    """The attempt number of the next call."""
     due: float | None
-    """The monotonic time of the next try; None: the policy gave up, and a resync revives it; or
-    :attr:`is_terminal`."""
+    """The monotonic time of the call. None: the policy gave up, and the next resync repeats the
+    call; or :attr:`is_terminal`."""
     is_terminal: bool = False
-    """Whether no retry would help, and no resync: only a change of what the object asks for."""
+    """Whether neither a retry nor a resync repeats the call, but only a change of the object's
+    generation, labels or annotations."""
     state: dict[str, Any] = attrs.field(factory=dict)
-    """A reconciler's notes."""
+    """A reconciler's ``request.state``."""
     store: Lister | None = None
-    """For a first call: where the object was found, and must still be when the call is made."""
+    """For a first call: the store that the object was found in. An object that has left it needs
+    no call."""
 
     @property
     def is_first(self) -> bool:
-        """Whether the target has not been told of the object at all."""
-        return self.why is Why.FIRST
+        """Whether it is the target's first call for the object."""
+        return self.reason is CallReason.FIRST
 
     @property
-    def is_pointless(self) -> bool:
-        """Whether the first call is for an object that is gone, perhaps without an event."""
+    def is_obsolete(self) -> bool:
+        """Whether it is a first call for an object that has left the store."""
         if self.store is None:
             return False
         present = self.store.get(self.latest.name, self.latest.namespace)
         return present is None or present.uid != self.latest.uid
 
-    def replaces(self, other: OwedCall) -> bool:
-        """Whether the two are owed for one thing, of which the target needs to be told once."""
-        if other.why is not self.why or other.entry is not self.entry:
+    def replaces(self, other: PendingCall) -> bool:
+        """Whether one of the two calls is enough."""
+        if other.reason is not self.reason or other.target is not self.target:
             return False
         if other.latest.uid != self.latest.uid:
             return False
         if self.is_terminal:
             return True
-        return self.why is Why.REQUEUE or other.action is self.action
+        return self.reason is CallReason.REQUEUE or other.action is self.action
 
-    def take_over(self, other: OwedCall) -> None:
-        """Stand for ``other`` too, which was owed before."""
+    def merge(self, other: PendingCall) -> None:
+        """Take over what ``other``, the older call, still needs."""
         self.old = other.old
         self.action = other.action
         self.attempt = min(self.attempt, other.attempt)
         if other.due is not None and not self.is_terminal:
             self.due = other.due if self.due is None else min(self.due, other.due)
 
-    def learn(self, event: Event) -> None:
-        """Take over the newest state of the object.
+    def update_latest(self, event: Event) -> None:
+        """Take the object's state from ``event`` if it is newer.
 
-        Who was added late may have seen a newer one than the events show that waited by then.
+        A late target may have a newer one already than the events that waited when it was added.
         """
         obj, latest = event.object, self.latest
         if obj.uid == latest.uid and (
             goes_back(event) or not is_older_version(obj.resource_version, latest.resource_version)
         ):
-            self.latest = self.entry.read(obj)
+            self.latest = self.target.read(obj)
 
-    def is_news(self, event: Event) -> bool:
-        """Whether a call that no retry would help may succeed after ``event``.
+    def is_changed_by(self, event: Event) -> bool:
+        """Whether a terminally failed call may succeed after ``event``.
 
-        That is so when the object asks for something else, and not because somebody wrote its
-        status. Kinds without generations do not tell the two apart.
+        It may after a change of the generation, labels or annotations, a deletion or a restore, not
+        after a write of the status. For kinds without generations any change counts.
         """
         seen, obj = self.seen, event.object
         if event.action is ResourceAction.RESYNC:
@@ -139,21 +140,21 @@ class OwedCall:
             seen.annotations,
         )
 
-    def described(self, now: float) -> dict[str, Any]:
-        """The call for a debug page, as values that JSON knows."""
+    def to_json(self, now: float) -> dict[str, Any]:
+        """The call for a debug page, as JSON values."""
         obj = self.latest
         return {
-            "watcher": name_of(self.entry.target, self.action),
+            "watcher": name_of(self.target.handler, self.action),
             "object": f"{obj.namespace}/{obj.name}",
             "action": self.action.value,
-            "why": self.why.value,
+            "why": self.reason.value,
             "attempt": self.attempt,
             "due_in": None if self.due is None else self.due - now,
             "error": "" if self.error is None else repr(self.error),
         }
 
     def request(self) -> ReconcileRequest:
-        """The call, to be made now."""
+        """The request for the call."""
         return ReconcileRequest(
             action=self.action,
             object=self.latest,

@@ -1,4 +1,4 @@
-"""The watchers and reconcilers of a controller, each in its place."""
+"""Registered watchers and reconcilers: how each is called, and what it was last called with."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceActio
 from appsdk_operator.controllers import HotLoops, Outcome
 from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import Clock, FailureLog, get_logger, settle, system_clock
-from appsdk_operator.watchers._checks import check_told
+from appsdk_operator.watchers._checks import check_returned
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
-from appsdk_operator.watchers._finalizer_lifecycle import Custody
+from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
@@ -29,14 +29,14 @@ from appsdk_operator.watchers._reconciler import (
 from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher, SimpleWatcher
 
 if TYPE_CHECKING:
-    from appsdk_operator.watchers._pending_calls import OwedCall
+    from appsdk_operator.watchers._pending_calls import PendingCall
 
 _log = get_logger("appsdk_operator.watchers")
 
-__all__ = ["Entry", "ReconcilerEntry", "WatcherEntry", "goes_back", "name_of"]
+__all__ = ["RegisteredReconciler", "RegisteredTarget", "RegisteredWatcher", "goes_back", "name_of"]
 
 
-# Looked up once: an enumeration's member costs as much as a call.
+# Module names, because a look-up of an enumeration's member costs as much as a call.
 _CREATE, _DELETE, _UPDATE, _RESYNC = (
     ResourceAction.CREATE,
     ResourceAction.DELETE,
@@ -46,53 +46,59 @@ _CREATE, _DELETE, _UPDATE, _RESYNC = (
 _OPINIONATED = (OpinionatedWatcher, OpinionatedReconciler)
 
 
-class Entry:
-    """A watcher's or reconciler's place in a controller.
+class RegisteredTarget:
+    """One registration of a watcher or reconciler under a kind; a handler may have several."""
 
-    It tells it apart, also from itself added twice, and knows how it is called.
-    """
-
-    __slots__ = ("failures", "is_removed", "kind", "numbers", "selective", "target", "told", "view")
+    __slots__ = (
+        "delivered",
+        "failures",
+        "handler",
+        "is_removed",
+        "kind",
+        "numbers",
+        "selective",
+        "view",
+    )
 
     role: ClassVar[Role]
-    is_told_events: ClassVar[bool] = False
-    """Whether an event says enough for :meth:`call`, so that most calls need no request."""
+    takes_events: ClassVar[bool] = False
+    """Whether :meth:`call` takes events as they are, so that most calls need no request."""
 
     def __init__(
         self,
-        target: ResourceWatcher | ResourceReconciler,
+        handler: ResourceWatcher | ResourceReconciler,
         kind: str | Kind,
         selective: SelectiveWatcher | SelectiveReconciler | None,
     ) -> None:
-        self.target = target
+        self.handler = handler
         self.selective = selective
         self.kind = str(kind)
         self.view: Kind | None = (
-            target.kind
-            if isinstance(target, _OPINIONATED)
+            handler.kind
+            if isinstance(handler, _OPINIONATED)
             else (kind if isinstance(kind, Kind) else None)
         )
-        """With whose types it reads objects; None: as the informer does."""
+        """The kind whose types it gets objects with; None: that of the informer."""
         self.is_removed = False
         self.failures = FailureLog(_log, system_clock)
-        """Where failures of :attr:`selective` go; the controller's, once it was added."""
+        """The log for failures of :attr:`selective`; the controller's once it was added."""
         self.numbers: Mapping[ResourceAction, CallNumbers] = {}
-        """Its metrics, by action; the controller's, shared by all of its role and kind."""
-        self.told: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
-        """For sources that had told others already when the watcher came: of which objects, by uid
-        and resourceVersion, it was told last. What was on its way then may be older than that."""
+        """Its metrics by action, shared by all targets of its role and kind."""
+        self.delivered: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
+        """For a late handler, by source: uid and resourceVersion of the last state that it got of
+        each object. Events that waited when it was added may be older."""
 
     @property
     def is_by_key(self) -> bool:
-        """Whether objects of one name are all the same to it."""
+        """Whether it does not tell successive objects of one name apart."""
         return False
 
     def read(self, obj: Object) -> Object:
-        """The object with the types of its own kind, whatever those of the informer are."""
+        """The object with the types of :attr:`view`."""
         view, kind = self.view, obj.kind
         if view is None or (view.spec is kind.spec and view.status is kind.status):
             return obj
-        # Who ties an informer to watchers of another kind gets its objects as they are.
+        # Under a kind that is not the informer's, objects stay as they are.
         return obj.viewed_as(view) if view == kind else obj
 
     def read_event(self, event: Event) -> Event:
@@ -102,24 +108,26 @@ class Entry:
             return event
         return structs.replace(event, object=obj, old=old)
 
-    def request_of(self, told: Event | ReconcileRequest) -> ReconcileRequest:
-        """What it was, or is to be, called with, as a request."""
-        if isinstance(told, ReconcileRequest):
-            return told
-        return ReconcileRequest(action=told.action, object=told.object, old=told.old)
+    def request_of(self, trigger: Event | ReconcileRequest) -> ReconcileRequest:
+        """``trigger`` as a request."""
+        if isinstance(trigger, ReconcileRequest):
+            return trigger
+        return ReconcileRequest(action=trigger.action, object=trigger.object, old=trigger.old)
 
-    def call(self, told: Event | ReconcileRequest) -> Outcome:
-        """Make a call, and wait for it where it is ``async def``."""
+    def call(self, trigger: Event | ReconcileRequest) -> Outcome:
+        """Call the handler; waits for the result of an ``async def``."""
         raise NotImplementedError
 
-    def is_due(self, key: DeliveryKey, event: Event, first: OwedCall | None) -> bool:
-        """Whether the watcher is to be told of ``event``, given the first call that it is owed."""
-        told = self.told.get(key.source)
-        if told is None:
+    def must_deliver(self, key: DeliveryKey, event: Event, first: PendingCall | None) -> bool:
+        """Whether the handler needs ``event``, given its pending first call for the object."""
+        delivered = self.delivered.get(key.source)
+        if delivered is None:
             return True
         obj, action = event.object, event.action
         version = obj.resource_version
-        known = told.get(key) if first is None else (first.seen.uid, first.seen.resource_version)
+        known = (
+            delivered.get(key) if first is None else (first.seen.uid, first.seen.resource_version)
+        )
         if known is None or known[0] != obj.uid:
             if action is not _CREATE or (known and is_older_version(version, known[1])):
                 return False
@@ -128,54 +136,56 @@ class Entry:
             if is_shown or is_older_version(version, known[1]):
                 return False
         if action is _DELETE:
-            told.pop(key, None)
+            delivered.pop(key, None)
         elif action is not _RESYNC:
-            self.was_told(key, obj)
+            self.note_seen(key, obj)
         return True
 
-    def was_told(self, key: DeliveryKey, obj: Object) -> None:
-        """Remember that the watcher was told of ``obj``."""
-        told = self.told.get(key.source)
-        if told is not None:
-            told[key] = (obj.uid, obj.resource_version)
+    def note_seen(self, key: DeliveryKey, obj: Object) -> None:
+        """Record that the handler got this state of ``obj``."""
+        delivered = self.delivered.get(key.source)
+        if delivered is not None:
+            delivered[key] = (obj.uid, obj.resource_version)
 
     @property
-    def custody(self) -> Custody | None:
-        """What writes the finalizers of the target; None: it has none."""
-        custody = getattr(self.target, "custody", None)  # it may be wrapped
-        return custody if isinstance(custody, Custody) else None
+    def finalizer_lifecycle(self) -> FinalizerLifecycle | None:
+        """The finalizer lifecycle of an opinionated handler; None for others."""
+        finalizer_lifecycle = getattr(
+            self.handler, "finalizer_lifecycle", None
+        )  # it may be wrapped
+        return finalizer_lifecycle if isinstance(finalizer_lifecycle, FinalizerLifecycle) else None
 
-    def check_under(self, kind: str | Kind) -> None:
-        """Find one that is made for another kind than that under which it is to be added.
+    def check_kind(self, kind: str | Kind) -> None:
+        """Check that an opinionated handler is added under its own kind.
 
         Raises:
-            ValueError: it would refuse every object.
+            ValueError: it is for another kind, and would refuse every object.
         """
-        target = self.target
-        if isinstance(target, _OPINIONATED) and isinstance(kind, Kind) and target.kind != kind:
+        handler = self.handler
+        if isinstance(handler, _OPINIONATED) and isinstance(kind, Kind) and handler.kind != kind:
             raise ValueError(
-                f"{target!r} is made for {target.kind}, and would refuse each object of {kind}: "
+                f"{handler!r} is made for {handler.kind}, and would refuse each object of {kind}: "
                 "add it under its own kind"
             )
 
-    def check_beside(self, other: Entry) -> None:
-        """Find two that would let go of each other's objects.
+    def check_finalizers(self, other: RegisteredTarget) -> None:
+        """Check that the two do not share a finalizer.
 
         Raises:
-            ValueError: both put the same finalizer on objects of one kind.
+            ValueError: they do, so each would release objects that the other has not cleaned up.
         """
-        mine, others = self.custody, other.custody
+        mine, others = self.finalizer_lifecycle, other.finalizer_lifecycle
         if mine is None or others is None:
             return
         if mine.kind == others.kind and set(mine.names) & set(others.names):
             raise ValueError(
-                f"{self.target!r} would share its finalizer with {other.target!r}, and objects "
+                f"{self.handler!r} would share its finalizer with {other.handler!r}, and objects "
                 "would go when one of them has cleaned up: give one of them another finalizer with "
                 "finalizer="
             )
 
-    def ignores(self, event: Event) -> bool:
-        """Whether the watcher has nothing to do for ``event``."""
+    def is_unconcerned_by(self, event: Event) -> bool:
+        """Whether the handler's ``concerns`` filters ``event`` out."""
         if self.selective is None or event.action is not _UPDATE or event.old is None:
             return False
         try:
@@ -183,9 +193,9 @@ class Entry:
         except BaseException as error:
             self.failures.failed(
                 error,
-                f"concerns() of {type(self.target).__qualname__}",
+                f"concerns() of {type(self.handler).__qualname__}",
                 "concerns() of %r failed: the event is delivered",
-                self.target,
+                self.handler,
             )
             return False
 
@@ -193,17 +203,17 @@ class Entry:
 _METHODS = {_CREATE: "add", _DELETE: "delete"}
 
 
-def name_of(target: object, action: ResourceAction) -> str:
-    """The name of the user's function that ``target`` calls for ``action``, as far as is known."""
+def name_of(handler: object, action: ResourceAction) -> str:
+    """The name of the user's function behind ``handler`` for ``action``, as far as it is known."""
     function: object = None
-    if isinstance(target, SimpleWatcher):
-        function = getattr(target, f"_{_METHODS.get(action, 'update')}")
-    elif isinstance(target, SimpleReconciler):
-        function = target.function
-    elif isinstance(target, (KeyReconciler, OpinionatedReconciler)):
-        if not inspect.isroutine(target.reconciler):
-            return name_of(target.reconciler, action)
-        function = target.reconciler
+    if isinstance(handler, SimpleWatcher):
+        function = getattr(handler, f"_{_METHODS.get(action, 'update')}")
+    elif isinstance(handler, SimpleReconciler):
+        function = handler.function
+    elif isinstance(handler, (KeyReconciler, OpinionatedReconciler)):
+        if not inspect.isroutine(handler.reconciler):
+            return name_of(handler.reconciler, action)
+        function = handler.reconciler
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__qualname__", None)
@@ -211,53 +221,53 @@ def name_of(target: object, action: ResourceAction) -> str:
         return name.replace("<locals>.", "")
     if function is not None:
         return str(type(function).__qualname__).replace("<locals>.", "")
-    kind = type(target).__qualname__.replace("<locals>.", "")
-    if isinstance(target, OpinionatedWatcher):
+    kind = type(handler).__qualname__.replace("<locals>.", "")
+    if isinstance(handler, OpinionatedWatcher):
         return kind
-    is_reconciler = callable(getattr(target, "reconcile", None))
+    is_reconciler = callable(getattr(handler, "reconcile", None))
     return f"{kind}.{'reconcile' if is_reconciler else _METHODS.get(action, 'update')}"
 
 
 def goes_back(event: Event) -> bool:
-    """Whether the server's history went back, as after a restore: the older state is the news."""
+    """Whether the event goes to an older version, as after a restore of the server."""
     old = event.old
     return old is not None and is_older_version(event.object.resource_version, old.resource_version)
 
 
 @final
-class WatcherEntry(Entry):
-    """A watcher's place."""
+class RegisteredWatcher(RegisteredTarget):
+    """A registered watcher."""
 
     __slots__ = ("watcher",)
 
     role = Role.WATCHER
-    is_told_events = True
+    takes_events = True
 
     def __init__(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
         super().__init__(watcher, kind, watcher if isinstance(watcher, SelectiveWatcher) else None)
         self.watcher = watcher
 
-    def call(self, told: Event | ReconcileRequest) -> Outcome:
+    def call(self, trigger: Event | ReconcileRequest) -> Outcome:
         """Call the method for the action.
 
         Raises:
             TypeError: it returned a Result or an error.
         """
-        action, obj = told.action, told.object
+        action, obj = trigger.action, trigger.object
         if action is _CREATE:
             outcome = self.watcher.add(obj)
         elif action is _DELETE:
             outcome = self.watcher.delete(obj)
         else:
-            outcome = self.watcher.update(told.old if told.old is not None else obj, obj)
+            outcome = self.watcher.update(trigger.old if trigger.old is not None else obj, obj)
         if outcome is not None:
-            check_told(self.watcher, settle(outcome))
+            check_returned(self.watcher, settle(outcome))
         return None
 
 
 @final
-class ReconcilerEntry(Entry):
-    """A reconciler's place."""
+class RegisteredReconciler(RegisteredTarget):
+    """A registered reconciler."""
 
     __slots__ = ("_clock", "_hot_loops", "reconciler")
 
@@ -274,15 +284,15 @@ class ReconcilerEntry(Entry):
 
     @property
     def is_by_key(self) -> bool:
-        """As for every entry."""
+        """Whether it does not tell successive objects of one name apart."""
         return bool(getattr(self.reconciler, "is_by_key", False))
 
-    def call(self, told: Event | ReconcileRequest) -> Outcome:
+    def call(self, trigger: Event | ReconcileRequest) -> Outcome:
         """Call ``reconcile``.
 
         Raises:
             TypeError: it returned something else than a Result or None.
         """
-        self._hot_loops.note(told.object.key, self._clock.monotonic())
-        outcome = self.reconciler.reconcile(self.request_of(told))
+        self._hot_loops.note(trigger.object.key, self._clock.monotonic())
+        outcome = self.reconciler.reconcile(self.request_of(trigger))
         return checked_outcome(self.reconciler, settle(outcome))

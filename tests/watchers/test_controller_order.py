@@ -131,7 +131,7 @@ def test_many_threads_remove_as_many_places_as_they_ask_for(rig):
         thread.start()
     for thread in remove:
         thread.join()
-    assert rig.controller._dispatcher._entries.key_size(str(WIDGET)) == 40
+    assert rig.controller._dispatcher._registered.key_size(str(WIDGET)) == 40
 
 
 def test_removing_what_is_not_there_does_nothing(rig, widget):
@@ -281,7 +281,7 @@ def test_an_informer_removed_by_its_own_event_gets_no_retry(rig, widget):
     rig.informer.add(widget("x"))
     rig.work()
     assert rig.after(1000) == []
-    assert not rig.controller._dispatcher._owed
+    assert not rig.controller._dispatcher._pending
 
 
 def test_nothing_grows_when_objects_come_and_go(make_rig, widget):
@@ -299,16 +299,18 @@ def test_nothing_grows_when_objects_come_and_go(make_rig, widget):
         rig.work()
     dispatcher, delivery = rig.controller._dispatcher, rig.controller._delivery
     # The deletions failed too, and are owed; nothing else is.
-    owed = [call.action for calls in dispatcher._owed.values() for call in calls]
+    owed = [call.action for calls in dispatcher._pending.values() for call in calls]
     assert owed == [ResourceAction.CREATE] + [ResourceAction.DELETE] * 500
     rig.after(1e6)
     rig.informer.delete(widget("other", 5000))
     rig.work()
-    assert not dispatcher._owed
+    assert not dispatcher._pending
     assert not delivery._pending._by_key
     assert rig.controller.pending_events == rig.controller.pending_retries == 0
     assert not any(
-        told for _, _, entry in dispatcher._entries.all_items() for told in entry.told.values()
+        delivered
+        for _, _, target in dispatcher._registered.all_items()
+        for delivered in target.delivered.values()
     )
     assert late.calls
 
@@ -318,10 +320,10 @@ def test_what_is_given_up_is_forgotten_with_its_object(make_rig, widget):
     rig.watcher("w", ValueError(), ValueError())
     rig.informer.add(widget("x"))
     rig.work()
-    assert rig.controller._dispatcher._owed
+    assert rig.controller._dispatcher._pending
     rig.informer.delete(widget("x", 2))
     rig.work()
-    assert not rig.controller._dispatcher._owed
+    assert not rig.controller._dispatcher._pending
 
 
 @pytest.mark.parametrize("policy", [None, keep_all_retries])
@@ -333,7 +335,7 @@ def test_what_a_policy_keeps_is_forgotten_with_the_object_too(make_rig, widget, 
     rig.informer.update(widget("x", 1), widget("x", 2))
     rig.informer.delete(widget("x", 3))
     rig.work()
-    deletes = [c.action for calls in rig.controller._dispatcher._owed.values() for c in calls]
+    deletes = [c.action for calls in rig.controller._dispatcher._pending.values() for c in calls]
     assert deletes == [ResourceAction.DELETE]
 
 
@@ -418,7 +420,7 @@ def test_nothing_overlaps_for_an_object_that_two_informers_show(make_rig, widget
     go_on.set()
     assert rig.controller.wait_idle(10)
     assert rig.calls[2:] == ["w CREATE 2 of x"]
-    assert not rig.controller._dispatcher._turns._busy
+    assert not rig.controller._dispatcher._object_locks._holders
 
 
 def test_health_says_which_informer_is_not_ready(rig):

@@ -658,13 +658,13 @@ def test_watchers_and_informers_that_do_not_find_each_other_are_named(
         rig.watcher("w", kind=kind)
     for kind in followed:
         rig.add_informer(kind)
-    looked, look = threading.Event(), rig.controller._warn_of_loose_ends
+    looked, look = threading.Event(), rig.controller._warn_of_unmatched_kinds
 
     def look_and_tell():
         look()
         looked.set()
 
-    rig.controller._warn_of_loose_ends = look_and_tell
+    rig.controller._warn_of_unmatched_kinds = look_and_tell
     rig.start()
     rig.clock.block_until_waiting(1)
     rig.clock.advance(0.9)

@@ -55,7 +55,7 @@ def test_the_same_version_again_is_a_resync():
     foreign.handler.on_add(widget("1"))
     foreign.handler.on_update(widget("1"), widget("1"))
     work(controller)
-    counts = next(iter(controller._ways._all)).source.counts
+    counts = next(iter(controller._bindings._bindings)).source.counts
     assert {action.name: count for action, count in counts.items() if count} == {
         "CREATE": 1,
         "RESYNC": 1,
@@ -99,7 +99,7 @@ class WithAttribute(Telling):
 def test_what_an_informer_says_of_itself_is_believed(how):
     foreign = WithAttribute(how) if how == "attribute" else Telling(how)
     controller, _ = controlled(foreign)
-    own = next(iter(controller._ways.own()))
+    own = next(iter(controller._bindings.owned()))
     own.source.on_initial_list_end()
     stop = StopSignal()
     assert not own.wait_for_sync(stop, 0.0)
@@ -116,7 +116,7 @@ def test_what_an_informer_says_of_itself_is_believed(how):
 def test_an_informer_that_says_nothing_counts_as_synced():
     foreign = Foreign()
     controller, _ = controlled(foreign)
-    own = next(iter(controller._ways.own()))
+    own = next(iter(controller._bindings.owned()))
     own.source.on_initial_list_end()
     assert own.has_synced
     assert own.wait_for_sync(StopSignal(), 0.0)

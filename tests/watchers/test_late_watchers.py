@@ -259,7 +259,7 @@ def test_it_may_be_removed_before_its_first_call(world):
     world.controller.remove_watcher(late.watcher, WIDGET)
     world.settle()
     assert late.told == []
-    assert not world.controller._dispatcher._owed
+    assert not world.controller._dispatcher._pending
 
 
 def test_a_selective_watcher_gets_its_first_call_whatever_it_ignores(world):
@@ -564,7 +564,7 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
     world.controller.remove_informer(world.informer)
     world.informer.add_event_handler(gap)
     world.controller.add_informer(world.informer, WIDGET)
-    replay = world.controller._ways.own()[0].registration.replay
+    replay = world.controller._bindings.owned()[0].registration.replay
     try:
         for number, step in enumerate(steps):
             verb, _, name = step.partition(" ")
@@ -606,9 +606,9 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
         there = {obj.uid: obj for obj in world.server.objects}
         for late in world.late:
             assert late.known == there
-        for _, _, entry in world.controller._dispatcher._entries.all_items():
-            for told in entry.told.values():
-                assert {uid for uid, _ in told.values()} <= there.keys()
+        for _, _, target in world.controller._dispatcher._registered.all_items():
+            for delivered in target.delivered.values():
+                assert {uid for uid, _ in delivered.values()} <= there.keys()
     finally:
         world.close()
 

@@ -291,12 +291,12 @@ def test_nothing_is_remembered_of_what_is_gone(world):
     world.simulation.settle()
     world.server.delete("a")
     world.simulation.settle()
-    entry = world.simulation.controller._dispatcher._entries.items(str(WIDGET))[0]
-    target = getattr(entry.target, "watcher", None) or entry.target.reconciler
-    custody = target._custody
-    assert not custody._told
-    assert not custody._unheld
-    assert not custody._added_at
+    entry = world.simulation.controller._dispatcher._registered.items(str(WIDGET))[0]
+    target = getattr(entry.handler, "watcher", None) or entry.handler.reconciler
+    lifecycle = target._finalizer_lifecycle
+    assert not lifecycle._write_pending
+    assert not lifecycle._unprotected
+    assert not lifecycle._finalizer_versions
 
 
 def test_an_unfinished_create_is_asked_again_after_a_failed_write():

@@ -62,7 +62,7 @@ def add():
 
 
 def is_idle(rig) -> bool:
-    return not rig.controller._dispatcher._owed
+    return not rig.controller._dispatcher._pending
 
 
 # Who is called, and with what.

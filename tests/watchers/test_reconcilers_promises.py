@@ -74,7 +74,7 @@ class Fleet:
         check_exclusion(calls)
         assert not self.wrong
         assert not self.simulation.controller.pending_requeues
-        assert not self.simulation.controller._dispatcher._owed, "nothing is owed at rest"
+        assert not self.simulation.controller._dispatcher._pending, "nothing is owed at rest"
         for place in (WATCHER, RECONCILER, BY_KEY, LAST):
             check_converged(self.simulation, place, by_key=place == BY_KEY)
 

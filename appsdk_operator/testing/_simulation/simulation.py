@@ -361,8 +361,8 @@ class _RecordedWatcher:
         self.watcher = watcher
 
     @property
-    def custody(self) -> Any:
-        return getattr(self.watcher, "custody", None)
+    def finalizer_lifecycle(self) -> Any:
+        return getattr(self.watcher, "finalizer_lifecycle", None)
 
     def add(self, obj: Object) -> None:
         self._record(ResourceAction.CREATE, obj, None, lambda: self.watcher.add(obj))
@@ -399,7 +399,7 @@ class _RecordedReconciler:
         self._number = number
         self.reconciler = reconciler
         self.is_by_key = getattr(reconciler, "is_by_key", False)
-        self.custody = getattr(reconciler, "custody", None)
+        self.finalizer_lifecycle = getattr(reconciler, "finalizer_lifecycle", None)
 
     def reconcile(self, request: ReconcileRequest, /) -> Outcome:
         outcome: Outcome = self._simulation.record(

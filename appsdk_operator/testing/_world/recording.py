@@ -116,7 +116,7 @@ class _Recorded:
         self._kind = kind
         # These belong to the reconciler, of which the target is a method.
         whole = getattr(target, "__self__", target)
-        self.custody = getattr(whole, "custody", None)
+        self.finalizer_lifecycle = getattr(whole, "finalizer_lifecycle", None)
         self.is_by_key = getattr(whole, "is_by_key", False)
 
     def _record(self, entry: Entry, do: Callable[[], Any]) -> Any:

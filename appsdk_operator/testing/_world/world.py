@@ -117,7 +117,7 @@ class World:
         self.recorded: set[int] = set()
         """The numbers of the watchers and reconcilers whose calls are recorded, in add order; see
         :meth:`Replica.recorded`. Where it is empty, only writes are known."""
-        self.custodies: list[Any] = []
+        self.finalizer_lifecycles: list[Any] = []
         """The finalizer lifecycles of the kit's own watchers and reconcilers for the kind."""
         self.most_calls = 100
         """The calls, or writes, for one object in ten minutes without a change from outside above
@@ -204,7 +204,7 @@ class World:
     @property
     def finalizers(self) -> set[str]:
         """The finalizers of the kit's own recorded watchers and reconcilers for the kind."""
-        return {name for custody in self.custodies for name in custody.all_names}
+        return {name for one in self.finalizer_lifecycles for name in one.all_names}
 
     # -- time --------------------------------------------------------------------------------
 
@@ -563,7 +563,7 @@ class Replica:
             isinstance(target, (OpinionatedWatcher, OpinionatedReconciler))
             and target.kind.qualified_name == self.world.kind.qualified_name
         ):
-            self.world.custodies.append(target.custody)
+            self.world.finalizer_lifecycles.append(target.finalizer_lifecycle)
         return wrapper
 
     def crash(self) -> None:
