@@ -183,9 +183,7 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._reconcile import Result as Result
     from appsdk_operator.controllers._reconcile import RetryAfter as RetryAfter
     from appsdk_operator.controllers._reconcile import TerminalError as TerminalError
-    from appsdk_operator.controllers._reconcile import check_number as check_number
-    from appsdk_operator.controllers._reconcile import check_unheard as check_unheard
-    from appsdk_operator.controllers._reconcile import wrong_outcome as wrong_outcome
+    from appsdk_operator.controllers._reconcile import check_ignored_result as check_ignored_result
     from appsdk_operator.controllers._sources.channel import ChannelClosed as ChannelClosed
     from appsdk_operator.controllers._sources.channel import ChannelSource as ChannelSource
     from appsdk_operator.controllers._sources.function import FunctionSource as FunctionSource
@@ -193,6 +191,7 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._sources.function import TimerSource as TimerSource
     from appsdk_operator.controllers._sources.kind import InformerSource as InformerSource
     from appsdk_operator.controllers._sources.kind import KindSource as KindSource
+    from appsdk_operator.controllers._wrong_outcome import wrong_outcome as wrong_outcome
 
 _MODULES = {
     "controllers.until": ("until",),
@@ -327,11 +326,8 @@ _FOR_OTHER_ROOMS = {
         "check_finalizer",
     ),
     "controllers._helpers.guarded": ("PatchClient",),
-    "controllers._reconcile": (
-        "check_number",
-        "check_unheard",
-        "wrong_outcome",
-    ),
+    "controllers._reconcile": ("check_ignored_result",),
+    "controllers._wrong_outcome": ("wrong_outcome",),
 }
 _HOMES = {
     name: f"appsdk_operator.{module}"

@@ -15,8 +15,8 @@ from appsdk_operator.controllers._handlers import (
     check_handler,
     for_object,
     for_owner,
-    making,
     map_objects,
+    with_request_type,
 )
 from appsdk_operator.controllers._options import ControllerOptions
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
@@ -259,7 +259,7 @@ class ControllerBuilder(Generic[R]):
             made = handler
         else:
             made = map_objects(handler)
-        made = making(made, self._request_type)
+        made = with_request_type(made, self._request_type)
         return self._watch(kind, made, predicates, metadata_only=metadata_only)
 
     def watches_metadata(

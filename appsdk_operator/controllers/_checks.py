@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from appsdk_operator.controllers._protocols import Source
+from appsdk_operator.runtime.validation import check_callable
 
 __all__ = ["check_name", "check_source", "checked_reconciler"]
 
@@ -24,19 +25,16 @@ def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
             f"reconciler={reconciler!r} is a class: give an instance, {reconciler.__name__}(…)"
         )
     function = getattr(reconciler, "reconcile", reconciler)
-    if not callable(function):
-        raise TypeError(
-            f"reconciler={reconciler!r} is not a reconciler: give an object with "
-            "reconcile(request), or a function of the request"
-        )
-    try:
-        inspect.signature(function).bind("request")
-    except ValueError:
-        pass  # some callables of other languages have no signature
-    except TypeError as error:
-        raise TypeError(
-            f"reconciler={reconciler!r} cannot be called with a request alone: {error}"
-        ) from None
+
+    def explain(mismatch: TypeError | None) -> str:
+        if mismatch is None:
+            return (
+                f"reconciler={reconciler!r} is not a reconciler: give an object with "
+                "reconcile(request), or a function of the request"
+            )
+        return f"reconciler={reconciler!r} cannot be called with a request alone: {mismatch}"
+
+    check_callable("reconciler", function, "request", required=True, explain=explain)
     if _wants_object_request(function):
         raise TypeError(
             f"reconciler={reconciler!r} takes a ReconcileRequest, as one for an "

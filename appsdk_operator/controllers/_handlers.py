@@ -29,9 +29,9 @@ __all__ = [
     "for_object",
     "for_owner",
     "is_unchanged",
-    "making",
     "map_objects",
     "with_low_priority_when_unchanged",
+    "with_request_type",
 ]
 
 _log = get_logger("appsdk_operator.controllers")
@@ -284,7 +284,7 @@ class _MapObjects(Generic[R, _SpecT, _StatusT]):
         return f"map_objects({name_of(self._function)})"
 
 
-def making(handler: Handler[Any], request_type: Any) -> Handler[Any]:
+def with_request_type(handler: Handler[Any], request_type: Any) -> Handler[Any]:
     """``handler``; if it is one of :func:`map_objects`, its requests are held to their type."""
     if not isinstance(handler, _MapObjects):
         return handler
@@ -392,5 +392,5 @@ class _WithLowPriority(Generic[R, _SpecT, _StatusT]):
         return str(self._handler)
 
 
-OWN_HANDLERS = (_ForObject, _ForOwner, _MapObjects, HandlerFunctions)
+HANDLERS_WITH_REASONS = (_ForObject, _ForOwner, _MapObjects, HandlerFunctions)
 """Those that say themselves why they add a request."""

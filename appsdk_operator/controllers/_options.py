@@ -11,7 +11,7 @@ import attrs
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, RateLimiter
 
-__all__ = ["ControllerOptions", "Settings", "group_kind"]
+__all__ = ["ControllerOptions", "ResolvedOptions", "group_kind"]
 
 _NO_KINDS: Mapping[str, int] = MappingProxyType({})
 
@@ -144,7 +144,7 @@ class ControllerOptions:
 
 
 @attrs.frozen(kw_only=True)
-class Settings:
+class ResolvedOptions:
     """Options with nothing left open. Each field has the built-in default."""
 
     max_concurrent_reconciles: int = 1
@@ -160,7 +160,7 @@ class Settings:
     kind_concurrency: Mapping[str, int] = attrs.field(default=_NO_KINDS, hash=False)
 
     @classmethod
-    def of(cls, options: ControllerOptions) -> Settings:
+    def of(cls, options: ControllerOptions) -> ResolvedOptions:
         """``options``, and the built-in defaults for what they leave open."""
         given = {name: getattr(options, name) for name in attrs.fields_dict(ControllerOptions)}
         return cls(**{name: value for name, value in given.items() if value is not None})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import inspect
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_che
 import attrs
 
 from appsdk_operator.resource import ObjectKey
-from appsdk_operator.runtime.validation import check_count
+from appsdk_operator.runtime.validation import check_count, check_number
 
 __all__ = [
     "Outcome",
@@ -20,9 +19,7 @@ __all__ = [
     "Result",
     "RetryAfter",
     "TerminalError",
-    "check_number",
-    "check_unheard",
-    "wrong_outcome",
+    "check_ignored_result",
 ]
 
 Request: TypeAlias = ObjectKey
@@ -31,22 +28,10 @@ Request: TypeAlias = ObjectKey
 R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 
 
-def check_number(name: str, value: object) -> None:
-    """Find what is no number of seconds.
-
-    Raises:
-        TypeError: it is none; the text says how a timedelta is given.
-    """
-    if isinstance(value, dt.timedelta):
-        raise TypeError(f"{name}={value!r}: give seconds as a number, with .total_seconds()")
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name}={value!r}: give seconds as a number")
-
-
 def _not_negative(_: object, field: attrs.Attribute[float | None], value: float | None) -> None:
     if value is None:
         return
-    check_number(field.name, value)
+    check_number(field.name, value, example=False)
     if not 0 <= value < float("inf"):
         raise ValueError(f"{field.name}={value}: give seconds from 0 on, or leave it out")
 
@@ -118,7 +103,7 @@ class RetryAfter(Exception):  # noqa: N818 - it says what is to be done, as HTTP
             TypeError: ``seconds`` is no number.
             ValueError: ``seconds`` is negative or endless.
         """
-        check_number("seconds", seconds)
+        check_number("seconds", seconds, example=False)
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"seconds={seconds}: give seconds from 0 on")
         super().__init__(message or f"to be tried again in {seconds:g} s")
@@ -142,22 +127,7 @@ ReconcileFunction: TypeAlias = Callable[[R_contra], Outcome | Awaitable[Outcome]
 """A reconciler that is just a function."""
 
 
-def wrong_outcome(who: str, returned: object) -> TypeError:
-    """The error for what a reconciler returned that is neither a Result nor None."""
-    from appsdk_operator.controllers._helpers.finalizer_helper import FinalizingOutcome
-
-    if isinstance(returned, FinalizingOutcome):
-        remedy = "return its value, outcome.value, which is what apply or cleanup returned"
-    else:
-        remedy = (
-            "return None when all is done, Result(requeue_after=seconds) to be called again, and "
-            "raise what failed"
-        )
-    # Not the value: it may be a Secret's content.
-    return TypeError(f"{who} returned {type(returned).__name__}: {remedy}")
-
-
-def check_unheard(who: str, returned: object, instead: str) -> None:
+def check_ignored_result(who: str, returned: object, instead: str) -> None:
     """Refuse a result that asks for something, of a function to whose results nobody listens.
 
     Other results are by-products, as that of ``dict.pop`` in a lambda.

@@ -6,6 +6,8 @@ import functools
 import inspect
 from typing import Any
 
+from appsdk_operator.runtime.validation import check_callable
+
 __all__ = ["check_sync_function", "name_of", "no_awaitable"]
 
 
@@ -18,22 +20,19 @@ def name_of(function: Any) -> str:
 
 
 def check_function(what: str, function: Any, *arguments: str) -> None:
-    """Refuse what is no function of ``arguments``.
+    """Refuse what is not a function of ``arguments``.
 
     Raises:
         TypeError: it cannot be called so; the text says what to give.
     """
-    wanted = f"give a function of ({', '.join(arguments)})"
-    if not callable(function):
-        raise TypeError(f"{what}={function!r} cannot be called: {wanted}")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # some built-in functions tell nothing
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
-        raise TypeError(f"{what}={name_of(function)}{signature}: {error}: {wanted}") from None
+
+    def explain(mismatch: TypeError | None) -> str:
+        wanted = f"give a function of ({', '.join(arguments)})"
+        if mismatch is None:
+            return f"{what}={function!r} cannot be called: {wanted}"
+        return f"{what}={name_of(function)}{inspect.signature(function)}: {mismatch}: {wanted}"
+
+    check_callable(what, function, *arguments, required=True, explain=explain)
 
 
 def check_sync_function(what: str, function: Any, *arguments: str) -> None:

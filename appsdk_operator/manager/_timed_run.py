@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, settle
+from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, as_exception, settle
 
 __all__ = ["TimedRun"]
 
@@ -90,10 +90,8 @@ class TimedRun(Generic[T]):
         failure: BaseException | None = None
         try:
             outcome = settle(self._function())
-        except Exception as error:
-            failure = error
-        except BaseException as error:  # SystemExit and its like are failures of the call
-            failure = RuntimeError(f"it raised {error!r}")
+        except BaseException as error:
+            failure = as_exception("it", error, for_main_thread=False)
         with self._changed:
             self._outcome, self._error, self._is_done = outcome, failure, True
             self._changed.notify_all()

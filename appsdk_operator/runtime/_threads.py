@@ -23,17 +23,23 @@ T = TypeVar("T")
 _bound = threading.local()
 
 
-def as_exception(what: str, error: BaseException) -> Exception:
-    """What user code raised as something to report, ``SystemExit`` and its like too.
+def as_exception(what: str, error: BaseException, *, for_main_thread: bool = True) -> Exception:
+    """An error of user code as an Exception: ``SystemExit`` and its like become a RuntimeError.
 
-    Those would end a thread of the kit without a word.
+    Those would end a thread of the kit silently.
+
+    Args:
+        what: what raised it, for the text.
+        error: what was raised.
+        for_main_thread: raise others than Exceptions again in the main thread, for which they are
+            meant: there a test runs single steps, and Ctrl-C ends it.
 
     Raises:
-        BaseException: what is meant for the main thread, in it: a test does one step, and Ctrl-C.
+        BaseException: ``error``, as described.
     """
     if isinstance(error, Exception):
         return error
-    if threading.current_thread() is threading.main_thread():
+    if for_main_thread and threading.current_thread() is threading.main_thread():
         raise error
     try:
         text = repr(error)

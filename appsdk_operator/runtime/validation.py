@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 __all__ = [
+    "check_callable",
     "check_choice",
     "check_client",
     "check_count",
@@ -19,12 +20,53 @@ __all__ = [
     "check_function",
     "check_instance",
     "check_number",
-    "check_takes",
     "check_text",
     "check_wait",
     "checked_seconds",
     "checked_texts",
 ]
+
+
+def check_callable(
+    name: str,
+    function: Any,
+    *arguments: str,
+    required: bool = False,
+    explain: Callable[[TypeError | None], str] | None = None,
+) -> None:
+    """Refuse what cannot be called with ``arguments``; None passes unless it is ``required``.
+
+    Callables without a signature pass; some of those written in C have none.
+
+    Args:
+        name: the option, for the error text.
+        function: what will be called.
+        arguments: the names of its positional arguments.
+        required: refuse None too.
+        explain: makes the error text, from the mismatch or from None for what is not callable;
+            default: "name=... is not a function of (...)", and the mismatch.
+
+    Raises:
+        TypeError: it cannot be called so.
+    """
+    if function is None and not required:
+        return
+    mismatch: TypeError | None = None
+    if callable(function):
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            mismatch = error
+        else:
+            return
+    if explain is not None:
+        raise TypeError(explain(mismatch))
+    text = f"{name}={function!r} is not a function of ({', '.join(arguments)})"
+    raise TypeError(text if mismatch is None else f"{text}: {mismatch}")
 
 
 def check_function(name: str, function: object, *, required: bool = False) -> None:
@@ -40,14 +82,23 @@ def check_function(name: str, function: object, *, required: bool = False) -> No
     )
 
 
-def check_number(name: str, seconds: object) -> None:
-    """Refuse seconds that are no number, as text or a timedelta.
+def check_number(name: str, seconds: object, *, example: bool = True) -> None:
+    """Refuse seconds that are no number, such as text or a timedelta.
+
+    Args:
+        name: the option, for the error text.
+        seconds: the value.
+        example: whether the text has an example; without one it shows how to convert a timedelta.
 
     Raises:
         TypeError: the text shows how to give them.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"{name}={seconds!r}: give seconds as a number, for example {name}=30.0")
+    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool):
+        return
+    hint = f", for example {name}=30.0" if example else ""
+    if not example and callable(getattr(seconds, "total_seconds", None)):
+        hint = ", with .total_seconds()"
+    raise TypeError(f"{name}={seconds!r}: give seconds as a number{hint}")
 
 
 def check_client(client: object, *methods: str, option: str = "client") -> None:
@@ -190,24 +241,3 @@ def checked_texts(name: str, values: Iterable[str]) -> tuple[str, ...]:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{type(value).__name__}(…)"
-
-
-def check_takes(function: Any, option: str, arguments: tuple[str, ...]) -> None:
-    """Refuse what cannot be called with ``arguments``; None passes.
-
-    Raises:
-        TypeError: the text says what it is to take.
-    """
-    if function is None:
-        return
-    wanted = f"{option}={function!r} is not a function of ({', '.join(arguments)})"
-    if not callable(function):
-        raise TypeError(wanted)
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # some callables of other languages have none
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
-        raise TypeError(f"{wanted}: {error}") from None

@@ -28,9 +28,9 @@ from appsdk_operator.cache import ResourceAction as ResourceAction
 from appsdk_operator.controllers import FinalizerError as FinalizerError
 from appsdk_operator.controllers import PatchClient as PatchClient
 from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
-from appsdk_operator.watchers._finalizers import FinalizerSupplier as FinalizerSupplier
-from appsdk_operator.watchers._finalizers import default_finalizer as default_finalizer
-from appsdk_operator.watchers._finalizers import in_progress_finalizer as in_progress_finalizer
+from appsdk_operator.watchers._finalizer_names import FinalizerSupplier as FinalizerSupplier
+from appsdk_operator.watchers._finalizer_names import default_finalizer as default_finalizer
+from appsdk_operator.watchers._finalizer_names import in_progress_finalizer as in_progress_finalizer
 from appsdk_operator.watchers._informer_binding import RunnableInformer as RunnableInformer
 from appsdk_operator.watchers._informer_controller import InformerController as InformerController
 from appsdk_operator.watchers._kubernetes_informer import KubernetesInformer as KubernetesInformer

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from types import FunctionType
 
-from appsdk_operator.controllers import check_unheard
+from appsdk_operator.controllers import check_ignored_result
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime.validation import check_takes
+from appsdk_operator.runtime.validation import check_callable
 from appsdk_operator.watchers._informer_binding import RunnableInformer
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "check_informer",
     "check_order",
     "check_returned",
-    "check_takes",
     "check_watcher",
     "checked_kind",
 ]
@@ -75,7 +74,7 @@ def check_watcher(watcher: object) -> None:
     ):
         raise TypeError(f"watcher={watcher!r} is a class: add an instance, {watcher.__name__}(…)")
     for name, arguments in (*methods.items(), ("concerns", ("old", "new"))):
-        check_takes(getattr(watcher, name, None), f"watcher.{name}", arguments)
+        check_callable(f"watcher.{name}", getattr(watcher, name, None), *arguments)
 
 
 def check_returned(watcher: object, returned: object) -> None:
@@ -84,7 +83,7 @@ def check_returned(watcher: object, returned: object) -> None:
     Raises:
         TypeError: it is a Result or an error; the text says what to do instead.
     """
-    check_unheard(
+    check_ignored_result(
         f"watcher {watcher!r}",
         returned,
         "raise what failed, or RetryAfter(seconds) to be called again; or make it a reconciler, "

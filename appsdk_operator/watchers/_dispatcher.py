@@ -263,7 +263,7 @@ class Dispatcher:
         """Deliver an event of an object that has pending calls, or defer it."""
         own = [call for call in calls if call.target is target]
         first = next((call for call in own if call.is_first), None)
-        if not target.must_deliver(key, event, first):
+        if not target.must_deliver(key, event, None if first is None else first.seen):
             return
         if event.action is not _DELETE and any(
             call.is_terminal

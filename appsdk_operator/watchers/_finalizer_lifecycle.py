@@ -21,15 +21,15 @@ from appsdk_operator.controllers import (
 from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import get_logger
 from appsdk_operator.runtime.validation import check_client
-from appsdk_operator.watchers._finalizers import (
+from appsdk_operator.watchers._finalizer_names import (
     FinalizerSupplier,
     default_finalizer,
     in_progress_finalizer,
     in_progress_name,
 )
-from appsdk_operator.watchers._operator_names import OperatorName
+from appsdk_operator.watchers._finalizer_uses import OperatorName
 
-__all__ = ["Concerns", "FinalizerLifecycle", "NotifyCallback"]
+__all__ = ["Concerns", "FinalizerLifecycle", "HasFinalizerLifecycle", "NotifyCallback"]
 
 _log = get_logger("appsdk_operator.watchers")
 
@@ -479,6 +479,29 @@ class FinalizerLifecycle:
             self._write_pending.pop(uid, None)
             self._unprotected.discard(uid)
             self._legacy.discard(uid)
+
+
+class HasFinalizerLifecycle:
+    """The part that OpinionatedWatcher and OpinionatedReconciler share: their finalizers."""
+
+    def __init__(self, lifecycle: FinalizerLifecycle) -> None:
+        self._finalizer_lifecycle = lifecycle
+
+    @property
+    def finalizer(self) -> str:
+        """The finalizer on objects that were handled; the default one gets the operator's name
+        when this is added to a controller that has one, by itself or from its operator."""
+        return self._finalizer_lifecycle.finalizer
+
+    @property
+    def in_progress_finalizer(self) -> str:
+        """The finalizer on objects whose first call has not succeeded yet."""
+        return self._finalizer_lifecycle.in_progress_finalizer
+
+    @property
+    def finalizer_lifecycle(self) -> FinalizerLifecycle:
+        """For controllers: what decides on callbacks and writes the finalizers."""
+        return self._finalizer_lifecycle
 
 
 def _has_reached(obj: Object, version: str) -> bool:

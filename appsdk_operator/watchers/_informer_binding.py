@@ -17,7 +17,7 @@ from appsdk_operator.cache import (
     Registration,
 )
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime import StopSignal, as_exception
 
 __all__ = ["InformerBinding", "OwnedInformer", "RunnableInformer", "SharedInformers"]
 
@@ -136,8 +136,9 @@ class OwnedInformer(InformerBinding):
         except Exception:
             raise
         except BaseException as error:
-            # SystemExit and its like would end the thread silently.
-            raise RuntimeError(f"the informer of {self.kind} raised {error!r}") from error
+            raise as_exception(
+                f"the informer of {self.kind}", error, for_main_thread=False
+            ) from error
         if not stop.is_set():
             raise RuntimeError(f"the informer of {self.kind} ended although nobody stopped it")
 

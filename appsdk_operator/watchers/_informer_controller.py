@@ -28,25 +28,24 @@ from appsdk_operator.runtime import (
     get_logger,
     is_operator_name,
 )
-from appsdk_operator.runtime.validation import check_count, check_number
+from appsdk_operator.runtime.validation import check_callable, check_count, check_number
 from appsdk_operator.watchers._bindings import InformerBindings
 from appsdk_operator.watchers._checks import (
     check_cache,
     check_informer,
     check_order,
-    check_takes,
     check_watcher,
     checked_kind,
 )
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatcher import Dispatcher
 from appsdk_operator.watchers._failures import ErrorHandler, Failures
-from appsdk_operator.watchers._informer_binding import OwnedInformer, RunnableInformer
-from appsdk_operator.watchers._operator_names import (
+from appsdk_operator.watchers._finalizer_uses import (
     FinalizerUse,
     OperatorName,
-    running_uses,
+    finalizer_uses,
 )
+from appsdk_operator.watchers._informer_binding import OwnedInformer, RunnableInformer
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
 from appsdk_operator.watchers._registered import (
     RegisteredReconciler,
@@ -137,13 +136,13 @@ class InformerController:
         check_number("stop_timeout", stop_timeout)
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
-        check_takes(retry_policy, "retry_policy", ("error", "attempt"))
-        check_takes(
-            retry_dequeue_policy,
+        check_callable("retry_policy", retry_policy, "error", "attempt")
+        check_callable(
             "retry_dequeue_policy",
-            ("new_action", "new_object", "retry_action", "retry_object", "retry_error"),
+            retry_dequeue_policy,
+            *("new_action", "new_object", "retry_action", "retry_object", "retry_error"),
         )
-        check_takes(error_handler, "error_handler", ("error", "call"))
+        check_callable("error_handler", error_handler, "error", "call")
         self.name = name
         is_named = name != _DEFAULT_NAME and is_operator_name(name)
         self._operator_name = OperatorName(
@@ -462,7 +461,7 @@ class InformerController:
             own = self._stop = stop.child()
             binding = self._bindings.owned()
         try:
-            running_uses.begin(self, self._finalizer_uses())
+            finalizer_uses.register(self, self._finalizer_uses())
         except ValueError:
             with self._lock:
                 self._stop = None
@@ -484,7 +483,7 @@ class InformerController:
             own.set()
             with self._lock:
                 self._stop = None
-            running_uses.end(self)
+            finalizer_uses.unregister(self)
             self._bindings.close()
             if self._delivery.join(self._stop_timeout):
                 # Coroutines can be cancelled; a worker that waits for one ends with it.

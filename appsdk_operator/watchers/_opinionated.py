@@ -10,9 +10,14 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers._checks import check_returned, check_takes, check_watcher
-from appsdk_operator.watchers._finalizer_lifecycle import Concerns, FinalizerLifecycle
-from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
+from appsdk_operator.runtime.validation import check_callable
+from appsdk_operator.watchers._checks import check_returned, check_watcher
+from appsdk_operator.watchers._finalizer_lifecycle import (
+    Concerns,
+    FinalizerLifecycle,
+    HasFinalizerLifecycle,
+)
+from appsdk_operator.watchers._finalizer_names import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._watcher import (
     ObjectCallback,
     ResourceWatcher,
@@ -25,7 +30,7 @@ __all__ = ["OpinionatedWatcher"]
 
 
 @final
-class OpinionatedWatcher(Generic[SpecT, StatusT]):
+class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
     """Tells apart what is new, what was handled by an earlier process, and what must be cleaned up.
 
     An object that was handled carries this watcher's finalizer, so the server keeps it until the
@@ -96,29 +101,13 @@ class OpinionatedWatcher(Generic[SpecT, StatusT]):
             ("sync", sync, ("obj",)),
             ("concerns", concerns, ("old", "new")),
         ):
-            check_takes(callback, name, arguments)
-        self._finalizer_lifecycle = FinalizerLifecycle(kind, client, finalizer, concerns)
+            check_callable(name, callback, *arguments)
+        super().__init__(FinalizerLifecycle(kind, client, finalizer, concerns))
         self.kind = kind
         self._add = add
         self._update = update
         self._delete = delete
         self._sync = sync
-
-    @property
-    def finalizer(self) -> str:
-        """The finalizer on objects that were handled; the default one gets the operator's name
-        when this is added to a controller that has one, by itself or from its operator."""
-        return self._finalizer_lifecycle.finalizer
-
-    @property
-    def in_progress_finalizer(self) -> str:
-        """The one on objects whose first call has not succeeded."""
-        return self._finalizer_lifecycle.in_progress_finalizer
-
-    @property
-    def finalizer_lifecycle(self) -> FinalizerLifecycle:
-        """For controllers: what writes the finalizers."""
-        return self._finalizer_lifecycle
 
     @classmethod
     def wrap(

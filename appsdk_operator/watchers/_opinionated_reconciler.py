@@ -11,8 +11,8 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle
-from appsdk_operator.watchers._finalizers import FinalizerSupplier, default_finalizer
+from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle, HasFinalizerLifecycle
+from appsdk_operator.watchers._finalizer_names import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._reconciler import (
     ReconcileRequest,
     ResourceReconciler,
@@ -25,7 +25,7 @@ __all__ = ["OpinionatedReconciler"]
 
 
 @final
-class OpinionatedReconciler(Generic[SpecT, StatusT]):
+class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
     """Gives another reconciler the guarantees of an :class:`OpinionatedWatcher`.
 
     The other one gets requests with the action
@@ -76,26 +76,10 @@ class OpinionatedReconciler(Generic[SpecT, StatusT]):
         """
         check_reconciler(reconciler)
         concerns = reconciler.concerns if isinstance(reconciler, SelectiveReconciler) else None
-        self._finalizer_lifecycle = FinalizerLifecycle(kind, client, finalizer, concerns)
+        super().__init__(FinalizerLifecycle(kind, client, finalizer, concerns))
         self.reconciler = reconciler
         """The one that is called."""
         self.kind = kind
-
-    @property
-    def finalizer(self) -> str:
-        """The finalizer on objects that were handled; the default one gets the operator's name
-        when this is added to a controller that has one, by itself or from its operator."""
-        return self._finalizer_lifecycle.finalizer
-
-    @property
-    def in_progress_finalizer(self) -> str:
-        """The one on objects whose first call has not succeeded."""
-        return self._finalizer_lifecycle.in_progress_finalizer
-
-    @property
-    def finalizer_lifecycle(self) -> FinalizerLifecycle:
-        """For controllers: what writes the finalizers."""
-        return self._finalizer_lifecycle
 
     def reconcile(self, request: ReconcileRequest[SpecT, StatusT], /) -> Outcome:
         """Handle what happened to an object.

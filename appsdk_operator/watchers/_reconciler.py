@@ -27,7 +27,7 @@ from appsdk_operator.controllers import (
     wrong_outcome,
 )
 from appsdk_operator.resource import Object, ObjectKey
-from appsdk_operator.watchers._checks import check_takes
+from appsdk_operator.runtime.validation import check_callable
 
 __all__ = [
     "KeyReconciler",
@@ -150,7 +150,7 @@ class SimpleReconciler(Generic[SpecT_contra, StatusT_contra]):
         Raises:
             TypeError: ``reconcile`` cannot be called with one argument.
         """
-        _check_takes_request(reconcile)
+        _check_request_function(reconcile)
         self.function = reconcile
         """The one that is called."""
 
@@ -239,7 +239,7 @@ def _check_reconciles(reconciler: object) -> None:
         raise TypeError(
             f"reconciler={reconciler!r} is a class: add an instance, {reconciler.__name__}(…)"
         )
-    check_takes(method, "reconciler.reconcile", ("request",))
+    check_callable("reconciler.reconcile", method, "request")
 
 
 def checked_outcome(reconciler: object, outcome: object) -> Outcome:
@@ -253,18 +253,14 @@ def checked_outcome(reconciler: object, outcome: object) -> Outcome:
     return outcome
 
 
-def _check_takes_request(function: object) -> None:
+def _check_request_function(function: object) -> None:
     wanted = f"reconcile={function!r} is not a function of a ReconcileRequest"
-    if not callable(function):
-        raise TypeError(f"{wanted}: give one such as lambda request: print(request.object)")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # some callables of other languages have none
-    try:
-        signature.bind("request")
-    except TypeError as error:
-        raise TypeError(f"{wanted}: {error}") from None
+
+    def explain(mismatch: TypeError | None) -> str:
+        hint = mismatch or "give one such as lambda request: print(request.object)"
+        return f"{wanted}: {hint}"
+
+    check_callable("reconcile", function, "request", required=True, explain=explain)
     if _wants_key(function):
         raise TypeError(f"{wanted}, but of a Request: give KeyReconciler(function) instead")
 

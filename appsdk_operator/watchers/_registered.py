@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 from msgspec import structs
 
@@ -27,9 +27,6 @@ from appsdk_operator.watchers._reconciler import (
     checked_outcome,
 )
 from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher, SimpleWatcher
-
-if TYPE_CHECKING:
-    from appsdk_operator.watchers._pending_calls import PendingCall
 
 _log = get_logger("appsdk_operator.watchers")
 
@@ -118,16 +115,20 @@ class RegisteredTarget:
         """Call the handler; waits for the result of an ``async def``."""
         raise NotImplementedError
 
-    def must_deliver(self, key: DeliveryKey, event: Event, first: PendingCall | None) -> bool:
-        """Whether the handler needs ``event``, given its pending first call for the object."""
+    def must_deliver(self, key: DeliveryKey, event: Event, first: Object | None) -> bool:
+        """Whether the target needs ``event``.
+
+        Args:
+            key: of the event's object.
+            event: the event.
+            first: the object of the target's pending first call, if there is one.
+        """
         delivered = self.delivered.get(key.source)
         if delivered is None:
             return True
         obj, action = event.object, event.action
         version = obj.resource_version
-        known = (
-            delivered.get(key) if first is None else (first.seen.uid, first.seen.resource_version)
-        )
+        known = delivered.get(key) if first is None else (first.uid, first.resource_version)
         if known is None or known[0] != obj.uid:
             if action is not _CREATE or (known and is_older_version(version, known[1])):
                 return False

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import check_number
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Backoff
+from appsdk_operator.runtime.validation import check_number
 
 if TYPE_CHECKING:
     import tenacity
@@ -101,9 +101,9 @@ class ExponentialBackoff:
             TypeError: a value is no number.
             ValueError: a value is out of bounds.
         """
-        check_number("initial", initial)
+        check_number("initial", initial, example=False)
         if maximum is not None:
-            check_number("maximum", maximum)
+            check_number("maximum", maximum, example=False)
         _check_attempts(max_attempts)
         if initial <= 0 or max_attempts < 0 or jitter < 0:
             raise ValueError(
@@ -150,7 +150,7 @@ class ConstantBackoff:
             TypeError: a value is no number.
             ValueError: a value is negative, or ``delay`` endless.
         """
-        check_number("delay", delay)
+        check_number("delay", delay, example=False)
         _check_attempts(max_attempts)
         if not 0 <= delay < math.inf or (max_attempts is not None and max_attempts < 0):
             raise ValueError(

@@ -9,7 +9,7 @@ import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
 from appsdk_operator.resource import Object
-from appsdk_operator.watchers._checks import check_takes
+from appsdk_operator.runtime.validation import check_callable
 
 __all__ = ["Outcome", "ResourceWatcher", "SelectiveWatcher", "SimpleWatcher"]
 
@@ -67,7 +67,7 @@ class SelectiveWatcher(
 
 def _function_of(*arguments: str) -> Any:
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        check_takes(value, str(attribute.alias), arguments)
+        check_callable(str(attribute.alias), value, *arguments)
 
     return check
 

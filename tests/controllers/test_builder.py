@@ -214,7 +214,7 @@ def test_its_options_go_before_the_hosts_and_those_before_the_built_in_ones() ->
         .with_options(ControllerOptions(max_attempts=3))
         .build(nothing)
     )
-    settings = controller._settings
+    settings = controller._options
     assert (settings.max_concurrent_reconciles, settings.max_attempts) == (4, 3)
     assert settings.cache_sync_timeout == 120.0
     assert not controller.needs_leader_election
@@ -232,7 +232,7 @@ def test_the_hosts_concurrency_by_kind_is_looked_up_for_the_kind(
     if own is not None:
         builder.with_options(own)
     controller = builder.build(nothing)
-    assert controller._settings.max_concurrent_reconciles == expected
+    assert controller._options.max_concurrent_reconciles == expected
     controller.close()
 
 

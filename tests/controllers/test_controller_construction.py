@@ -148,8 +148,8 @@ def test_each_controller_makes_a_limiter_of_its_own() -> None:
     rigs = [Rig(rate_limiter=shared.rate_limiter).begin() for _ in range(2)]
     limiters = []
     for rig in rigs:
-        assert rig.controller._engine is not None
-        limiters.append(rig.controller._engine.queue.rate_limiter)
+        assert rig.controller._run is not None
+        limiters.append(rig.controller._run.queue.rate_limiter)
         rig.close()
     assert limiters[0] is not limiters[1]
 

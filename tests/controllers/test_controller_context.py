@@ -20,7 +20,7 @@ from appsdk_operator.controllers import (
     RetryAfter,
     reconcile_context,
 )
-from appsdk_operator.controllers._engine.reasons import light, text
+from appsdk_operator.controllers._engine.reasons import compact_reason, safe_text
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import StopSignal
 from tests.cache.conftest import eventually
@@ -100,7 +100,7 @@ def test_reasons_say_why_and_are_kept_up_to_a_bound(rig: Rig) -> None:
     ],
 )
 def test_what_may_be_a_reason_and_how_it_reads(event: Any, expected: str) -> None:
-    assert text(light(event)) == expected
+    assert safe_text(compact_reason(event)) == expected
 
 
 def test_a_reason_whose_text_fails_breaks_nothing(rig: Rig) -> None:
@@ -139,8 +139,8 @@ def test_reasons_keep_no_object_and_no_traceback_alive(rig: Rig) -> None:
     rig.add("a", reason=error, after=5.0)
     del error
     assert gone() is None
-    assert rig.controller._engine is not None
-    entries = rig.controller._engine.queue._state._entries
+    assert rig.controller._run is not None
+    entries = rig.controller._run.queue._state._entries
     (entry,) = entries.values()
     assert not any(isinstance(reason, (Event, Object)) for reason in entry.reasons or ())
     (shown,) = rig.controller.debug_snapshot()["queued"]

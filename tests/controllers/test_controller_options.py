@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from appsdk_operator.controllers import ControllerOptions, Result, RetryAfter
-from appsdk_operator.controllers._options import Settings
+from appsdk_operator.controllers._options import ResolvedOptions
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, ItemFastSlow
 
@@ -45,7 +45,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 def test_no_option_is_forgotten_by_the_cases_of_this_file() -> None:
     names = set(attrs.fields_dict(ControllerOptions))
     assert set(CASES) == names
-    assert set(attrs.fields_dict(Settings)) == names
+    assert set(attrs.fields_dict(ResolvedOptions)) == names
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -55,15 +55,17 @@ def test_the_controller_goes_before_the_manager_and_that_before_the_default(name
     manager = ControllerOptions(**{name: managers})
     controller = ControllerOptions(**{name: own})
     assert getattr(nothing, name) is None
-    assert getattr(Settings.of(nothing), name) == default
-    assert getattr(Settings.of(nothing.over(manager)), name) == managers
-    assert getattr(Settings.of(controller.over(manager)), name) == own
-    assert getattr(Settings.of(controller.over(nothing)), name) == own
+    assert getattr(ResolvedOptions.of(nothing), name) == default
+    assert getattr(ResolvedOptions.of(nothing.over(manager)), name) == managers
+    assert getattr(ResolvedOptions.of(controller.over(manager)), name) == own
+    assert getattr(ResolvedOptions.of(controller.over(nothing)), name) == own
 
 
 def test_zero_takes_a_limit_of_the_manager_away() -> None:
     manager = ControllerOptions(reconcile_timeout=30.0, max_attempts=5)
-    settings = Settings.of(ControllerOptions(reconcile_timeout=0, max_attempts=0).over(manager))
+    settings = ResolvedOptions.of(
+        ControllerOptions(reconcile_timeout=0, max_attempts=0).over(manager)
+    )
     assert (settings.reconcile_timeout, settings.max_attempts) == (0, 0)
 
 

@@ -211,12 +211,12 @@ def test_a_bug_and_a_thread_that_does_not_end_are_both_raised() -> None:
 
 def test_a_worker_that_breaks_ends_the_run_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = running(Rig())
-    assert rig.controller._engine is not None
+    assert rig.controller._run is not None
 
     def broken(*_: Any, **__: Any) -> None:
         raise MemoryError("no room for a count")
 
-    monkeypatch.setattr(rig.controller._engine.metrics, "count", broken)
+    monkeypatch.setattr(rig.controller._run.metrics, "count", broken)
     rig.add("a")
     (error,) = rig.join()
     assert isinstance(error, MemoryError)

@@ -39,7 +39,7 @@ class Feed:
             rng=NoJitter(),
             **options,
         )
-        self.feed.pipeline.begin(self.queue)
+        self.feed.pipeline.set_queue(self.queue)
         self.metrics.add_source(self.feed._samples)
 
     def put(self, *events):
@@ -225,8 +225,8 @@ def test_a_failure_is_logged_counted_and_told_in_the_health_text_until_it_is_men
 
 def test_what_is_kept_of_a_failure_holds_no_traceback():
     feed = Feed(Plan(lambda name, version: True).handler()).put(created())
-    owed = next(iter(feed.feed.pipeline._owed.values()))[0]
-    assert not hasattr(owed, "error")
+    pending = next(iter(feed.feed.pipeline._pending.values()))[0]
+    assert not hasattr(pending, "error")
 
 
 def test_other_objects_do_not_wait_for_one_that_fails():

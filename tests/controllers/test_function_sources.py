@@ -291,10 +291,10 @@ def test_polling_requests_the_difference_to_the_last_answer_whatever_failed_betw
         source._fetch = Answers(OSError("no") if answer is None else answer)
         if answer is None:
             with pytest.raises(OSError, match="no"):
-                source._turn(StopSignal())
+                source._call(StopSignal())
             assert queue.calls == []
             continue
-        source._turn(StopSignal())
+        source._call(StopSignal())
         keys = known.keys() | answer.keys()
         assert sorted(queue.names) == sorted(
             key for key in keys if known.get(key, "") != answer.get(key, "")

@@ -412,10 +412,10 @@ def uses(made):
         ({"client": ModelServer(WIDGET)}, {"client": ModelServer(WIDGET)}, False),
     ],
 )
-def test_who_handles_the_same_objects_with_the_same_finalizer_is_a_twin(one, other, is_twin):
+def test_who_handles_the_same_objects_with_the_same_finalizer_conflicts(one, other, is_twin):
     (first,), (second,) = uses(following(**one)), uses(following(**other))
-    assert first.is_twin_of(second) is is_twin
-    assert second.is_twin_of(first) is is_twin
+    assert first.conflicts_with(second) is is_twin
+    assert second.conflicts_with(first) is is_twin
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_in_one_operator_the_server_decides(servers, is_twin):
     for each in made:
         operator.add_controller(each)
     (first,), (second,) = map(uses, made)
-    assert first.is_twin_of(second) is is_twin
+    assert first.conflicts_with(second) is is_twin
     for client in clients:
         client.close()
 

@@ -18,7 +18,7 @@ from appsdk_operator.client._errors import (
 )
 from appsdk_operator.resource import DecodeError, Kind, Scope, decode_json
 from appsdk_operator.runtime import fork_safe
-from appsdk_operator.runtime.validation import check_takes, check_text
+from appsdk_operator.runtime.validation import check_callable, check_text
 
 __all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
 
@@ -80,8 +80,8 @@ class Discovery:
             get_once: the same, but does not wait for failures that pass: for groups that nobody
                 may have asked for; default: ``get``.
         """
-        check_takes(get, "get", ("path",))
-        check_takes(get_once, "get_once", ("path",))
+        check_callable("get", get, "path")
+        check_callable("get_once", get_once, "path")
         if get is None:
             raise TypeError("get=None: give a function of a path")
         self._get = get

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
-from appsdk_operator.controllers._engine.reasons import text
+from appsdk_operator.controllers._engine.reasons import safe_text
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Clock, SafeLogger, StopSignal, get_logger
 
@@ -115,7 +115,7 @@ class ReconcileContext:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it runs, oldest first; of many the first and the newest."""
-        return tuple(map(text, self._reasons))
+        return tuple(map(safe_text, self._reasons))
 
     @property
     def is_last_attempt(self) -> bool:
@@ -197,5 +197,5 @@ def log_fields(context: ReconcileContext) -> dict[str, Any]:
         # "name" is the logger's own.
         fields.update(namespace=request.namespace, object=request.name)
     else:
-        fields["request"] = text(request)
+        fields["request"] = safe_text(request)
     return fields

@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar, final
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers import controller_names
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
-from appsdk_operator.controllers._engine.reasons import text
-from appsdk_operator.controllers._engine.run import Engine
-from appsdk_operator.controllers._options import ControllerOptions, Settings, group_kind
+from appsdk_operator.controllers._engine.reasons import safe_text
+from appsdk_operator.controllers._engine.run import ControllerRun
+from appsdk_operator.controllers._options import ControllerOptions, ResolvedOptions, group_kind
 from appsdk_operator.controllers._protocols import Source
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
 from appsdk_operator.controllers._sources.starts import SourceStart
@@ -24,6 +24,7 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     ThreadGroup,
+    as_exception,
     check_stop,
     get_logger,
     system_clock,
@@ -93,7 +94,7 @@ class Controller(Generic[R]):
         check_environment(clock=clock, metrics=metrics)
         self.name = name
         self._reconcile: Callable[[R], Any] = checked_reconciler(reconciler)
-        self._settings = settings = Settings.of(options or ControllerOptions())
+        self._options = resolved = ResolvedOptions.of(options or ControllerOptions())
         self._kind = "" if kind is None else group_kind(kind)
         self._environment = Environment(clock, metrics)
         self._clock = clock = self._environment.clock
@@ -106,7 +107,7 @@ class Controller(Generic[R]):
         self._helpers = ThreadGroup(name, on_failure=self._on_failure)
         self._lock = threading.Lock()
         self._sources: list[SourceStart] = []
-        self._engine: Engine[R] | None = None
+        self._run: ControllerRun[R] | None = None
         self._has_begun = False
         self._begun = threading.Event()
         self._is_by_hand = False
@@ -116,13 +117,13 @@ class Controller(Generic[R]):
         self._is_closed = False
         self._is_over = False
         self._failures: list[Exception] = []
-        if not settings.skip_name_validation:
+        if not resolved.skip_name_validation:
             controller_names.claim(name, self)
 
     @property
     def needs_leader_election(self) -> bool:
         """Whether it is to run on the leader only."""
-        return self._settings.needs_leader_election
+        return self._options.needs_leader_election
 
     # What feeds it.
 
@@ -149,18 +150,18 @@ class Controller(Generic[R]):
                     f"controller {self.name} has ended and starts no further sources: make a new "
                     "one"
                 )
-            engine = self._engine
-            if engine is None:
+            run = self._run
+            if run is None:
                 self._sources.append(start)
                 # Again: nobody else knows of it, if it inherited just before.
                 launch = functools.partial(self._environment.hand_down, source)
             elif self._is_by_hand:
-                launch = functools.partial(engine.starts.start_by_hand, start, engine.inbox)
+                launch = functools.partial(run.starts.start_by_hand, start, run.source_queue)
             elif self._works:
-                launch = functools.partial(engine.starts.start_late, start, engine.inbox)
+                launch = functools.partial(run.starts.start_late, start, run.source_queue)
             else:
                 # Listed while the workers cannot begin, so that they wait for it, too.
-                launch = engine.starts.prepare(start, engine.inbox)
+                launch = run.starts.prepare(start, run.source_queue)
         launch()
 
     # How it stands.
@@ -168,8 +169,8 @@ class Controller(Generic[R]):
     @property
     def has_synced(self) -> bool:
         """Whether every source has handed over what was there at its start."""
-        engine = self._engine
-        return engine is not None and engine.starts.has_synced
+        run = self._run
+        return run is not None and run.starts.has_synced
 
     def health(self) -> Health:
         """Whether it can be relied on, and if not why.
@@ -178,16 +179,16 @@ class Controller(Generic[R]):
         have to say that can be relied on, as that a handler fails, is part of the text.
         """
         with self._lock:
-            engine, is_over = self._engine, self._is_over
+            run, is_over = self._run, self._is_over
             failures = list(self._failures)
         if failures:
-            texts = "; ".join(text(error) for error in failures)
+            texts = "; ".join(safe_text(error) for error in failures)
             return Health(False, f"controller {self.name} failed: {texts}")
         if is_over:
             return Health(False, f"controller {self.name} has ended")
-        if engine is None:
+        if run is None:
             return Health(True, f"controller {self.name} is not started")
-        sources = engine.starts.health()
+        sources = run.starts.health()
         if not sources.is_ready:
             return Health(False, f"controller {self.name}: {sources.text}")
         return Health(True, f"controller {self.name} ok" + (sources.text and f"; {sources.text}"))
@@ -197,35 +198,35 @@ class Controller(Generic[R]):
 
         Requests whose time has not come do not count.
         """
-        engine = self._engine
-        return True if engine is None else engine.queue.wait_idle(timeout)
+        run = self._run
+        return True if run is None else run.queue.wait_idle(timeout)
 
     @property
     def next_due(self) -> float | None:
         """The monotonic time at which the next request that waits is due; None: none waits."""
-        engine = self._engine
-        return None if engine is None else engine.queue.next_due
+        run = self._run
+        return None if run is None else run.queue.next_due
 
     def debug_snapshot(self) -> dict[str, Any]:
         """What it does and what it has to do, and why, as values that JSON knows."""
-        engine = self._engine
-        settings = self._settings
+        run = self._run
+        options = self._options
         snapshot: dict[str, Any] = {
             "controller": self.name,
             "kind": self._kind,
-            "workers": settings.max_concurrent_reconciles,
+            "workers": options.max_concurrent_reconciles,
             "health": self.health().text,
         }
-        if engine is None:
+        if run is None:
             return snapshot
-        return snapshot | engine.snapshot(self._clock.monotonic())
+        return snapshot | run.snapshot(self._clock.monotonic())
 
     def running_reconciles(self) -> list[str]:
         """What is reconciled now, and for how long, as text for whoever waits for its end."""
-        engine, now = self._engine, self._clock.monotonic()
+        run, now = self._run, self._clock.monotonic()
         return [
-            f"{text(context.request)}, begun {now - context.started:.3g} s ago"
-            for context in ([] if engine is None else engine.reconciling.active())
+            f"{safe_text(context.request)}, begun {now - context.started:.3g} s ago"
+            for context in ([] if run is None else run.runner.active())
         ]
 
     # Running.
@@ -254,20 +255,20 @@ class Controller(Generic[R]):
             Exception: as :meth:`run`, for the sources.
         """
         check_stop(stop)
-        if not self._settings.warm_up:
+        if not self._options.warm_up:
             return
         forget = stop.on_set(self._own.set)
         self._own.on_set(forget)
         try:
             if self._own.is_set():
                 return
-            engine = self._begin()
+            run = self._begin()
             with self._lock:
                 is_first, self._stands_by = not self._stands_by, True
             if is_first:  # two would wait for each other at the end
                 # It may never come to run, and then nobody else would end what begins here.
                 self._helpers.start("stand-by", self._end_stand_by)
-            engine.starts.wait()
+            run.starts.wait()
         except BaseException:
             self._own.set()
             raise
@@ -303,9 +304,9 @@ class Controller(Generic[R]):
         forget = stop.on_set(self._own.set)
         try:
             # A stop that came first starts nothing.
-            if not self._own.is_set() and self._all_synced(engine := self._begin()):
-                for number in range(self._settings.max_concurrent_reconciles):
-                    self._workers.start(f"worker/{number}", functools.partial(self._work, engine))
+            if not self._own.is_set() and self._all_synced(run := self._begin()):
+                for number in range(self._options.max_concurrent_reconciles):
+                    self._workers.start(f"worker/{number}", functools.partial(self._work, run))
                 self._own.wait()
         except Exception as error:
             self._fail(error)
@@ -333,12 +334,12 @@ class Controller(Generic[R]):
         with self._lock:
             if not self._has_begun:
                 self._is_by_hand = True
-        engine = self._begin()
-        item = engine.queue.try_get()
+        run = self._begin()
+        item = run.queue.try_get()
         if item is None:
             return False
         with self._loop.bound():
-            bug = engine.reconciling.handle(item)
+            bug = run.runner.handle(item)
         if bug is not None:
             raise bug
         return True
@@ -359,8 +360,8 @@ class Controller(Generic[R]):
         if running:
             raise self._still_running(running)
 
-    def _begin(self) -> Engine[R]:
-        """Make the engine and start the sources, whoever comes first."""
+    def _begin(self) -> ControllerRun[R]:
+        """Make the run and start the sources, whoever comes first."""
         with self._lock:
             is_first = not self._has_begun
             if is_first and self._is_over:
@@ -368,29 +369,29 @@ class Controller(Generic[R]):
             self._has_begun = True
         if not is_first:
             self._begun.wait()
-            engine = self._engine
-            if engine is None:
+            run = self._run
+            if run is None:
                 raise RuntimeError(f"controller {self.name} could not begin: see its first error")
-            return engine
+            return run
         try:
-            engine = Engine(
+            run = ControllerRun(
                 self.name,
                 self._kind,
                 self._reconcile,
-                settings=self._settings,
+                options=self._options,
                 on_source_failure=self._on_failure,
                 helpers=self._helpers,
                 stop=self._own,
                 clock=self._clock,
                 registry=self._environment.metrics,
             )
-            starts = engine.starts
+            starts = run.starts
             with self._lock:
-                self._engine = engine
+                self._run = run
                 launches = [
-                    functools.partial(starts.start_by_hand, start, engine.inbox)
+                    functools.partial(starts.start_by_hand, start, run.source_queue)
                     if self._is_by_hand
-                    else starts.prepare(start, engine.inbox)
+                    else starts.prepare(start, run.source_queue)
                     for start in self._sources
                 ]
                 self._sources.clear()
@@ -398,19 +399,19 @@ class Controller(Generic[R]):
             self._begun.set()
         for launch in launches:
             launch()
-        return engine
+        return run
 
-    def _all_synced(self, engine: Engine[R]) -> bool:
-        while engine.starts.wait():
+    def _all_synced(self, run: ControllerRun[R]) -> bool:
+        while run.starts.wait():
             with self._lock:
                 # One may have been added since.
-                if not engine.starts.is_pending:
+                if not run.starts.is_pending:
                     self._works = True
                     return True
         return False
 
-    def _work(self, engine: Engine[R]) -> None:
-        queue, handle, has_stopped = engine.queue, engine.reconciling.handle, self._own.is_set
+    def _work(self, run: ControllerRun[R]) -> None:
+        queue, handle, has_stopped = run.queue, run.runner.handle, self._own.is_set
         with self._loop.bound():
             while (item := queue.get()) is not None:
                 if has_stopped():
@@ -437,33 +438,32 @@ class Controller(Generic[R]):
             _log.error("%s", self._still_running(running), extra={"controller": self.name})
 
     def _fail(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):
-            failure = RuntimeError(f"the reconciler of controller {self.name} raised {error!r}")
-            failure.__cause__ = error
-            error = failure
+        failure = as_exception(
+            f"the reconciler of controller {self.name}", error, for_main_thread=False
+        )
         with self._lock:
-            self._failures.append(error)
+            self._failures.append(failure)
 
     def _end(self) -> list[str]:
         """Stop everything and wait for it; the names of the threads that still run."""
         self._own.set()
-        engine = self._engine
+        run = self._run
         running: list[str] = []
-        if engine is not None:
-            engine.queue.shut_down()
-            deadline = system_clock.monotonic() + self._settings.stop_timeout
-            if self._workers.join(self._settings.stop_timeout):
+        if run is not None:
+            run.queue.shut_down()
+            deadline = system_clock.monotonic() + self._options.stop_timeout
+            if self._workers.join(self._options.stop_timeout):
                 # Coroutines can be cancelled; a worker that waits for one ends with it.
                 self._loop.close(_CANCEL_TIMEOUT)
             running += self._workers.join(_CANCEL_TIMEOUT)
-            engine.deadlines.close()
+            run.deadlines.close()
             left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
-            running += engine.starts.join(left)
+            running += run.starts.join(left)
             # Among them may be one that ends a stand-by, and so does the same as we.
             left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
             running += self._helpers.join(left)
-            engine.metrics.retire()
-            engine.reconciling.end()
+            run.metrics.retire()
+            run.runner.end()
         running += self._loop.close(_CANCEL_TIMEOUT)
         with self._lock:
             self._is_over = True
@@ -481,7 +481,7 @@ class Controller(Generic[R]):
                 "reconcile_timeout sets that signal earlier, and an async def is cancelled"
             )
         return TimeoutError(
-            f"controller {self.name}: still running {self._settings.stop_timeout:g} s after the "
+            f"controller {self.name}: still running {self._options.stop_timeout:g} s after the "
             f"stop: {', '.join(names)}; {what}"
         )
 

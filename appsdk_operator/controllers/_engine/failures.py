@@ -10,7 +10,7 @@ from appsdk_operator.client import ApiError
 from appsdk_operator.controllers._options import group_kind
 from appsdk_operator.controllers._reconcile import RetryAfter
 
-__all__ = ["asked_delay", "bug_in", "is_not_ours", "retry_after_of", "sole_error"]
+__all__ = ["is_bug", "is_unfollowed", "requested_delay", "retry_after_of", "sole_error"]
 
 _SYNC_DELAY = 0.5
 """Seconds until the next try of what has read a local copy that is not complete."""
@@ -38,14 +38,14 @@ def sole_error(error: BaseException) -> BaseException:
     return error
 
 
-def bug_in(error: BaseException) -> bool:
+def is_bug(error: BaseException) -> bool:
     """Whether ``error`` says that the program is wrong: what would be a panic in Go.
 
-    >>> bug_in(KeyError("spec")), bug_in(SystemExit()), bug_in(ConnectionError("reset"))
+    >>> is_bug(KeyError("spec")), is_bug(SystemExit()), is_bug(ConnectionError("reset"))
     (True, True, False)
     """
     if isinstance(error, BaseExceptionGroup):
-        return any(bug_in(inner) for inner in error.exceptions)
+        return any(is_bug(inner) for inner in error.exceptions)
     if not isinstance(error, Exception):
         return True
     return isinstance(error, _BUGS) and not isinstance(error, NotCachedError)
@@ -57,7 +57,7 @@ def retry_after_of(error: BaseException) -> float:
     return seconds if seconds is not None and math.isfinite(seconds) and seconds > 0 else 0.0
 
 
-def asked_delay(error: BaseException) -> float | None:
+def requested_delay(error: BaseException) -> float | None:
     """The seconds after which ``error`` asks for another try that counts no failure; None: not so.
 
     A namespace that was just added brings its kinds one after another: what one of them waits for
@@ -68,7 +68,7 @@ def asked_delay(error: BaseException) -> float | None:
     return _SYNC_DELAY if isinstance(error, NotSyncedError) else None
 
 
-def is_not_ours(error: BaseException, request: object, kind: str) -> bool:
+def is_unfollowed(error: BaseException, request: object, kind: str) -> bool:
     """Whether ``error`` says that the cache follows the object of ``request`` no longer.
 
     Trying again would go on for ever. If its namespace is followed once more, its events come anew.

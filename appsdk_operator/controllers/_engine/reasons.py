@@ -1,4 +1,4 @@
-"""Why a request is to be reconciled: light values that turn into text when somebody looks.
+"""Why a request is to be reconciled: compact_reason values that turn into text when somebody looks.
 
 They are kept beside each queued request, so none of ours holds an object or a traceback.
 """
@@ -12,7 +12,14 @@ import msgspec
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.resource import Kind, Object
 
-__all__ = ["EventReason", "RequeueReason", "RetryReason", "first_cause", "light", "text"]
+__all__ = [
+    "EventReason",
+    "RequeueReason",
+    "RetryReason",
+    "compact_reason",
+    "first_cause",
+    "safe_text",
+]
 
 _LONGEST = 200
 _VERBS = {
@@ -50,7 +57,7 @@ class RetryReason(msgspec.Struct, frozen=True, weakref=False):
     """Why it was reconciled in the first place."""
 
     def __str__(self) -> str:
-        cause = "" if self.cause is None else f" (first: {text(self.cause)})"
+        cause = "" if self.cause is None else f" (first: {safe_text(self.cause)})"
         return f"retry {self.retry} after {self.error}{cause}"
 
 
@@ -64,7 +71,7 @@ class RequeueReason(msgspec.Struct, frozen=True, gc=False, weakref=False):
         return f"requeued after {self.seconds:g} s"
 
 
-def text(reason: Any) -> str:
+def safe_text(reason: Any) -> str:
     """``reason`` as text, whatever its own code does."""
     try:
         return str(reason)
@@ -78,12 +85,12 @@ def first_cause(reasons: tuple[Any, ...]) -> Any:
     return first.cause if isinstance(first, RetryReason) else first
 
 
-def light(reason: Any) -> Any:
+def compact_reason(reason: Any) -> Any:
     """``reason`` without what would keep an object or a traceback alive.
 
     What is none of an event, an object and an error is the caller's own, and kept as it is.
 
-    >>> light(ValueError("too big"))
+    >>> compact_reason(ValueError("too big"))
     'ValueError: too big'
     """
     if reason is None or isinstance(reason, (str, EventReason)):
@@ -94,5 +101,5 @@ def light(reason: Any) -> Any:
     if isinstance(reason, Object):
         return EventReason(ResourceAction.GENERIC, reason.kind, reason.namespace, reason.name)
     if isinstance(reason, BaseException):
-        return f"{type(reason).__name__}: {text(reason)}"[:_LONGEST]
+        return f"{type(reason).__name__}: {safe_text(reason)}"[:_LONGEST]
     return reason

@@ -7,19 +7,19 @@ from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.controllers._engine.deadlines import Deadlines
 from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
-from appsdk_operator.controllers._engine.reasons import text
-from appsdk_operator.controllers._engine.runner import Inbox, Reconciling
-from appsdk_operator.controllers._options import Settings
+from appsdk_operator.controllers._engine.reasons import safe_text
+from appsdk_operator.controllers._engine.runner import ReconcileRunner, SourceQueue
+from appsdk_operator.controllers._options import ResolvedOptions
 from appsdk_operator.controllers._sources.starts import SourceStarts
 from appsdk_operator.runtime import Clock, Metrics, RateLimiter, StopSignal, ThreadGroup, WorkQueue
 
-__all__ = ["Engine"]
+__all__ = ["ControllerRun"]
 
 R = TypeVar("R", bound=Hashable)
 
 
 @final
-class Engine(Generic[R]):
+class ControllerRun(Generic[R]):
     """A queue, what fills it and what empties it; its metrics are published at 0."""
 
     def __init__(
@@ -28,36 +28,36 @@ class Engine(Generic[R]):
         kind: str,
         reconcile: Callable[[R], Any],
         *,
-        settings: Settings,
+        options: ResolvedOptions,
         on_source_failure: Callable[[Exception], None],
         helpers: ThreadGroup,
         stop: StopSignal,
         clock: Clock,
         registry: Metrics,
     ) -> None:
-        limiter = settings.rate_limiter()
+        limiter = options.rate_limiter()
         _check_limiter(limiter)
         self.queue: WorkQueue[R] = WorkQueue(
             name, rate_limiter=limiter, clock=clock, metrics=registry
         )
-        self.inbox: Inbox[R] = Inbox(self.queue, on_source_failure)
-        self.metrics = ReconcileMetrics(name, settings.max_concurrent_reconciles)
+        self.source_queue: SourceQueue[R] = SourceQueue(self.queue, on_source_failure)
+        self.metrics = ReconcileMetrics(name, options.max_concurrent_reconciles)
         self.deadlines = Deadlines(helpers, clock)
         self.starts: SourceStarts[R] = SourceStarts(
-            name, helpers, clock, timeout=settings.cache_sync_timeout, stop=stop
+            name, helpers, clock, timeout=options.cache_sync_timeout, stop=stop
         )
-        self.reconciling: Reconciling[R] = Reconciling(
+        self.runner: ReconcileRunner[R] = ReconcileRunner(
             name,
             kind,
             reconcile,
-            settings=settings,
+            options=options,
             queue=self.queue,
             metrics=self.metrics,
             deadlines=self.deadlines,
             stop=stop,
             clock=clock,
         )
-        self.metrics.publish(registry, self.reconciling.active_count)
+        self.metrics.publish(registry, self.runner.active_count)
 
     def snapshot(self, now: float) -> dict[str, Any]:
         """What it does and has to do, and why, as values that JSON knows."""
@@ -66,17 +66,17 @@ class Engine(Generic[R]):
             "results": self.metrics.results(),
             "running": [
                 {
-                    "request": text(context.request),
+                    "request": safe_text(context.request),
                     "reconcile_id": context.id,
                     "attempt": context.attempt,
                     "seconds": now - context.started,
                     "reasons": list(context.reasons),
                 }
-                for context in self.reconciling.active()
+                for context in self.runner.active()
             ],
             "queued": [
                 {
-                    "request": text(entry["key"]),
+                    "request": safe_text(entry["key"]),
                     "place": entry["place"],
                     "priority": entry["priority"],
                     "due_in": entry["due_in"],
@@ -85,7 +85,7 @@ class Engine(Generic[R]):
                 for entry in self.queue.snapshot()
             ],
             "failing": {
-                text(request): count for request, count in self.reconciling.failing().items()
+                safe_text(request): count for request, count in self.runner.failing().items()
             },
         }
 

@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar, final
 from appsdk_operator.controllers._engine.context import ReconcileContext, current, log_fields
 from appsdk_operator.controllers._engine.deadlines import Deadlines
 from appsdk_operator.controllers._engine.failures import (
-    asked_delay,
-    bug_in,
-    is_not_ours,
+    is_bug,
+    is_unfollowed,
+    requested_delay,
     retry_after_of,
     sole_error,
 )
@@ -24,12 +24,13 @@ from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
 from appsdk_operator.controllers._engine.reasons import (
     RequeueReason,
     RetryReason,
+    compact_reason,
     first_cause,
-    light,
-    text,
+    safe_text,
 )
-from appsdk_operator.controllers._options import Settings
-from appsdk_operator.controllers._reconcile import Result, TerminalError, wrong_outcome
+from appsdk_operator.controllers._options import ResolvedOptions
+from appsdk_operator.controllers._reconcile import Result, TerminalError
+from appsdk_operator.controllers._wrong_outcome import wrong_outcome
 from appsdk_operator.resource import explain_frozen
 from appsdk_operator.runtime import (
     Clock,
@@ -41,7 +42,7 @@ from appsdk_operator.runtime import (
     settle,
 )
 
-__all__ = ["Inbox", "Reconciling"]
+__all__ = ["ReconcileRunner", "SourceQueue"]
 
 _log = get_logger("appsdk_operator.controllers")
 
@@ -52,7 +53,7 @@ _FALLBACK_DELAY = 10.0
 
 
 @final
-class Inbox(Generic[R]):
+class SourceQueue(Generic[R]):
     """A controller's queue as its sources and handlers see it."""
 
     def __init__(self, queue: WorkQueue[R], fail: Callable[[Exception], None]) -> None:
@@ -64,17 +65,19 @@ class Inbox(Generic[R]):
         self, request: R, *, priority: int | None = None, after: float = 0.0, reason: Any = None
     ) -> None:
         """Ask for a reconcile of ``request``."""
-        self._queue.add(request, priority=priority or 0, after=after, reason=light(reason))
+        self._queue.add(request, priority=priority or 0, after=after, reason=compact_reason(reason))
 
     def add_rate_limited(
         self, request: R, *, priority: int | None = None, reason: Any = None
     ) -> float:
         """The same after the rate limiter's delay, which is returned in seconds."""
-        return self._queue.add_rate_limited(request, priority=priority or 0, reason=light(reason))
+        return self._queue.add_rate_limited(
+            request, priority=priority or 0, reason=compact_reason(reason)
+        )
 
 
 @final
-class Reconciling(Generic[R]):
+class ReconcileRunner(Generic[R]):
     """Reconciles what the queue hands out.
 
     :meth:`handle` is never called twice at once for one request, which the queue sees to.
@@ -86,7 +89,7 @@ class Reconciling(Generic[R]):
         kind: str,
         reconcile: Callable[[R], Any],
         *,
-        settings: Settings,
+        options: ResolvedOptions,
         queue: WorkQueue[R],
         metrics: ReconcileMetrics,
         deadlines: Deadlines,
@@ -101,9 +104,9 @@ class Reconciling(Generic[R]):
         self._deadlines = deadlines
         self._stop = stop
         self._clock = clock
-        self._timeout = settings.reconcile_timeout
-        self._max_attempts = settings.max_attempts
-        self._recovers = settings.recover_exceptions
+        self._timeout = options.reconcile_timeout
+        self._max_attempts = options.max_attempts
+        self._recovers = options.recover_exceptions
         self._failure_log = FailureLog(_log, clock)
         # Not the rate limiter's: some count nothing, and handlers may make it count, too.
         self._failures: dict[R, int] = {}
@@ -238,13 +241,13 @@ class Reconciling(Generic[R]):
         is_timeout: bool,
     ) -> BaseException | None:
         error = sole_error(failure)
-        if is_not_ours(error, item.key, self._kind):
-            self._log_not_ours(context, error)
+        if is_unfollowed(error, item.key, self._kind):
+            self._log_unfollowed(context, error)
             self._succeeded(item, context, None, seconds, is_timeout)
             return None
-        is_panic = bug_in(error)
+        is_panic = is_bug(error)
         is_fatal = is_panic and (not self._recovers or _is_interrupt(error))
-        delay = asked_delay(error)
+        delay = requested_delay(error)
         gives_up = isinstance(error, TerminalError) or (context.is_last_attempt and delay is None)
         if is_fatal:
             pass
@@ -280,12 +283,12 @@ class Reconciling(Generic[R]):
                 return delay
             problem = f"it returned {delay}"
         except Exception as error:
-            problem = f"it raised {type(error).__name__}: {text(error)}"
+            problem = f"it raised {type(error).__name__}: {safe_text(error)}"
         _log.error(
             "controller %s: the rate limiter failed, %s: %s is tried again in %g s",
             self._name,
             problem,
-            text(request),
+            safe_text(request),
             _FALLBACK_DELAY,
             extra={"controller": self._name},
         )
@@ -298,7 +301,7 @@ class Reconciling(Generic[R]):
             _log.exception(
                 "controller %s: the rate limiter failed to forget %s",
                 self._name,
-                text(request),
+                safe_text(request),
                 extra={"controller": self._name},
             )
 
@@ -306,24 +309,24 @@ class Reconciling(Generic[R]):
         _log.debug(
             "controller %s: reconcile of %s begins: %s",
             self._name,
-            text(context.request),
+            safe_text(context.request),
             "; ".join(context.reasons) or "no reason given",
             extra=log_fields(context),
         )
 
-    def _log_not_ours(self, context: ReconcileContext, error: BaseException) -> None:
+    def _log_unfollowed(self, context: ReconcileContext, error: BaseException) -> None:
         _log.debug(
             "controller %s: %s is not followed any more, nothing is left to do: %s",
             self._name,
-            text(context.request),
-            text(error),
+            safe_text(context.request),
+            safe_text(error),
             extra=log_fields(context),
         )
 
     def _log_failure(
         self, context: ReconcileContext, error: BaseException, delay: float | None, seconds: float
     ) -> None:
-        is_asked_for = asked_delay(error) is not None
+        is_asked_for = requested_delay(error) is not None
         if delay is None:
             what = "not tried again"
         elif self._stop.is_set():
@@ -335,10 +338,10 @@ class Reconciling(Generic[R]):
             self._name,
             "controller %s: reconcile of %s failed after %.3g s, %s: %s",
             self._name,
-            text(context.request),
+            safe_text(context.request),
             seconds,
             what,
-            text(error) or type(error).__name__,
+            safe_text(error) or type(error).__name__,
             level=logging.INFO if is_asked_for else logging.ERROR,
             with_traceback=not is_asked_for,
             extra=log_fields(context),

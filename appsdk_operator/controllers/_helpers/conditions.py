@@ -14,7 +14,7 @@ from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import ClientLike, JsonPatch, NotFound, SubresourceLike
 from appsdk_operator.controllers._helpers.guarded import (
     Operations,
-    change_guarded,
+    guarded_patch,
     live_reader,
     uid_guard,
 )
@@ -284,7 +284,7 @@ def patch_conditions(
             f"of {obj.kind.qualified_name}; ConfigMaps and their like have none"
         )
 
-    return change_guarded(obj, change, read=read, write=write)
+    return guarded_patch(obj, change, read=read, write=write)
 
 
 def _operations(present: Object, conditions: list[Any]) -> Operations:

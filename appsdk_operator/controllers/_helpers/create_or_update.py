@@ -19,7 +19,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.controllers._field_paths import is_same_json
 from appsdk_operator.controllers._helpers.guarded import ATTEMPTS, Getter, live_reader
-from appsdk_operator.controllers._reconcile import check_unheard
+from appsdk_operator.controllers._reconcile import check_ignored_result
 from appsdk_operator.resource import (
     AnyObject,
     MutableObject,
@@ -117,7 +117,7 @@ def create_or_update(
         return _compared(present, client.update(draft))
 
     _check_mutate(mutate)
-    return _until_written(client, obj, mutate, change, with_status=False)
+    return _retry_conflicts(client, obj, mutate, change, with_status=False)
 
 
 def create_or_patch(
@@ -144,12 +144,14 @@ def create_or_patch(
         status = {name: fields.pop(name) for name in ("status",) if name in fields}
         now = present
         if fields:
-            now = client.patch(obj.kind, obj.name, _locked(fields, now), namespace=now.namespace)
+            now = client.patch(
+                obj.kind, obj.name, _with_resource_version(fields, now), namespace=now.namespace
+            )
             # Remembered, in case the status comes too late and all of it is done anew.
             has_patched = has_patched or now.resource_version != present.resource_version
         before = now.resource_version
         if status:
-            patch = _locked(status, now)
+            patch = _with_resource_version(status, now)
             now = client.status.patch(obj.kind, obj.name, patch, namespace=now.namespace)
         if now.resource_version != before:
             both = OperationResult.UPDATED_STATUS
@@ -158,7 +160,7 @@ def create_or_patch(
         return Written(result, now)
 
     _check_mutate(mutate)
-    return _until_written(client, obj, mutate, change, with_status=True)
+    return _retry_conflicts(client, obj, mutate, change, with_status=True)
 
 
 def apply(
@@ -200,7 +202,7 @@ def apply(
     return _compared(before, after)
 
 
-def _until_written(
+def _retry_conflicts(
     client: ClientLike,
     obj: AnyObject[SpecT, StatusT],
     mutate: Change[SpecT, StatusT],
@@ -287,7 +289,7 @@ def _check_changed(draft: MutableObject, returned: object) -> None:
         raise TypeError(
             f"mutate returned {type(returned).__name__}, which would not be written: {instead}"
         )
-    check_unheard("mutate", returned, instead)
+    check_ignored_result("mutate", returned, instead)
 
 
 def _compared(
@@ -298,7 +300,7 @@ def _compared(
     return Written(OperationResult.UNCHANGED if is_same else OperationResult.UPDATED, after)
 
 
-def _locked(fields: Mapping[str, Any], obj: Object) -> MergePatch:
+def _with_resource_version(fields: Mapping[str, Any], obj: Object) -> MergePatch:
     metadata = {**(fields.get("metadata") or {}), "resourceVersion": obj.resource_version}
     return MergePatch({**fields, "metadata": metadata})
 

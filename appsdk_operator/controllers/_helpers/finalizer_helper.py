@@ -17,7 +17,7 @@ from appsdk_operator.controllers._helpers.finalizers import (
 )
 from appsdk_operator.controllers._helpers.guarded import PatchClient
 from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable
-from appsdk_operator.controllers._reconcile import check_unheard
+from appsdk_operator.controllers._reconcile import check_ignored_result
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import settle
 from appsdk_operator.runtime.validation import check_client, check_function
@@ -201,7 +201,7 @@ class FinalizerRegistry:
             elif has_finalizer(obj, name):
                 try:
                     changed = settle(clean_up(obj))
-                    check_unheard(
+                    check_ignored_result(
                         f"clean_up of finalizer {name!r}",
                         changed,
                         "raise what failed, or RetryAfter(seconds), which keeps the finalizer",

@@ -11,7 +11,7 @@ from appsdk_operator.client import ApiError, JsonPatch, NotFound
 from appsdk_operator.controllers._helpers.guarded import (
     Operations,
     PatchClient,
-    change_guarded,
+    guarded_patch,
     live_reader,
     uid_guard,
 )
@@ -267,7 +267,7 @@ class Finalizers:
             return self._client.patch(self._kind, obj.name, patch, namespace=obj.namespace)
 
         try:
-            return change_guarded(obj, guarded, read=lambda: self._read(obj), write=write)
+            return guarded_patch(obj, guarded, read=lambda: self._read(obj), write=write)
         except Exception as error:
             raise FinalizerError(
                 f"could not {what} {obj!r}: {error}", patch=sent, status=_status_of(error)

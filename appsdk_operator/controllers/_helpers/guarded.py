@@ -22,7 +22,7 @@ __all__ = [
     "Getter",
     "Operations",
     "PatchClient",
-    "change_guarded",
+    "guarded_patch",
     "live_reader",
     "uid_guard",
 ]
@@ -45,7 +45,7 @@ class PatchClient(Protocol):
         ...
 
 
-def change_guarded(
+def guarded_patch(
     obj: Object,
     change: Callable[[Object], Operations],
     *,

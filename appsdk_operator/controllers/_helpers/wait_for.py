@@ -138,7 +138,7 @@ def wait_for(
         raise ValueError(f"timeout={timeout}: use 0 or more seconds, or None for no limit")
     key = ObjectKey(namespace, name)
     last: list[Object[SpecT, StatusT] | None] = []
-    with _Limit(timeout, stop, clock) as limit:
+    with _WaitLimit(timeout, stop, clock) as limit:
         if isinstance(reader, (Cache, Informer)):
             states = _cached(reader, kind, key, limit)
         else:
@@ -166,7 +166,7 @@ def wait_for(
 
 
 @final
-class _Limit:
+class _WaitLimit:
     """The end of a wait, as a stop signal: by time, or because the caller is stopped."""
 
     def __init__(self, timeout: float | None, stop: StopSignal | None, clock: Clock) -> None:
@@ -178,7 +178,7 @@ class _Limit:
         self._detach = (stop or StopSignal()).on_set(self.signal.set)
         self.trouble: Exception | None = None
 
-    def __enter__(self) -> _Limit:
+    def __enter__(self) -> _WaitLimit:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -209,7 +209,7 @@ class _Limit:
 
 
 def _watched(
-    client: ClientLike, kind: Kind, key: ObjectKey, limit: _Limit
+    client: ClientLike, kind: Kind, key: ObjectKey, limit: _WaitLimit
 ) -> Generator[Object | None, None, None]:
     """The states of an object from now on, from the server, until the limit."""
     selector = {"metadata.name": key.name}
@@ -264,7 +264,7 @@ def _watched(
         failures += 1
 
 
-class _Follower:
+class _StateQueue:
     """Queues the states of one object; called with the informer's lock held."""
 
     def __init__(self, kind: Kind, key: ObjectKey) -> None:
@@ -296,10 +296,10 @@ class _Follower:
 
 
 def _cached(
-    reader: Cache | Informer, kind: Kind, key: ObjectKey, limit: _Limit
+    reader: Cache | Informer, kind: Kind, key: ObjectKey, limit: _WaitLimit
 ) -> Generator[Object | None, None, None]:
     """The states of an object from now on, from a local copy, until the limit."""
-    follower = _Follower(kind, key)
+    follower = _StateQueue(kind, key)
     # First followed, then read: whatever happens in between is in the queue.
     registration: CacheRegistration | Registration
     read: Callable[[], Object | None]

@@ -35,7 +35,7 @@ _CANCEL_TIMEOUT = 2.0
 
 # Whose handler the code is called by. Not a matter of threads: coroutines, their tasks and what
 # they have done in other threads belong to the handler too.
-_handling: contextvars.ContextVar[object] = contextvars.ContextVar(
+_current_feed: contextvars.ContextVar[object] = contextvars.ContextVar(
     "appsdk_operator.source", default=None
 )
 
@@ -113,7 +113,7 @@ class EventFeed(Generic[R]):
         """Begin to handle events, until ``stop``."""
         # A queue of somebody else cannot be told why; the log was.
         self._fail = getattr(queue, "fail", lambda _: stop.set())
-        self.pipeline.begin(queue)
+        self.pipeline.set_queue(queue)
         self._delivery.start()
         self._retire = self._metrics.add_source(self._samples)
         self._detach = stop.on_set(self.stop)
@@ -147,7 +147,7 @@ class EventFeed(Generic[R]):
     @property
     def is_handling(self) -> bool:
         """Whether the caller is the handler, or works for it."""
-        return _handling.get() is self
+        return _current_feed.get() is self
 
     def step(self) -> bool:
         """Handle one event in the calling thread, for tests; False when there is nothing to do."""
@@ -164,12 +164,12 @@ class EventFeed(Generic[R]):
 
     @contextlib.contextmanager
     def _work_context(self) -> Iterator[None]:
-        token = _handling.set(self)
+        token = _current_feed.set(self)
         try:
             with self._loop.bound():
                 yield
         finally:
-            _handling.reset(token)
+            _current_feed.reset(token)
 
     def _samples(self) -> list[Sample]:
         return [*self.pipeline.samples(), Sample(_PENDING, (self.name,), self.pending)]

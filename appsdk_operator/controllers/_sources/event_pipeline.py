@@ -18,8 +18,8 @@ from appsdk_operator.cache import (
     NotSyncedError,
     ResourceAction,
 )
-from appsdk_operator.controllers._engine.reasons import text
-from appsdk_operator.controllers._handlers import OWN_HANDLERS, EventQueue, check_handler
+from appsdk_operator.controllers._engine.reasons import safe_text
+from appsdk_operator.controllers._handlers import HANDLERS_WITH_REASONS, EventQueue, check_handler
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
 from appsdk_operator.resource import Kind
@@ -35,7 +35,7 @@ from appsdk_operator.runtime import (
     settle,
 )
 
-__all__ = ["EventPipeline", "shown"]
+__all__ = ["EventPipeline", "safe_repr"]
 
 _log = get_logger("appsdk_operator.controllers")
 
@@ -68,23 +68,23 @@ _RETRYING = Family(
 )
 
 _BACKOFF = Backoff(initial=0.1, maximum=60.0, jitter=0.1)
-_PATIENCE = 5
+_BLOCKING_TRIES = 5
 """Tries after which later events of the object no longer wait: 3 seconds, by the delays above."""
-_EARLY = 1e-6
+_TIME_TOLERANCE = 1e-6
 """Seconds that a try may be early: sums of floats do not always reach what they were made of."""
-_MOST_OWED = 16
+_MERGE_FROM = 16
 """Events of one object that are kept before later updates are merged."""
 
 
-def shown(error: BaseException) -> str:
+def safe_repr(error: BaseException) -> str:
     """``error`` for a log, whatever its own code does: what fails here would lose an event."""
     try:
         return repr(error)
     except Exception:
-        return f"{type(error).__name__}: {text(error)}"
+        return f"{type(error).__name__}: {safe_text(error)}"
 
 
-class _Owed:
+class _PendingEvent:
     """An event that the handler has not managed to handle."""
 
     __slots__ = ("due", "event", "failures")
@@ -95,8 +95,8 @@ class _Owed:
         self.due = due
 
     @property
-    def holds_others(self) -> bool:
-        return self.failures < _PATIENCE
+    def blocks_later_events(self) -> bool:
+        return self.failures < _BLOCKING_TRIES
 
 
 @final
@@ -126,8 +126,8 @@ class EventPipeline(Generic[R]):
         check_handler(handler)
         self._name = name
         self._handler = handler
-        self._handler_name = text(handler)
-        self._is_own_handler = isinstance(handler, OWN_HANDLERS)
+        self._handler_name = safe_text(handler)
+        self._is_own_handler = isinstance(handler, HANDLERS_WITH_REASONS)
         self._predicates = as_predicates(predicates)
         self._kind = kind
         self._clock = clock
@@ -136,14 +136,14 @@ class EventPipeline(Generic[R]):
         self._queue: RequestQueue[R] | None = None
         # Re-entrant: a signal handler may ask for the health in the very thread that is inside.
         self._lock = threading.RLock()
-        self._owed: dict[DeliveryKey, list[_Owed]] = {}
+        self._pending: dict[DeliveryKey, list[_PendingEvent]] = {}
         self._retrying = 0
         self._counts: collections.Counter[Family] = collections.Counter()
         self._newest_error = ""
         self.is_stopped = False
         """Whether failures matter no more; a plain flag."""
 
-    def begin(self, queue: RequestQueue[R]) -> None:
+    def set_queue(self, queue: RequestQueue[R]) -> None:
         """Say where requests go; before the first :meth:`handle`."""
         self._queue = queue
 
@@ -181,9 +181,9 @@ class EventPipeline(Generic[R]):
             event = self._viewed(event)
             if not self._passes(event):
                 self._count(_FILTERED)
-            elif key in self._owed or not self._call(key, event, 0):
-                self._owe(key, event)
-        return self._pay(key) if key in self._owed else None
+            elif key in self._pending or not self._call(key, event, 0):
+                self._schedule(key, event)
+        return self._run_due(key) if key in self._pending else None
 
     def _viewed(self, event: Event) -> Event:
         """The event as the source's kind reads it: the cache may have been told of another view."""
@@ -197,9 +197,9 @@ class EventPipeline(Generic[R]):
         )
 
     def _passes(self, event: Event) -> bool:
-        return all(self._asks(predicate, event) for predicate in self._predicates)
+        return all(self._passes_one(predicate, event) for predicate in self._predicates)
 
-    def _asks(self, predicate: Predicate, event: Event) -> bool:
+    def _passes_one(self, predicate: Predicate, event: Event) -> bool:
         try:
             return predicate(event)
         except BaseException as raised:
@@ -212,7 +212,7 @@ class EventPipeline(Generic[R]):
                 self._name,
                 predicate,
                 event,
-                shown(error),
+                safe_repr(error),
                 extra=self._fields(event),
             )
             return True
@@ -228,7 +228,7 @@ class EventPipeline(Generic[R]):
         except NotFollowedError as error:
             if error.namespace and error.namespace == event.object.namespace:
                 # What lies there is no longer looked after, and comes anew if it is one day.
-                _log.debug("source %s: %r concerns nobody: %s", self._name, event, shown(error))
+                _log.debug("source %s: %r concerns nobody: %s", self._name, event, safe_repr(error))
                 return True
             self._failed(key, event, failures, error)
             return False
@@ -242,14 +242,16 @@ class EventPipeline(Generic[R]):
     def _failed(self, key: DeliveryKey, event: Event, failures: int, error: Exception) -> None:
         if self.is_stopped:
             # As when an async handler is cancelled.
-            _log.debug("source %s: %r was not handled: %s", self._name, event, shown(error))
+            _log.debug("source %s: %r was not handled: %s", self._name, event, safe_repr(error))
             return
         self._count(_HANDLER_ERRORS)
         with self._lock:
             # As text: an exception holds the frames of the failed call and all that is in them.
-            self._newest_error = f"{key}: {type(error).__name__}: {text(error)}"[:300]
+            self._newest_error = f"{key}: {type(error).__name__}: {safe_text(error)}"[:300]
         hint = (
-            "; later events of the object go first from now on" if failures + 1 == _PATIENCE else ""
+            "; later events of the object go first from now on"
+            if failures + 1 == _BLOCKING_TRIES
+            else ""
         )
         is_early = isinstance(error, NotSyncedError)
         self._failure_log.failed(
@@ -260,54 +262,57 @@ class EventPipeline(Generic[R]):
             self._handler_name,
             event,
             hint,
-            shown(error),
+            safe_repr(error),
             level=logging.INFO if is_early else logging.ERROR,
             with_traceback=not is_early,
             extra={**self._fields(event), "attempt": failures},
         )
 
-    def _owe(self, key: DeliveryKey, event: Event) -> None:
+    def _schedule(self, key: DeliveryKey, event: Event) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            owed = self._owed.setdefault(key, [])
-            if len(owed) >= _MOST_OWED and (both := _merged(owed[-1].event, event)) is not None:
+            pending = self._pending.setdefault(key, [])
+            if (
+                len(pending) >= _MERGE_FROM
+                and (both := _merged(pending[-1].event, event)) is not None
+            ):
                 # As new, so that the newest state is tried at once.
-                owed[-1] = _Owed(both, now)
+                pending[-1] = _PendingEvent(both, now)
                 return
-            newest = _Owed(event, now)
-            if not owed:
+            newest = _PendingEvent(event, now)
+            if not pending:
                 # It was tried just now.
                 self._postpone(newest)
-            owed.append(newest)
+            pending.append(newest)
             self._retrying += 1
 
-    def _postpone(self, owed: _Owed) -> None:
-        owed.due = self._clock.monotonic() + _BACKOFF.delay(owed.failures, self._random)
-        owed.failures += 1
+    def _postpone(self, pending: _PendingEvent) -> None:
+        pending.due = self._clock.monotonic() + _BACKOFF.delay(pending.failures, self._random)
+        pending.failures += 1
 
-    def _pay(self, key: DeliveryKey) -> float | None:
+    def _run_due(self, key: DeliveryKey) -> float | None:
         """Handle what is due, in order; returns in how many seconds the next is."""
         dues = []
-        for owed in list(self._owed[key]):
-            if owed.due <= self._clock.monotonic() + _EARLY:
-                if self._call(key, owed.event, owed.failures):
-                    self._settle(key, owed)
+        for pending in list(self._pending[key]):
+            if pending.due <= self._clock.monotonic() + _TIME_TOLERANCE:
+                if self._call(key, pending.event, pending.failures):
+                    self._complete(key, pending)
                     continue
                 with self._lock:
-                    self._postpone(owed)
-            dues.append(owed.due)
-            if owed.holds_others:
+                    self._postpone(pending)
+            dues.append(pending.due)
+            if pending.blocks_later_events:
                 break
         return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
 
-    def _settle(self, key: DeliveryKey, owed: _Owed) -> None:
+    def _complete(self, key: DeliveryKey, pending: _PendingEvent) -> None:
         with self._lock:
             self._retrying -= 1
-            left = [other for other in self._owed[key] if other is not owed]
+            left = [other for other in self._pending[key] if other is not pending]
             if left:
-                self._owed[key] = left
+                self._pending[key] = left
             else:
-                del self._owed[key]
+                del self._pending[key]
 
     def _count(self, family: Family) -> int:
         with self._lock:

@@ -69,7 +69,7 @@ class FunctionSource(Generic[R]):
         self._queue: RequestQueue[R] | None = None
         self._thread = SourceThread(
             name_of(function) if name is None else name,
-            self._turn,
+            self._call,
             is_lasting=True,
             clock=clock,
             metrics=metrics,
@@ -97,7 +97,7 @@ class FunctionSource(Generic[R]):
         """Wait, after the stop, for its threads; the names of those that still run."""
         return self._thread.join(timeout)
 
-    def _turn(self, stop: StopSignal) -> None:
+    def _call(self, stop: StopSignal) -> None:
         assert self._queue is not None
         settle(self._function(self._queue, stop))
 
@@ -172,7 +172,7 @@ class TimerSource(Generic[R]):
         self._reason = f"every {interval:g} s"
         self._thread = SourceThread(
             f"timer {interval:g} s" if name is None else name,
-            self._turn,
+            self._call,
             longest_delay=interval,
             clock=clock,
             metrics=metrics,
@@ -201,7 +201,7 @@ class TimerSource(Generic[R]):
         """Wait, after the stop, for its threads; the names of those that still run."""
         return self._thread.join(timeout)
 
-    def _turn(self, _: StopSignal) -> float:
+    def _call(self, _: StopSignal) -> float:
         assert self._queue is not None
         now = self._clock.monotonic()
         if self._next is None:
@@ -277,7 +277,7 @@ class PollingSource(Generic[R]):
         self._synced = threading.Condition()
         self._thread = SourceThread(
             name_of(fetch) if name is None else name,
-            self._turn,
+            self._call,
             longest_delay=interval,
             clock=clock,
             metrics=metrics,
@@ -329,7 +329,7 @@ class PollingSource(Generic[R]):
         """Wait, after the stop, for its threads; the names of those that still run."""
         return self._thread.join(timeout)
 
-    def _turn(self, _: StopSignal) -> float:
+    def _call(self, _: StopSignal) -> float:
         assert self._queue is not None
         answer = settle(self._fetch())
         if not isinstance(answer, Mapping):

@@ -9,14 +9,21 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers._engine.reasons import text
+from appsdk_operator.controllers._engine.reasons import safe_text
 from appsdk_operator.controllers._protocols import (
     JoinableSource,
     RequestQueue,
     Source,
     SyncingSource,
 )
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    StopSignal,
+    ThreadGroup,
+    as_exception,
+    get_logger,
+    system_clock,
+)
 
 __all__ = ["SourceStart", "SourceStarts"]
 
@@ -26,13 +33,13 @@ R = TypeVar("R", bound=Hashable)
 
 
 @runtime_checkable
-class _TellingSource(Protocol):
+class _HealthSource(Protocol):
     """A source that can say how it stands."""
 
     def health(self) -> Health: ...
 
 
-class _Phase(enum.Enum):
+class _StartState(enum.Enum):
     STARTING = "starting"
     SYNCING = "syncing"
     SYNCED = "synced"
@@ -40,7 +47,7 @@ class _Phase(enum.Enum):
     FAILED = "failed"
 
 
-_IS_PENDING = (_Phase.STARTING, _Phase.SYNCING)
+_PENDING_STATES = (_StartState.STARTING, _StartState.SYNCING)
 
 
 class SourceStart:
@@ -55,9 +62,9 @@ class SourceStart:
         self.join = source.join if isinstance(source, JoinableSource) else None
         # A source with threads of its own lives until the stop anyway, and is asked how it stands.
         self.health: Callable[[], Health] | None = None
-        if self.join is not None and isinstance(source, _TellingSource):
+        if self.join is not None and isinstance(source, _HealthSource):
             self.health = source.health
-        self.phase = _Phase.STARTING
+        self.state = _StartState.STARTING
         self.error: Exception | None = None
         self.deadline = 0.0
         # Nobody waits for it: the workers run already.
@@ -92,7 +99,7 @@ class SourceStarts(Generic[R]):
         Raises:
             RuntimeError: the sources are being joined.
         """
-        source = self._enlist(start)
+        source = self._register(start)
         run = functools.partial(self._run, start, source, queue)
         return lambda: self._threads.start(start.text, run)
 
@@ -105,18 +112,18 @@ class SourceStarts(Generic[R]):
             RuntimeError: the sources are being joined.
         """
         start.is_late = True
-        source = self._enlist(start)
+        source = self._register(start)
         self._start_here(start, source, queue)
         if isinstance(source, SyncingSource):
-            self._set(start, _Phase.SYNCING)
-            self._threads.start(start.text, functools.partial(self._follow, start, source))
+            self._set(start, _StartState.SYNCING)
+            self._threads.start(start.text, functools.partial(self._watch_late, start, source))
         else:
-            self._set(start, _Phase.SYNCED)
+            self._set(start, _StartState.SYNCED)
 
     def start_by_hand(self, start: SourceStart, queue: RequestQueue[R]) -> None:
         """Start a source in this thread, and wait for nothing."""
-        self._start_here(start, self._enlist(start), queue)
-        self._set(start, _Phase.SYNCED)
+        self._start_here(start, self._register(start), queue)
+        self._set(start, _StartState.SYNCED)
 
     def wait(self) -> bool:
         """Wait until all have synced; False when stopped.
@@ -135,7 +142,7 @@ class SourceStarts(Generic[R]):
                     for start in starts:
                         if start.error is not None:
                             raise start.error
-                    pending = [start for start in starts if start.phase in _IS_PENDING]
+                    pending = [start for start in starts if start.state in _PENDING_STATES]
                     if not pending:
                         return True
                     first = min(pending, key=lambda start: start.deadline)
@@ -181,13 +188,13 @@ class SourceStarts(Generic[R]):
     def has_synced(self) -> bool:
         """Whether all have synced."""
         with self._changed:
-            return all(start.phase is _Phase.SYNCED for start in self._starts)
+            return all(start.state is _StartState.SYNCED for start in self._starts)
 
     @property
     def is_pending(self) -> bool:
         """Whether one that is waited for has not synced yet."""
         with self._changed:
-            return any(s.phase is not _Phase.SYNCED and not s.is_late for s in self._starts)
+            return any(s.state is not _StartState.SYNCED and not s.is_late for s in self._starts)
 
     def health(self) -> Health:
         """Whether all have synced and can be relied on, and what they have to say."""
@@ -200,9 +207,9 @@ class SourceStarts(Generic[R]):
     def snapshot(self) -> list[dict[str, str]]:
         """Each source and how it stands, for debug pages."""
         with self._changed:
-            return [{"source": start.text, "state": start.phase.value} for start in self._starts]
+            return [{"source": start.text, "state": start.state.value} for start in self._starts]
 
-    def _enlist(self, start: SourceStart) -> Source[R]:
+    def _register(self, start: SourceStart) -> Source[R]:
         source = start.source
         if source is None:
             raise RuntimeError(f"{start.text} was started before")
@@ -236,17 +243,17 @@ class SourceStarts(Generic[R]):
     def _run(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
         try:
             if not self._call_start(start, source, queue):
-                self._set(start, _Phase.STOPPED)
+                self._set(start, _StartState.STOPPED)
                 return
-            self._set(start, _Phase.SYNCING)
+            self._set(start, _StartState.SYNCING)
             if isinstance(source, SyncingSource):
                 self._sync(start, source)
             else:
-                self._set(start, _Phase.SYNCED)
+                self._set(start, _StartState.SYNCED)
         except BaseException as error:
-            self._fail(start, _as_exception(start, error))
+            self._fail(start, as_exception(start.text, error, for_main_thread=False))
 
-    def _follow(self, start: SourceStart, source: SyncingSource[R]) -> None:
+    def _watch_late(self, start: SourceStart, source: SyncingSource[R]) -> None:
         """Watch a late source: the controller runs on without it, but says so."""
         try:
             try:
@@ -256,9 +263,9 @@ class SourceStarts(Generic[R]):
                 self._fail(start, error)
                 self._log(start, error)
             if source.wait_for_sync(self._stop):
-                self._set(start, _Phase.SYNCED)
+                self._set(start, _StartState.SYNCED)
         except BaseException as error:
-            self._fail(start, _as_exception(start, error))
+            self._fail(start, as_exception(start.text, error, for_main_thread=False))
             self._log(start, error)
 
     def _log(self, start: SourceStart, error: BaseException) -> None:
@@ -266,7 +273,7 @@ class SourceStarts(Generic[R]):
             "controller %s: %s, added while it runs, failed: %s",
             self._name,
             start.text,
-            text(error),
+            safe_text(error),
             extra={"controller": self._name},
         )
 
@@ -282,15 +289,15 @@ class SourceStarts(Generic[R]):
     def _sync(self, start: SourceStart, source: SyncingSource[R]) -> None:
         left = max(0.0, start.deadline - self._clock.monotonic())
         if source.wait_for_sync(self._stop, left):
-            self._set(start, _Phase.SYNCED)
+            self._set(start, _StartState.SYNCED)
         elif self._stop.is_set():
-            self._set(start, _Phase.STOPPED)
+            self._set(start, _StartState.STOPPED)
         else:
             raise self._too_late(start)
 
     def _too_late(self, start: SourceStart) -> TimeoutError:
         within = f"within {self._timeout:g} s (cache_sync_timeout)"
-        if start.phase is _Phase.STARTING:
+        if start.state is _StartState.STARTING:
             return TimeoutError(
                 f"controller {self._name}: {start.text} did not return from start {within}. "
                 "Please ensure that its start is non-blocking: it begins to feed the queue and "
@@ -298,21 +305,21 @@ class SourceStarts(Generic[R]):
             )
         return TimeoutError(
             f"controller {self._name}: {start.text} has not synced {within}"
-            f"{_own_words(start.source)}: see whether the kind exists and the service account may "
-            "list and watch it, or give it more time"
+            f"{_health_note(start.source)}: see whether the kind exists and the service account "
+            "may list and watch it, or give it more time"
         )
 
-    def _set(self, start: SourceStart, phase: _Phase) -> None:
+    def _set(self, start: SourceStart, state: _StartState) -> None:
         with self._changed:
-            start.phase = phase
-            if phase not in _IS_PENDING:
+            start.state = state
+            if state not in _PENDING_STATES:
                 start.source = start.error = None
             self._changed.notify_all()
 
     def _fail(self, start: SourceStart, error: Exception) -> None:
         with self._changed:
             start.error = start.error or error
-            start.phase = _Phase.FAILED
+            start.state = _StartState.FAILED
             self._changed.notify_all()
 
     def _notify(self) -> None:
@@ -330,9 +337,9 @@ def _describe(source: object) -> str:
 def _health(start: SourceStart) -> Health | None:
     """What is to be said of a source; None: nothing, all is well."""
     if start.error is not None:
-        return Health(False, f"{start.text} failed: {text(start.error)}")
-    if start.phase is not _Phase.SYNCED:
-        return Health(False, f"{start.text} is {start.phase.value}{_own_words(start.source)}")
+        return Health(False, f"{start.text} failed: {safe_text(start.error)}")
+    if start.state is not _StartState.SYNCED:
+        return Health(False, f"{start.text} is {start.state.value}{_health_note(start.source)}")
     health = start.health
     if health is None:
         return None
@@ -346,19 +353,10 @@ def _health(start: SourceStart) -> Health | None:
     return Health(is_ready, f"{start.text}: {words.removeprefix(f'{start.text}: ')}")
 
 
-def _own_words(source: object) -> str:
-    if not isinstance(source, _TellingSource):
+def _health_note(source: object) -> str:
+    if not isinstance(source, _HealthSource):
         return ""
     try:
         return f" ({source.health().text})"
     except Exception as error:
         return f" (its health failed: {error!r})"
-
-
-def _as_exception(start: SourceStart, error: BaseException) -> Exception:
-    if isinstance(error, Exception):
-        return error
-    # SystemExit and its like would end the thread without a word.
-    failure = RuntimeError(f"{start.text} raised {error!r}")
-    failure.__cause__ = error
-    return failure

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers._engine.reasons import text
-from appsdk_operator.controllers._sources.event_pipeline import shown
+from appsdk_operator.controllers._engine.reasons import safe_text
+from appsdk_operator.controllers._sources.event_pipeline import safe_repr
 from appsdk_operator.runtime import (
     Backoff,
     Clock,
@@ -65,7 +65,7 @@ def checked_jitter(jitter: float) -> float:
 
 @final
 class SourceThread:
-    """Calls ``turn`` until it says that it is done, or a stop. Thread-safe.
+    """Calls ``function`` until it says that it is done, or a stop. Thread-safe.
 
     What it raises is logged and counted, and it is called again with growing delays (1 s, doubling,
     up to a minute). ``async def`` functions are settled on one event loop, and cancelled at the
@@ -75,7 +75,7 @@ class SourceThread:
     def __init__(
         self,
         name: str,
-        turn: Callable[[StopSignal], float | None],
+        function: Callable[[StopSignal], float | None],
         *,
         longest_delay: float = _LONGEST_DELAY,
         is_lasting: bool = False,
@@ -87,7 +87,7 @@ class SourceThread:
 
         Args:
             name: for logs, threads and metrics.
-            turn: returns in how many seconds to be called again, None: never.
+            function: returns in how many seconds to be called again, None: never.
             longest_delay: the cap of the delays after failures in seconds, 60 at most.
             is_lasting: whether a call that has lasted a while is one that works; default: only
                 one that has returned is.
@@ -99,7 +99,7 @@ class SourceThread:
         check_text("name", name, empty=False)
         check_environment(clock=clock, metrics=metrics, rng=rng)
         self.name = name
-        self._turn = turn
+        self._call = function
         self._backoff = Backoff(
             initial=_FIRST_DELAY, maximum=min(longest_delay, _LONGEST_DELAY), jitter=0.1
         )
@@ -184,10 +184,12 @@ class SourceThread:
             while not self._stop.is_set():
                 began = self._called_at = self._clock.monotonic()
                 try:
-                    delay = self._turn(self._stop)
+                    delay = self._call(self._stop)
                 except BaseException as raised:
                     if self._stop.is_set():
-                        _log.debug("source %s ended with its stop: %s", self.name, shown(raised))
+                        _log.debug(
+                            "source %s ended with its stop: %s", self.name, safe_repr(raised)
+                        )
                         return
                     self._called_at = None
                     delay = self._failed(as_exception(f"source {self.name}", raised), began)
@@ -208,14 +210,14 @@ class SourceThread:
             self._errors += 1
             if self._failing_since is None:
                 self._failing_since = now
-            self._newest_error = f"{type(error).__name__}: {text(error)}"[:300]
+            self._newest_error = f"{type(error).__name__}: {safe_text(error)}"[:300]
             failures = self._failures
         delay = self._backoff.delay(failures - 1, self.random)
         _log.error(
             "source %s failed, and is tried again in %.3g s: %s",
             self.name,
             delay,
-            shown(error),
+            safe_repr(error),
             exc_info=error if failures == 1 else None,
             extra={"source": self.name, "attempt": failures - 1},
         )

@@ -19,7 +19,15 @@ from appsdk_operator.manager._core.runnable import (
     name_of,
     placements,
 )
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, settle, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    StopSignal,
+    ThreadGroup,
+    as_exception,
+    get_logger,
+    settle,
+    system_clock,
+)
 
 __all__ = ["STOP_ENGAGED", "Group", "Groups", "OnFailure"]
 
@@ -296,11 +304,7 @@ class Group:
     def _fail(self, member: _Member, error: BaseException) -> None:
         if self._stop.is_set() and is_cancellation(error):
             return  # as it should be
-        if not isinstance(error, Exception):
-            # SystemExit and its like would end the thread without a word.
-            failure = RuntimeError(f"{member.name} raised {error!r}")
-            failure.__cause__ = error
-            error = failure
+        error = as_exception(member.name, error, for_main_thread=False)
         with contextlib.suppress(Exception):  # a frozen error takes no notes
             error.add_note(f"raised by runnable {member.name} (group {self.name})")
         self._on_failure(member.name, error)

@@ -219,12 +219,7 @@ class Operator:
             except BaseException as error:
                 if own.is_set() and is_cancellation(error):
                     return  # as it should be
-                if isinstance(error, Exception):
-                    fail(controller, error)
-                    return
-                # SystemExit and its like would end the thread without a word.
-                failure = RuntimeError(f"controller {controller!r} raised {error!r}")
-                failure.__cause__ = error
+                failure = as_exception(f"controller {controller!r}", error, for_main_thread=False)
                 fail(controller, failure)
             finally:
                 with self._lock:

@@ -15,9 +15,9 @@ from appsdk_operator.runtime import PREVIOUS_NAMES
 
 __all__ = [
     "FinalizerUse",
+    "FinalizerUses",
     "OperatorName",
-    "RunningUses",
-    "running_uses",
+    "finalizer_uses",
 ]
 
 
@@ -47,7 +47,7 @@ class FinalizerUse:
     informers: Sequence[object]
     """Those that show it objects; other objects than these show are none of its business."""
 
-    def is_twin_of(self, other: FinalizerUse) -> bool:
+    def conflicts_with(self, other: FinalizerUse) -> bool:
         """Whether both handle the same objects with the same finalizer, in one process.
 
         A test may run several processes in one: they have their own clients and managers.
@@ -61,14 +61,14 @@ class FinalizerUse:
 
 
 @final
-class RunningUses:
+class FinalizerUses:
     """The finalizers that the controllers of this process put on objects. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._uses: dict[int, tuple[FinalizerUse, ...]] = {}
 
-    def begin(self, owner: object, uses: Sequence[FinalizerUse]) -> None:
+    def register(self, owner: object, uses: Sequence[FinalizerUse]) -> None:
         """Note what the controller ``owner`` uses from now on.
 
         Raises:
@@ -77,7 +77,7 @@ class RunningUses:
         with self._lock:
             others = [use for key, uses in self._uses.items() if key != id(owner) for use in uses]
             for use in uses:
-                twin = next((other for other in others if use.is_twin_of(other)), None)
+                twin = next((other for other in others if use.conflicts_with(other)), None)
                 if twin is not None:
                     raise ValueError(
                         f"{use.user} would share its finalizer with {twin.user}, and objects would "
@@ -86,13 +86,13 @@ class RunningUses:
                     )
             self._uses[id(owner)] = tuple(uses)
 
-    def end(self, owner: object) -> None:
+    def unregister(self, owner: object) -> None:
         """Forget what ``owner`` used."""
         with self._lock:
             self._uses.pop(id(owner), None)
 
 
-running_uses: Final = RunningUses()
+finalizer_uses: Final = FinalizerUses()
 """Those of this process."""
 
 
