@@ -114,7 +114,14 @@ def test_a_server_that_speaks_no_http_is_cut_off(
 
 
 @pytest.mark.parametrize(
-    "request_", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"x" * 400_000]
+    "request_",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /api HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
+        b"GET /api HTTP/1.1\r\nHost: a\r\nX: b\rY: c\r\n\r\n",
+        b"x" * 400_000,
+    ],
 )
 def test_a_client_that_speaks_no_http_is_cut_off(request_: bytes) -> None:
     with APIServer() as server, FaultProxy(server.client_config()) as proxy:
@@ -122,6 +129,41 @@ def test_a_client_that_speaks_no_http_is_cut_off(request_: bytes) -> None:
             assert asked(proxy, request_) == b""
         assert proxy.wait_for(lambda proxy: proxy.connections == 0)
         assert not server.requests
+
+
+def test_a_connection_that_changes_its_protocol_is_a_tunnel(
+    serve: Callable[[Answer], str],
+) -> None:
+    switched = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+
+    def answer(data: bytes) -> bytes:
+        return switched + b"\nfirst\n" if data.startswith(b"POST ") else data.upper()
+
+    request = (
+        b"POST /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+        b"Upgrade: x\r\nContent-Length: 0\r\n\r\n"
+    )
+    with FaultProxy(ClientConfig(server=serve(answer))) as proxy:
+        host, port = proxy.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            file = connection.makefile("rb")
+            connection.sendall(request + b"early\n")
+            assert b"".join(iter(file.readline, b"\r\n")) + b"\r\n" == switched
+            assert {file.readline() for _ in range(3)} == {b"\n", b"first\n", b"EARLY\n"}
+            connection.sendall(b"\nlate\n")
+            assert [file.readline() for _ in range(2)] == [b"\n", b"LATE\n"]
+            file.close()
+
+
+def test_requests_that_are_sent_at_once_are_answered_in_order() -> None:
+    first = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+    post = (
+        b"POST /none HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n\r\n"
+    )
+    with APIServer() as server, FaultProxy(server.client_config()) as proxy:
+        data = asked(proxy, first + post + first + GET)
+        assert data.count(b"HTTP/1.1 200 OK") == 3
+        assert [r.path for r in proxy.requests] == ["/version", "/none", "/version", "/api/v1/pods"]
 
 
 def test_requests_keep_their_credentials_or_get_those_that_were_given() -> None:

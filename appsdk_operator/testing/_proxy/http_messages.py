@@ -1,37 +1,45 @@
-"""HTTP/1.1 as far as a proxy on loopback needs it: heads, and bodies however they are framed."""
+"""HTTP/1.1 messages on asyncio streams, parsed and framed by h11.
+
+The proxy passes heads on as they came, so it writes them itself; h11 would normalize them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
-from typing import Final, Self, final
+from typing import Final, final
 
 import attrs
+import h11
 
-__all__ = ["HEAD_LIMIT", "ClosableReader", "MessageHead", "body_of", "framed", "read_head"]
+__all__ = ["ClosableReader", "MessageHead", "MessageStream", "as_chunk"]
 
-HEAD_LIMIT: Final = 256 * 1024
+_HEAD_LIMIT: Final = 256 * 1024
 _PIECE: Final = 65536
+_HEAD_END: Final = b"\r\n\r\n"
+# h11 tolerates both.
+_BARE_LINE_END: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 
 
 @final
 class ClosableReader(asyncio.StreamReader):
-    """A reader that tells when the other side has gone, also while nobody reads."""
+    """A reader that sets :attr:`closed` when the peer closes, also while nobody reads."""
 
     def __init__(self) -> None:
-        """See the class; the loop is the running one."""
-        super().__init__(limit=HEAD_LIMIT, loop=asyncio.get_running_loop())
-        self.gone = asyncio.Event()
+        """A reader of the running loop."""
+        super().__init__(limit=_HEAD_LIMIT, loop=asyncio.get_running_loop())
+        self.closed: asyncio.Event = asyncio.Event()
 
     def feed_eof(self) -> None:
-        """The other side has sent its last byte."""
+        """The peer has sent its last byte."""
         super().feed_eof()
-        self.gone.set()
+        self.closed.set()
 
     def set_exception(self, exc: Exception) -> None:
         """The connection has broken."""
         super().set_exception(exc)
-        self.gone.set()
+        self.closed.set()
 
 
 @final
@@ -42,42 +50,19 @@ class MessageHead:
     start: tuple[str, str, str]
     """The three parts of the first line."""
     fields: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def parsed(cls, raw: bytes) -> Self:
-        """The head in these bytes.
-
-        Raises:
-            ValueError: it is none.
-        """
-        first, *lines = raw.decode("latin-1").split("\r\n")
-        parts = first.split(" ", 2)
-        if len(parts) == 2 and parts[0].startswith("HTTP/"):
-            parts.append("")
-        if len(parts) != 3:
-            raise ValueError(f"no HTTP: {first!r}")
-        fields = []
-        for line in filter(None, lines):
-            name, colon, value = line.partition(":")
-            if not colon:
-                raise ValueError(f"no header: {line!r}")
-            fields.append((name, value.strip()))
-        head = cls((parts[0], parts[1], parts[2]), tuple(fields))
-        if head.length is not None and head.length < 0:
-            raise ValueError(f"no length: {head.length}")
-        return head
+    """Names, in the case in which they came, and values."""
 
     def get(self, name: str) -> str:
-        """The value of a field, ``""`` when there is none."""
+        """The value of a field; ``""`` when the field is missing."""
         wanted = name.lower()
         return next((value for key, value in self.fields if key.lower() == wanted), "")
 
-    def changed(self, **fields: str | None) -> MessageHead:
-        """The same with other values, by names with ``_`` for ``-``; None leaves a field out."""
+    def replace(self, **fields: str | None) -> MessageHead:
+        """A copy with other values, by names with ``_`` for ``-``; None removes a field."""
         values = {name.replace("_", "-").lower(): value for name, value in fields.items()}
-        kept = [pair for pair in self.fields if pair[0].lower() not in values]
+        others = [pair for pair in self.fields if pair[0].lower() not in values]
         added = [(name, value) for name, value in values.items() if value is not None]
-        return MessageHead(self.start, (*kept, *added))
+        return MessageHead(self.start, (*others, *added))
 
     @property
     def is_chunked(self) -> bool:
@@ -85,14 +70,9 @@ class MessageHead:
         return "chunked" in self.get("Transfer-Encoding").lower()
 
     @property
-    def length(self) -> int | None:
-        """The length of the body, if it is told.
-
-        Raises:
-            ValueError: it is no number.
-        """
-        text = self.get("Content-Length")
-        return int(text) if text else None
+    def has_length(self) -> bool:
+        """Whether there is a ``Content-Length``."""
+        return bool(self.get("Content-Length"))
 
     @property
     def closes(self) -> bool:
@@ -105,64 +85,119 @@ class MessageHead:
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-async def read_head(reader: asyncio.StreamReader) -> MessageHead | None:
-    """The next head; None where the other side has ended before its first byte.
+@final
+class MessageStream:
+    """Reads the messages of one connection, and has the writer for the other direction."""
 
-    Raises:
-        ValueError: this is no HTTP.
-        ConnectionError: it ended in the middle.
-    """
-    try:
-        return MessageHead.parsed(await reader.readuntil(b"\r\n\r\n"))
-    except asyncio.IncompleteReadError as error:
-        if not error.partial:
+    def __init__(self, reader: ClosableReader, writer: asyncio.StreamWriter) -> None:
+        """A stream on both halves of a connection."""
+        self.writer = writer
+        self._reader = reader
+        # Received, and not yet passed to h11.
+        self._buffer = b""
+        # One for each message.
+        self._h11 = h11.Connection(h11.SERVER)
+
+    @property
+    def closed(self) -> asyncio.Event:
+        """Set when the peer has closed."""
+        return self._reader.closed
+
+    async def read_request(self) -> MessageHead | None:
+        """The head of the next request; None when the client closes before its first byte.
+
+        Raises:
+            ValueError: it is not HTTP.
+            ConnectionError: the client closes in the middle.
+        """
+        data = await self._read_head()
+        if data is None:
             return None
-        raise ConnectionError("ended in the middle of a head") from None
-    except asyncio.LimitOverrunError:
-        raise ValueError("a head that is too long") from None
+        self._h11 = h11.Connection(h11.SERVER, _HEAD_LIMIT)
+        self._h11.receive_data(data)
+        event = await self._next_event()
+        assert isinstance(event, h11.Request)
+        start = (event.method.decode(), event.target.decode(), _version(event))
+        return MessageHead(start, _fields(event))
+
+    async def read_answer(self, request: MessageHead) -> MessageHead:
+        """The head of the answer to ``request``, without interim answers but 101.
+
+        Raises:
+            ValueError: it is not HTTP.
+            ConnectionError: the server closes.
+        """
+        self._h11 = h11.Connection(h11.CLIENT, _HEAD_LIMIT)
+        # How an answer is framed depends on its request.
+        fields = [("Host", "any")]
+        if upgrade := request.get("Upgrade"):
+            fields += [("Connection", "Upgrade"), ("Upgrade", upgrade)]
+        self._h11.send(h11.Request(method=request.start[0], target="/", headers=fields))
+        self._h11.send(h11.EndOfMessage())
+        while True:
+            data = await self._read_head()
+            if data is None:
+                raise ConnectionError("the server has closed the connection")
+            self._h11.receive_data(data)
+            event = await self._next_event()
+            assert isinstance(event, (h11.InformationalResponse, h11.Response))
+            if event.status_code == 101 or isinstance(event, h11.Response):
+                start = (_version(event), str(event.status_code), event.reason.decode("latin-1"))
+                return MessageHead(start, _fields(event))
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The parts of the body that follows the head read last, without their framing.
+
+        Raises:
+            ValueError: the framing is not HTTP, or the peer closes in the middle.
+        """
+        while not isinstance(event := await self._next_event(), h11.EndOfMessage):
+            assert isinstance(event, h11.Data)
+            yield bytes(event.data)
+        self._buffer = self._h11.trailing_data[0] + self._buffer
+
+    async def read_raw(self) -> bytes:
+        """The next bytes whatever they mean, for a connection that has changed its protocol."""
+        data, self._buffer = self._buffer, b""
+        return data or await self._reader.read(_PIECE)
+
+    async def _read_head(self) -> bytes | None:
+        while (end := self._buffer.find(_HEAD_END)) < 0:
+            if len(self._buffer) > _HEAD_LIMIT:
+                raise ValueError("a head that is too long")
+            data = await self._reader.read(_PIECE)
+            if not data:
+                if not self._buffer:
+                    return None
+                raise ConnectionError("closed in the middle of a head")
+            self._buffer += data
+        end += len(_HEAD_END)
+        head, self._buffer = self._buffer[:end], self._buffer[end:]
+        if _BARE_LINE_END.search(head):
+            raise ValueError("lines end with CR LF")
+        return head
+
+    async def _next_event(self) -> h11.Event:
+        try:
+            while (event := self._h11.next_event()) is h11.NEED_DATA:
+                self._h11.receive_data(await self.read_raw())
+        except h11.RemoteProtocolError as error:
+            raise ValueError(f"not HTTP: {error}") from None
+        assert isinstance(event, h11.Event)
+        return event
 
 
-async def body_of(
-    reader: asyncio.StreamReader, head: MessageHead, *, has_none: bool, until_end: bool
-) -> AsyncIterator[bytes]:
-    """The pieces of a body, without the frames they came in.
-
-    Args:
-        reader: what follows the head.
-        head: says how the body is framed.
-        has_none: there is no body, whatever the head says.
-        until_end: without a frame the body lasts until the end of the connection.
-
-    Raises:
-        ConnectionError: it ended in the middle.
-        ValueError: a frame that is none.
-    """
-    if has_none:
-        return
-    try:
-        if head.is_chunked:
-            while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
-                left = size
-                while left:
-                    piece = await reader.readexactly(min(left, _PIECE))
-                    left -= len(piece)
-                    yield piece
-                await reader.readexactly(2)
-            while await reader.readuntil(b"\r\n") != b"\r\n":
-                pass
-            return
-        left = head.length or 0
-        while left:
-            piece = await reader.readexactly(min(left, _PIECE))
-            left -= len(piece)
-            yield piece
-    except asyncio.IncompleteReadError:
-        raise ConnectionError("ended in the middle of a body") from None
-    if head.length is None and until_end:
-        while piece := await reader.read(_PIECE):
-            yield piece
+def _version(event: h11.Request | h11.Response | h11.InformationalResponse) -> str:
+    return f"HTTP/{event.http_version.decode()}"
 
 
-def framed(piece: bytes) -> bytes:
-    """A piece as a chunk."""
-    return b"%x\r\n%b\r\n" % (len(piece), piece)
+def _fields(
+    event: h11.Request | h11.Response | h11.InformationalResponse,
+) -> tuple[tuple[str, str], ...]:
+    pairs = event.headers.raw_items()
+    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+
+
+def as_chunk(data: bytes) -> bytes:
+    """The data as one chunk."""
+    return b"%x\r\n%b\r\n" % (len(data), data)

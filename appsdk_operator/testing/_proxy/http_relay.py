@@ -1,4 +1,4 @@
-"""The half of a proxy that reads requests: it ends TLS, and lets rules decide what befalls each."""
+"""The part of the fault proxy that reads requests: ends TLS and applies the fault rules to each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeAlias, TypeVar, final
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, TypeVar, final
 from urllib.parse import parse_qs, urlsplit
 
 from appsdk_operator.apiserver import (
@@ -32,15 +32,13 @@ from appsdk_operator.runtime import Clock
 from appsdk_operator.testing._proxy.http_messages import (
     ClosableReader,
     MessageHead,
-    body_of,
-    framed,
-    read_head,
+    MessageStream,
+    as_chunk,
 )
 
 __all__ = ["HTTPRelay"]
 
 _T = TypeVar("_T")
-_Streams: TypeAlias = tuple[ClosableReader, asyncio.StreamWriter]
 
 _HOST: Final = "127.0.0.1"
 _BODY_LIMIT: Final = 16 * 1024 * 1024
@@ -49,13 +47,13 @@ _LOG_SIZE: Final = 10_000
 
 @final
 class HTTPRelay:
-    """Passes requests on to an API server, but for what the rules say.
+    """Forwards requests to an API server and applies the fault rules.
 
-    Made by any thread, then belongs to the loop of the proxy.
+    Any thread may make it; afterwards only the proxy's loop uses it.
     """
 
     def __init__(self, config: ClientConfig, clock: Clock) -> None:
-        """Requests go to the server of ``config``, with its credentials where they bring none."""
+        """Forwards to the server of ``config``, with its credentials for requests without any."""
         parts = urlsplit(config.server)
         assert parts.hostname is not None
         is_tls = parts.scheme == "https"
@@ -70,14 +68,14 @@ class HTTPRelay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Listen on loopback; the port."""
+        """Listen on loopback; returns the port."""
         loop = asyncio.get_running_loop()
 
         def connection() -> asyncio.StreamReaderProtocol:
             reader = ClosableReader()
 
             def begin(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                task = loop.create_task(self._serve_client(reader, writer))
+                task = loop.create_task(self._serve_client(MessageStream(reader, writer)))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -87,15 +85,15 @@ class HTTPRelay:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Cut every connection and listen no more."""
+        """Stop listening and cut every connection."""
         if self._server is not None:
             self._server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def connect(self) -> _Streams:
-        """A connection to the API server."""
+    async def connect(self) -> MessageStream:
+        """A new connection to the API server."""
         loop = asyncio.get_running_loop()
         reader = ClosableReader()
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -103,90 +101,87 @@ class HTTPRelay:
         transport, _ = await loop.create_connection(
             lambda: protocol, *self._address, ssl=self._theirs, server_hostname=name
         )
-        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        return MessageStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     def authorization(self) -> str | None:
-        """What a request without credentials is to carry."""
+        """The ``Authorization`` value for requests without credentials; None for none."""
         return self._credentials.authorization()
 
-    async def _serve_client(self, reader: ClosableReader, writer: asyncio.StreamWriter) -> None:
-        connection = _RelayedConnection(self, reader, writer)
+    async def _serve_client(self, client: MessageStream) -> None:
+        connection = _RelayedConnection(self, client)
         errors = (ConnectionCut, OSError, ValueError, ssl.SSLError)
         try:
             with contextlib.suppress(*errors):
                 while await connection.exchange():
                     pass
                 with contextlib.suppress(OSError):
-                    await writer.drain()
-                    writer.close()
+                    await client.writer.drain()
+                    client.writer.close()
         finally:
             connection.close()
 
 
 @final
 class _RelayedConnection:
-    """One client's connection, and the one to the server that belongs to it."""
+    """One client's connection, and the connection to the server for its requests."""
 
-    def __init__(
-        self, relay: HTTPRelay, reader: ClosableReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def __init__(self, relay: HTTPRelay, client: MessageStream) -> None:
         self._relay = relay
-        self._reader = reader
-        self._writer = writer
-        self._upstream: _Streams | None = None
+        self._client = client
+        self._writer = client.writer
+        self._server: MessageStream | None = None
 
     def close(self) -> None:
-        """End both sides at once."""
-        for writer in (self._writer, self._upstream[1] if self._upstream else None):
-            if writer is not None and not writer.is_closing():
-                writer.transport.abort()
-        if self._upstream is not None:
-            self._upstream[1].transport.abort()
+        """Cut both sides."""
+        if not self._writer.is_closing():
+            self._writer.transport.abort()
+        if self._server is not None:
+            self._server.writer.transport.abort()
 
     async def exchange(self) -> bool:
-        """One request and its answer; whether another may follow.
+        """Relay one request and its answer; whether another request may follow.
 
         Raises:
             ConnectionCut: by a rule.
-            OSError, ValueError: one side has gone, or speaks no HTTP.
+            OSError, ValueError: one side has closed, or does not speak HTTP.
         """
         loop = asyncio.get_running_loop()
-        # Where the server ends a connection that is idle, so does the proxy.
-        others = [self._upstream[0].gone] if self._upstream is not None else []
-        head = await _until_closed(read_head(self._reader), *others)
+        # When the server closes an idle connection, the proxy does the same.
+        others = [self._server.closed] if self._server is not None else []
+        head = await _until_closed(self._client.read_request(), *others)
         if head is None:
             return False
         began = loop.time()
-        body = await self._body(head)
+        body = await self._read_body(head)
         facts = _facts_of(head, body)
         faults = self._relay.faults
         rules = faults.take(facts) if facts is not None else ()
-        told: list[int] = []
+        statuses: list[int] = []
 
-        def tell(status: int) -> None:
-            told.append(status)
+        def log_status(status: int) -> None:
+            statuses.append(status)
             faults.log.append(_logged(head, facts, status, loop.time() - began, rules))
 
         try:
-            await self._apply_faults(rules, facts, head, body, tell)
+            await self._apply_faults(rules, facts, head, body, log_status)
         except StatusError as error:
-            tell(error.code)
+            log_status(error.code)
             await self._send_status(error)
         finally:
-            if not told:
-                tell(0)
+            if not statuses:
+                log_status(0)
         return not head.closes and not self._writer.is_closing()
 
-    async def _body(self, head: MessageHead) -> bytes:
+    async def _read_body(self, head: MessageHead) -> bytes:
         if head.get("Expect").lower() == "100-continue":
             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         parts: list[bytes] = []
         size = 0
-        async for piece in body_of(self._reader, head, has_none=False, until_end=False):
-            size += len(piece)
+        async for part in self._client.body():
+            size += len(part)
             if size > _BODY_LIMIT:
                 raise ValueError("a body that is too long")
-            parts.append(piece)
+            parts.append(part)
         return b"".join(parts)
 
     async def _apply_faults(
@@ -195,9 +190,9 @@ class _RelayedConnection:
         facts: RequestFacts | None,
         head: MessageHead,
         body: bytes,
-        tell: Callable[[int], None],
+        log_status: Callable[[int], None],
     ) -> None:
-        """Pass a request on with all that befalls it, and tell which status is answered."""
+        """Forward a request and its answer with the faults of ``rules``, and log the status."""
         faults = self._relay.faults
         actions = {rule.action: rule for rule in rules}
         is_watch = facts is not None and facts.verb == "watch"
@@ -210,92 +205,84 @@ class _RelayedConnection:
         if "drop" in actions:
             raise ConnectionCut
         if "duplicate" in actions:
-            async for _ in self._answer_body(head, await self._forward(head, body)):
+            server, _ = await self._forward(head, body)
+            async for _ in server.body():
                 pass
-        answer = await self._forward(head, body)
+        server, answer = await self._forward(head, body)
         status = int(answer.start[1])
         if actions.keys() & {"lose", "hold", "cut", "slow"} and not is_watch:
-            await self._send_faulty_answer(head, answer, actions, tell)
+            await self._send_faulty_answer(server, answer, actions, log_status)
         else:
-            tell(status)
+            log_status(status)
             if status == 101:
-                await self._tunnel(answer)
-            elif is_watch and status == 200 and (events := watch_rules(rules)):
-                await self._send_events(answer, events)
+                await self._tunnel(server, answer)
+            elif is_watch and status == 200 and (on_events := watch_rules(rules)):
+                await self._send_events(server, answer, on_events)
             else:
-                await self._send_answer(head, answer)
+                await self._send_answer(server, head, answer)
         if answer.closes:
             self._writer.close()
 
     async def _wait(self, released: asyncio.Event, seconds: float | None) -> None:
-        await _until_closed(wait_for_release(released, seconds), self._reader.gone)
+        await _until_closed(wait_for_release(released, seconds), self._client.closed)
 
     # -- with the server ---------------------------------------------------------------------
 
-    async def _forward(self, head: MessageHead, body: bytes) -> MessageHead:
-        """Send the request to the server; the head of its answer."""
-        if self._upstream is None:
-            self._upstream = await self._relay.connect()
-        reader, writer = self._upstream
-        sent = head.changed(Expect=None, Transfer_Encoding=None)
+    async def _forward(self, head: MessageHead, body: bytes) -> tuple[MessageStream, MessageHead]:
+        """Send the request to the server; the server's stream and the head of its answer."""
+        if self._server is None:
+            self._server = await self._relay.connect()
+        server = self._server
+        sent = head.replace(Expect=None, Transfer_Encoding=None)
         if body or head.is_chunked:
-            sent = sent.changed(Content_Length=str(len(body)))
-        own = None if head.get("Authorization") else self._relay.authorization()
-        if own is not None:
-            sent = sent.changed(Authorization=own)
-        writer.write(sent.encode() + body)
-        await writer.drain()
-        while True:
-            answer = await _until_closed(read_head(reader), self._reader.gone)
-            if answer is None:
-                raise ConnectionError("the server has gone")
-            if answer.start[1] == "101" or not answer.start[1].startswith("1"):
-                return answer
-
-    def _answer_body(self, head: MessageHead, answer: MessageHead) -> Any:
-        assert self._upstream is not None
-        status = answer.start[1]
-        has_none = head.start[0] == "HEAD" or status in ("204", "304")
-        return body_of(self._upstream[0], answer, has_none=has_none, until_end=True)
+            sent = sent.replace(Content_Length=str(len(body)))
+        credentials = None if head.get("Authorization") else self._relay.authorization()
+        if credentials is not None:
+            sent = sent.replace(Authorization=credentials)
+        server.writer.write(sent.encode() + body)
+        await server.writer.drain()
+        return server, await _until_closed(server.read_answer(head), self._client.closed)
 
     # -- with the client ---------------------------------------------------------------------
 
-    async def _send_answer(self, head: MessageHead, answer: MessageHead) -> None:
-        """Pass an answer on as it comes."""
+    async def _send_answer(
+        self, server: MessageStream, head: MessageHead, answer: MessageHead
+    ) -> None:
+        """Send an answer on as it comes."""
         self._writer.write(answer.encode())
-        pieces = self._answer_body(head, answer)
+        parts = server.body()
         while True:
             await self._writer.drain()
-            piece = await _until_closed(anext(pieces, b""), self._reader.gone)
-            if not piece:
+            part = await _until_closed(anext(parts, b""), self._client.closed)
+            if not part:
                 break
-            self._writer.write(framed(piece) if answer.is_chunked else piece)
+            self._writer.write(as_chunk(part) if answer.is_chunked else part)
         if answer.is_chunked and head.start[0] != "HEAD":
             self._writer.write(b"0\r\n\r\n")
-        elif answer.length is None and answer.start[1] not in ("204", "304"):
+        elif not answer.has_length and answer.start[1] not in ("204", "304"):
             self._writer.close()
         await self._writer.drain()
 
     async def _send_faulty_answer(
         self,
-        head: MessageHead,
+        server: MessageStream,
         answer: MessageHead,
         actions: dict[str, FaultRule],
-        tell: Callable[[int], None],
+        log_status: Callable[[int], None],
     ) -> None:
-        """Pass an answer on late, slowly, in part or not at all."""
-        body = b"".join([piece async for piece in self._answer_body(head, answer)])
+        """Send an answer late, slowly, in part or not at all."""
+        body = b"".join([part async for part in server.body()])
         if "lose" in actions:
             raise ConnectionCut
         if "hold" in actions:
             await self._wait(self._relay.faults.released, actions["hold"].seconds)
         cut, slow = actions.get("cut"), actions.get("slow")
-        tell(int(answer.start[1]) if cut is None else 0)
-        whole = answer.changed(Transfer_Encoding=None, Content_Length=str(len(body)))
+        log_status(int(answer.start[1]) if cut is None else 0)
+        whole = answer.replace(Transfer_Encoding=None, Content_Length=str(len(body)))
         self._writer.write(whole.encode())
 
-        async def send(piece: bytes) -> None:
-            self._writer.write(piece)
+        async def send(part: bytes) -> None:
+            self._writer.write(part)
             await self._writer.drain()
 
         await send_paced(send, body if cut is None else body[: cut.after], slow)
@@ -303,19 +290,19 @@ class _RelayedConnection:
             await self._flush()
             raise ConnectionCut
 
-    async def _send_events(self, answer: MessageHead, rules: Sequence[FaultRule]) -> None:
-        """Pass a watch on, event by event."""
-        assert self._upstream is not None
+    async def _send_events(
+        self, server: MessageStream, answer: MessageHead, rules: Sequence[FaultRule]
+    ) -> None:
+        """Send a watch on, event by event."""
         self._writer.write(answer.encode())
         wire = _Wire(self._writer)
-        faulty = FaultyWire(wire, rules, self._relay.faults, self._reader.gone.set)
-        pieces = body_of(self._upstream[0], answer, has_none=False, until_end=True)
-        source = _WatchEvents(pieces, faulty)
-        await _until_closed(faulty.run(source), self._reader.gone, flush=self._flush)
+        faulty = FaultyWire(wire, rules, self._relay.faults, self._client.closed.set)
+        source = _WatchEvents(server.body(), faulty)
+        await _until_closed(faulty.run(source), self._client.closed, flush=self._flush)
         if answer.is_chunked:
             self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
-        # The server may not have ended what the client was told has ended.
+        # The server's watch may go on where a rule ended the client's.
         self._writer.close()
 
     async def _flush(self) -> None:
@@ -332,20 +319,18 @@ class _RelayedConnection:
         self._writer.write(head.encode() + body)
         await self._writer.drain()
 
-    async def _tunnel(self, answer: MessageHead) -> None:
-        """Pass bytes on in both directions, whatever they mean: the protocol has changed."""
-        assert self._upstream is not None
-        reader, writer = self._upstream
+    async def _tunnel(self, server: MessageStream, answer: MessageHead) -> None:
+        """Copy bytes in both directions after the protocol has changed."""
         self._writer.write(answer.encode())
 
-        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-            while piece := await source.read(65536):
-                sink.write(piece)
+        async def copy(source: MessageStream, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read_raw():
+                sink.write(data)
                 await sink.drain()
 
         async with asyncio.TaskGroup() as directions:
-            directions.create_task(pump(reader, self._writer))
-            directions.create_task(pump(self._reader, writer))
+            directions.create_task(copy(server, self._writer))
+            directions.create_task(copy(self._client, server.writer))
         raise ConnectionError("the tunnel has ended")
 
 
@@ -357,7 +342,7 @@ class _Wire:
         self._writer = writer
 
     async def send(self, body: bytes) -> None:
-        self._writer.write(framed(body))
+        self._writer.write(as_chunk(body))
         await self._writer.drain()
 
     async def drain(self) -> None:
@@ -371,41 +356,41 @@ class _Wire:
 class _WatchEvents:
     """The events that a server sends, in whole lines."""
 
-    def __init__(self, pieces: Any, wire: FaultyWire) -> None:
-        self._pieces = pieces
+    def __init__(self, parts: AsyncIterator[bytes], wire: FaultyWire) -> None:
+        self._parts = parts
         self._wire = wire
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Hand on what comes until the server or :meth:`end` ends it."""
+        """Send events to the wire until the server or :meth:`end` ends them."""
         rest = b""
         with contextlib.suppress(_PeerClosedError):
-            while piece := await _until_closed(anext(self._pieces, b""), self._ended):
-                lines, newline, rest = (rest + piece).rpartition(b"\n")
+            while part := await _until_closed(anext(self._parts, b""), self._ended):
+                lines, newline, rest = (rest + part).rpartition(b"\n")
                 if newline:
                     await self._wire.send(lines + newline)
 
     def end(self) -> None:
-        """Take no more."""
+        """Send no further events."""
         self._ended.set()
 
 
 class _PeerClosedError(ConnectionError):
-    """The other side went while one wait_for_release."""
+    """A side of the proxy closed during a wait."""
 
 
 async def _until_closed(
     work: Awaitable[_T],
-    *gone: asyncio.Event,
+    *closed: asyncio.Event,
     flush: Callable[[], Awaitable[None]] | None = None,
 ) -> _T:
-    """The outcome of ``work``, but for a side that goes before.
+    """The result of ``work``, which is cancelled when one of ``closed`` is set first.
 
     Raises:
-        _PeerClosedError: it went.
+        _PeerClosedError: one was set first.
     """
     doing = asyncio.ensure_future(work)
-    watching = [asyncio.ensure_future(event.wait()) for event in gone]
+    watching = [asyncio.ensure_future(event.wait()) for event in closed]
     try:
         await asyncio.wait([doing, *watching], return_when=asyncio.FIRST_COMPLETED)
         if doing.done():
@@ -426,11 +411,11 @@ def _logged(
     duration: float,
     rules: Sequence[FaultRule],
 ) -> LoggedRequest:
-    place = urlsplit(head.start[1])
+    target = urlsplit(head.start[1])
     return LoggedRequest(
         head.start[0],
-        place.path,
-        place.query,
+        target.path,
+        target.query,
         head.get("User-Agent"),
         status,
         verb=facts.verb if facts is not None else "",
@@ -441,7 +426,7 @@ def _logged(
 
 
 def _facts_of(head: MessageHead, body: bytes) -> RequestFacts | None:
-    """What a rule sees of a request; None: it is for no resource."""
+    """The request as rules see it; None if it is for no resource."""
     method, target, _ = head.start
     route = parse_path(target)
     if route is None:

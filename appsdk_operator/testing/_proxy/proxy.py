@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that does on demand what networks do; see :class:`FaultProxy`."""
+"""A proxy on loopback that injects network faults and request faults: :class:`FaultProxy`."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _PORTS: Final = {"http": 80, "https": 443}
 class FaultProxy:
     """A proxy in front of any server, which cuts, stalls and slows connections on demand.
 
-    In front of an address it passes bytes on as they are, so TLS goes through and the server's
-    certificate, made for ``127.0.0.1``, is still the right one.
+    In front of an address it forwards bytes unread, so TLS is between client and server, and the
+    server's certificate, made for ``127.0.0.1``, stays valid.
 
-    In front of a :class:`~appsdk_operator.client.ClientConfig` it reads the requests, too: it ends
-    TLS with a certificate of its own, which clients trust by :meth:`client_config`, and obeys the
-    rules of :meth:`inject`, those of the embedded server. Requests keep their credentials; those
-    that bring none get the config's. A client certificate cannot be passed on: the config's is used
-    for all.
+    In front of a :class:`~appsdk_operator.client.ClientConfig` it also reads the requests: it ends
+    TLS with its own certificate, which clients trust by :meth:`client_config`, and applies the
+    rules of :meth:`inject`, the same as the embedded server's. Requests keep their credentials;
+    those without any get the config's. A client certificate cannot be forwarded: the config's is
+    used for all.
 
-    It listens on loopback only, and works in one thread of its own; every method may be called from
-    any other thread. A fault is in force when the method returns, until it is taken back or
-    :meth:`clear` is called.
+    It listens on loopback only and has one thread; every method may be called from any other
+    thread. A fault is in force when its method returns, until it is ended or :meth:`clear` is
+    called.
 
     >>> from appsdk_operator.testing import APIServer
     >>> with APIServer() as server, FaultProxy(server.url) as proxy:
@@ -57,14 +57,14 @@ class FaultProxy:
     True
 
     Args:
-        target: where to pass connections on to: ``http://host:port``, ``https://host:port`` or
-            ``tcp://host:port``; or the configuration of a client, to have requests read.
+        target: where to forward connections: ``http://host:port``, ``https://host:port`` or
+            ``tcp://host:port``; or a client's configuration, for a proxy that reads requests.
         port: the TCP port to listen on; default 0, any free one.
-        faults: what befalls requests from the start, see :meth:`inject`.
+        faults: faults of requests from the start, see :meth:`inject`.
 
     Raises:
-        ValueError: the target is no address of this form, or the port is out of range; or faults
-            for an address, behind which no requests are seen.
+        ValueError: the target has another form, the port is out of range, or there are faults for
+            an address, where the proxy sees no requests.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class FaultProxy:
         self._scheme = parts.scheme
         self._port = port
         self._clock = clock
-        # Held while starting and stopping, so that both may be called from any thread.
+        # Held during start and stop, so that both may be called from any thread.
         self._lifecycle = threading.RLock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = threading.Condition()
-        # The rest belongs to the loop.
+        # The rest is used by the loop only.
         self._stopping = asyncio.Event()
         self._flowing = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
@@ -116,15 +116,15 @@ class FaultProxy:
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Listen. Harmless when it already does.
+        """Listen. Does nothing when it already does.
 
         Raises:
-            OSError: the port is taken, or the target's name is not known.
+            OSError: the port is taken, or the target's name cannot be resolved.
         """
         with self._lifecycle:
             if self._thread is not None:
                 return self
-            # Here and not in the loop, which would need more threads for it.
+            # Not in the loop, which would start more threads for it.
             if self._relay is None:
                 self._address = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)[0]
             listener = self._bound()
@@ -145,7 +145,7 @@ class FaultProxy:
             return self
 
     def stop(self) -> None:
-        """Cut every connection, close the port and end the thread. Harmless when it is stopped."""
+        """Cut every connection, close the port and end the thread. Does nothing when stopped."""
         with self._lifecycle:
             thread, loop = self._thread, self._loop
             if thread is None:
@@ -175,20 +175,20 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        """Where it listens, with the target's scheme: ``https://127.0.0.1:40123``."""
+        """Its address, with the target's scheme: ``https://127.0.0.1:40123``."""
         return f"{self._scheme}://{_HOST}:{self._port}"
 
     @property
     def ca_data(self) -> bytes:
-        """The PEM certificate of the authority to trust; empty where TLS goes through."""
+        """The PEM certificate of the authority to trust; empty where it does not end TLS."""
         authority = None if self._relay is None else self._relay.authority
         return b"" if authority is None else authority.certificate
 
     def client_config(self, **options: Any) -> ClientConfig:
-        """The target's configuration with this proxy in between.
+        """The target's configuration, with this proxy's address.
 
         Args:
-            options: any other of :class:`~appsdk_operator.client.ClientConfig`.
+            options: other options of :class:`~appsdk_operator.client.ClientConfig`.
 
         Raises:
             ValueError: the target is an address.
@@ -199,10 +199,10 @@ class FaultProxy:
         more = {"tls_server_name": None, "unsafe_skip_tls_verify": False}
         return attrs.evolve(self._config, **{**own, **more, **options})
 
-    # -- what goes wrong ---------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------
 
     def cut(self) -> int:
-        """Reset all connections, on both sides; how many there were. New ones are passed on."""
+        """Reset all connections on both sides; returns their number. New ones are forwarded."""
 
         async def cut() -> int:
             return await self._cut_all()
@@ -210,7 +210,7 @@ class FaultProxy:
         return self._call(cut)
 
     def refuse(self, refused: bool = True) -> None:
-        """Have the machine refuse new connections, as when no server runs; open ones stay."""
+        """Refuse new connections, as when no server runs; open connections stay."""
 
         async def refuse() -> None:
             if refused:
@@ -221,10 +221,10 @@ class FaultProxy:
         self._call(refuse)
 
     def stall(self, stalled: bool = True) -> None:
-        """Pass no byte on in either direction while connections, new ones too, stay open.
+        """Forward no byte in either direction, while connections stay open and new ones are taken.
 
-        What a firewall does that has forgotten a connection: neither side learns of it. When
-        stalling ends, what was held back goes on its way.
+        A firewall that has dropped a connection's state does this: neither side notices. When the
+        stall ends, the bytes held back are forwarded.
         """
 
         async def stall() -> None:
@@ -236,7 +236,7 @@ class FaultProxy:
         self._call(stall)
 
     def delay(self, seconds: float) -> None:
-        """Pass everything on ``seconds`` later, in both directions; 0 ends it.
+        """Forward everything ``seconds`` later, in both directions; 0 ends it.
 
         Raises:
             ValueError: ``seconds`` is negative.
@@ -246,7 +246,7 @@ class FaultProxy:
         self._set(delay=seconds)
 
     def throttle(self, bytes_per_second: float | None) -> None:
-        """Read answers no faster than this, as a slow reader does; None ends it.
+        """Forward answers no faster than this, as a slow reader would; None ends it.
 
         Raises:
             ValueError: it is not more than 0.
@@ -258,13 +258,13 @@ class FaultProxy:
     def cut_after(self, count: int, *, times: int = 1) -> None:
         """Reset connections in the middle of an answer.
 
-        A connection is cut when ``count`` bytes of answers have passed through it from now on; 0
-        cuts before the first, so that what was asked for is done and its answer lost.
+        A connection is cut after ``count`` more bytes of answers; 0 cuts before the first byte, so
+        that the request takes effect and its answer is lost.
 
         Args:
-            count: how many bytes are passed on.
-            times: to how many connections it happens, the first ones that get so far; default 1,
-                0 ends it.
+            count: the number of bytes forwarded.
+            times: the number of connections cut, the first ones that get that far; default 1, 0
+                ends it.
 
         Raises:
             ValueError: a number is negative.
@@ -275,20 +275,20 @@ class FaultProxy:
 
         async def reset() -> None:
             for pair in self._pairs.values():
-                pair.answered = 0
+                pair.answer_bytes = 0
 
         self._call(reset)
 
     def inject(self, faults: FaultSchedule | Iterable[FaultRule]) -> None:
-        """From now on, let requests go wrong by these rules, behind those that are in force.
+        """Apply these rules to requests from now on, after the rules in force.
 
         Args:
-            faults: rules, or a schedule of them with the seed of their chances; see
-                :class:`FaultRule`. All but ``stale``, which only the embedded server knows.
+            faults: rules, or a schedule of rules with the seed of their probabilities; see
+                :class:`FaultRule`. All but ``stale``, which only the embedded server has.
 
         Raises:
-            ValueError: the target is an address, behind which no requests are seen, or a rule
-                is none for a proxy.
+            ValueError: the target is an address, where the proxy sees no requests, or a rule is
+                not for a proxy.
         """
         schedule = self._checked(faults)
         relay = self._require_relay()
@@ -311,14 +311,14 @@ class FaultProxy:
 
         self._call(clear)
 
-    # -- what it sees ------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------
 
     @property
     def requests(self) -> list[LoggedRequest]:
         """The last 10,000 requests, oldest first.
 
         Raises:
-            ValueError: the target is an address, behind which no requests are seen.
+            ValueError: the target is an address, where the proxy sees no requests.
         """
         relay = self._require_relay()
 
@@ -329,23 +329,23 @@ class FaultProxy:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._pairs)
 
     @property
     def accepted(self) -> int:
-        """How many connections there were since it was made."""
+        """The number of connections accepted so far."""
         return self._accepted
 
     def wait_for(self, condition: Callable[[FaultProxy], bool], timeout: float = 10.0) -> bool:
-        """Wait until ``condition`` holds, which is asked when connections come and go.
+        """Wait until ``condition`` holds; it is checked when connections open and close.
 
         >>> with FaultProxy("tcp://127.0.0.1:9") as proxy:
         ...     proxy.wait_for(lambda proxy: proxy.connections == 0)
         True
 
         Args:
-            condition: is given this proxy; looks at :attr:`connections` or :attr:`accepted`.
+            condition: gets this proxy; looks at :attr:`connections` or :attr:`accepted`.
             timeout: seconds; default 10.
 
         Returns:
@@ -394,7 +394,7 @@ class FaultProxy:
     def _bound(self) -> socket.socket:
         listener = socket.socket()
         try:
-            # So that the port can be had back while old connections fade out.
+            # So that the port can be bound again while old connections are in TIME_WAIT.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((_HOST, self._port))
             listener.listen(128)
@@ -436,7 +436,7 @@ class FaultProxy:
             while True:
                 try:
                     client, _ = await loop.sock_accept(listener)
-                except ConnectionError:  # gone again already
+                except ConnectionError:  # closed again already
                     continue
                 pair = ConnectionPair(client, self._address)
                 task = loop.create_task(self._forward_connection(pair))
@@ -452,18 +452,18 @@ class FaultProxy:
     async def _forward_connection(self, pair: ConnectionPair) -> None:
         task = asyncio.current_task()
         assert task is not None
-        # Whatever ends it, an end in good order included, is passed on or resets both sides.
-        has_ended_well = False
+        # A graceful end is forwarded; anything else resets both sides.
+        is_graceful = False
         try:
             await pair.connect()
             async with asyncio.TaskGroup() as directions:
                 directions.create_task(self._pump(pair, pair.client, pair.server, False))
                 directions.create_task(self._pump(pair, pair.server, pair.client, True))
-            has_ended_well = True
+            is_graceful = True
         except* OSError:
             pass
         finally:
-            pair.close(reset=not has_ended_well)
+            pair.close(reset=not is_graceful)
             del self._pairs[task]
             self._notify()
 
@@ -485,8 +485,8 @@ class FaultProxy:
             if rate is not None:
                 await asyncio.sleep(len(data) / rate)
             if answers and self._faults.cuts_left:
-                room = self._faults.cut_after - pair.answered
-                pair.answered += len(data)
+                room = self._faults.cut_after - pair.answer_bytes
+                pair.answer_bytes += len(data)
                 if len(data) > room or not room:
                     self._faults = attrs.evolve(self._faults, cuts_left=self._faults.cuts_left - 1)
                     await loop.sock_sendall(sink, data[: max(0, room)])

@@ -1,4 +1,4 @@
-"""The connections of a proxy: pairs of sockets, and what slows or cuts them."""
+"""The proxy's connections as pairs of sockets, and the network faults that apply to them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import attrs
 __all__ = ["Address", "ConnectionPair", "NetworkFaults", "cancel_all"]
 
 Address: TypeAlias = tuple[int, int, int, str, Any]  # as getaddrinfo gives it
-# With this option a close resets the connection instead of ending it in good order.
+# With this option a close resets the connection.
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
 @attrs.frozen(kw_only=True)
 class NetworkFaults:
-    """What befalls bytes, whatever they mean."""
+    """The network faults in force, which apply to bytes and know no requests."""
 
     delay: float = 0.0
     rate: float | None = None
@@ -30,12 +30,12 @@ class NetworkFaults:
 
 @final
 class ConnectionPair:
-    """A client's connection and the one to the server that belongs to it."""
+    """A client's connection and its counterpart to the server."""
 
     def __init__(self, client: socket.socket, target: Address) -> None:
-        """A client that was accepted, and no connection to the target yet."""
+        """An accepted client; the connection to the target is not made yet."""
         self.client = client
-        self.answered = 0
+        self.answer_bytes = 0
         family, kind, protocol, _, self._address = target
         self.server = socket.socket(family, kind, protocol)
 
@@ -47,7 +47,7 @@ class ConnectionPair:
         await asyncio.get_running_loop().sock_connect(self.server, self._address)
 
     def close(self, *, reset: bool) -> None:
-        """Close both ends, by a reset or in good order."""
+        """Close both ends, with a reset or gracefully."""
         for end in self._ends():
             if reset:
                 with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ class ConnectionPair:
 
 
 async def cancel_all(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait for their end."""
+    """Cancel tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
