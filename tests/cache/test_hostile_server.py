@@ -135,7 +135,7 @@ def test_an_answer_that_says_no_is_an_api_error(code, status, retry_after):
     request = Request(method="GET", path="/", verb="list", resource="things", namespace="x")
     error = error_from_response(request, code, headers, json.dumps(status).encode())
     assert isinstance(error, ApiError)
-    assert error.retry_after is None or 0 <= error.retry_after < 1e9
+    assert error.retry_after is None or 0 <= error.retry_after <= 1e9
     assert str(error)
 
 
