@@ -1,4 +1,4 @@
-"""The types of an expression's parts, and what in it makes no sense."""
+"""The type checker: gives each node of a syntax tree its type and reports problems."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LOGIC: Final = {
 
 
 def check(root: Node, variables: Mapping[str, Type]) -> list[Problem]:
-    """Note on every part what type it has; what makes no sense."""
+    """Set the type of every node and return the problems; ``variables`` maps names to types."""
     checker = _Checker(variables)
     checker.check(root)
     checker.resolve_types(root)
@@ -63,13 +63,13 @@ class _Checker:
         self.problems: list[Problem] = []
 
     def resolve_types(self, node: Node) -> None:
-        """Settle what was found out after a part was looked at."""
+        """Replace type variables in the types of all nodes by what was inferred for them."""
         node.type = self._substitution.resolve(node.type, unbound_as_dyn=True)
         for child in children(node):
             self.resolve_types(child)
 
     def check(self, node: Node) -> Type:
-        """The type of a part."""
+        """Set and return the type of a node."""
         match node:
             case Literal():
                 node.type = node.of
@@ -108,7 +108,7 @@ class _Checker:
         return self._report(node, f"undeclared reference to '{node.name}' (in container '')")
 
     def _qualified(self, node: Node) -> str:
-        """The dotted name a chain of fields spells, if it does not begin with a variable."""
+        """The dotted name of a chain of field selections; ``""`` if it begins with a variable."""
         if isinstance(node, Ident):
             return "" if any(node.name in scope for scope in self._scopes) else node.name
         if isinstance(node, Select) and not node.test:
@@ -175,7 +175,7 @@ class _Checker:
         self._report(node, f"expected type '{wanted}' but found '{given}'")
         return known
 
-    # -- calls -------------------------------------------------------------------------------
+    # -- calls ------------------------------------------------------------------------------
 
     def _call(self, node: Call) -> Type:
         if node.target is not None:
@@ -199,7 +199,7 @@ class _Checker:
         return self._resolve(node, known, given)
 
     def _operator(self, node: Call, given: list[Type]) -> Type | None:
-        """Operators that are no functions: they do not look at all of their arguments."""
+        """The type of an operator that is not a function: logic, conditional, optional access."""
         if node.function in _LOGIC:
             for arg, type_ in zip(node.args, given, strict=True):
                 if not self._substitution.assign_all([BOOL], [type_]):
@@ -269,7 +269,7 @@ class _Checker:
             node, f"found no matching overload for '{node.function}' applied to '{listed}'"
         )
 
-    # -- loops -------------------------------------------------------------------------------
+    # -- loops ------------------------------------------------------------------------------
 
     def _comprehension(self, node: Comprehension) -> Type:
         over = self._substitution.resolve(self.check(node.range))
@@ -307,7 +307,7 @@ class _Checker:
 
 
 def _check_literals(node: Node, problems: list[Problem]) -> None:
-    """What is wrong with texts that stand for patterns, times and spans."""
+    """Report invalid string literals for patterns, durations and timestamps."""
     if isinstance(node, Call):
         arg = node.args[-1] if node.args else None
         if isinstance(arg, Literal) and isinstance(arg.value, str):

@@ -1,7 +1,7 @@
-"""How much an expression can cost at most, given how large the values of a schema can be.
+"""The upper bound of what an expression costs, given the size limits of a schema.
 
-The figures are those of cel-go and Kubernetes: what a rule may cost decides whether a definition
-is accepted, so they are a part of the interface.
+The numbers are those of cel-go and Kubernetes. They are part of the API: a definition whose rules
+may cost too much is refused.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from appsdk_operator.apiserver._cel.types import DeclType, Type
 __all__ = ["RULE_COST_LIMIT", "UNBOUNDED", "estimate_cost", "saturating_product"]
 
 UNBOUNDED: Final = 2**64 - 1
-"""As much as there can be."""
+"""The bound of a size or cost without a limit."""
 RULE_COST_LIMIT: Final = 10_000_000
-"""What one rule may cost at most."""
+"""The most that one rule may cost."""
 _TRAVERSAL: Final = 0.1
 _REGEX: Final = 0.25
 _FORMAT_REGEX: Final = 128
@@ -36,7 +36,7 @@ _COMPARISONS: Final = ("_<_", "_<=_", "_>_", "_>=_")
 
 
 def saturating_product(one: int, two: int) -> int:
-    """A product that stays within bounds."""
+    """The product, at most ``UNBOUNDED``."""
     return min(one * two, UNBOUNDED)
 
 
@@ -45,7 +45,7 @@ def _scaled(amount: int, factor: float) -> int:
 
 
 def estimate_cost(root: Node, decl_type: DeclType) -> int:
-    """What evaluating the expression costs at most; ``decl_type`` describes its variables."""
+    """The most that evaluation of the expression can cost; ``decl_type`` declares ``self``."""
     return _Estimate(decl_type).cost(root)
 
 
@@ -58,10 +58,10 @@ class _Estimate:
         self._entry_sizes: dict[int, tuple[int, int]] = {}
         self._locals: list[tuple[str, DeclType | None, int | None, Node | None]] = []
 
-    # -- sizes -------------------------------------------------------------------------------
+    # -- sizes ------------------------------------------------------------------------------
 
     def size(self, node: Node) -> int:
-        """How large a value can be: characters, bytes, items or entries."""
+        """The most characters, bytes, items or entries of a value."""
         known = self._known_size(node)
         return UNBOUNDED if known is None else known
 
@@ -100,17 +100,17 @@ class _Estimate:
         return None
 
     def _declaration(self, node: Node) -> DeclType | None:
-        """What the schema says of a value."""
+        """The declared type of a value, from the schema."""
         if isinstance(node, Ident):
             local = self._local(node)
             if local is not None:
                 return local[1]
-            # The server takes every name that is no variable of a loop for the value itself.
+            # Like Kubernetes, treat every name that is not a loop variable as ``self``.
             return self._root
         return self._declarations.get(id(node))
 
     def _entry_size(self, node: Node) -> tuple[int, int] | None:
-        """How large keys and values of a container are that the expression makes."""
+        """The most that keys and values of a list or map made by the expression can hold."""
         if id(node) in self._entry_sizes:
             return self._entry_sizes[id(node)]
         local = self._local(node)
@@ -118,10 +118,10 @@ class _Estimate:
             return self._entry_sizes.get(id(local[3]))
         return None
 
-    # -- costs -------------------------------------------------------------------------------
+    # -- costs ------------------------------------------------------------------------------
 
     def cost(self, node: Node) -> int:
-        """What evaluating the part costs at most."""
+        """The most that evaluation of a node can cost."""
         return min(self._cost(node), UNBOUNDED)
 
     def _cost(self, node: Node) -> int:
@@ -234,7 +234,7 @@ class _Estimate:
         return costs[0] + max(costs[1], costs[2])
 
     def _function(self, node: Call) -> tuple[int, int | None]:
-        """What the call itself costs, and how large its result is, if that is known."""
+        """The cost of the call itself, and the size of its result if known."""
         name, args, target = node.function, node.args, node.target
         if name in ("_&&_", "_||_"):
             return 0, None

@@ -1,4 +1,4 @@
-"""Checked expressions as functions that evaluate them."""
+"""Evaluation: turns a checked syntax tree into nested functions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = ["COST_VARIABLE", "Evaluator", "base_cost", "evaluator"]
 
 Env = dict[str, Any]
 Evaluator = Callable[[Env], Any]
-"""From the variables to the value; :class:`CelError` when there is none."""
+"""From the variables to the value. Raises :class:`CelError` if the evaluation fails."""
 
 COST_VARIABLE: Final = "@cost"
-"""The variable that counts: a list of the units spent and of those that may be."""
+"""The name under which the variables hold the cost: a list of units spent and the limit."""
 
 
 def base_cost(node: Node) -> int:
-    """How many units one evaluation costs, loops apart."""
+    """The cost of one evaluation without the iterations of its loops."""
     own = 0 if isinstance(node, Literal) else 1
     if isinstance(node, ListNode):
         own = 10
@@ -50,7 +50,7 @@ def base_cost(node: Node) -> int:
 
 
 def evaluator(node: Node) -> Evaluator:
-    """The function that evaluates a checked expression."""
+    """The function that evaluates a checked node."""
     match node:
         case Literal(value=value):
             return lambda _env: value
@@ -155,7 +155,7 @@ def _map(node: MapNode) -> Evaluator:
     return evaluate
 
 
-# -- calls -----------------------------------------------------------------------------------
+# -- calls ---------------------------------------------------------------------------------
 
 
 def _call(node: Call) -> Evaluator:
@@ -192,7 +192,7 @@ def _function(node: Call, args: list[Evaluator]) -> Evaluator:
 
 
 def _is_static(chosen: list[Overload], given: list[Node]) -> bool:
-    """Whether the types alone tell which function it is."""
+    """Whether the static types alone decide the overload."""
     return len(chosen) == 1 and all(
         arg.type.name != "dyn" or param.kind == "variable" or param.name == "dyn"
         for arg, param in zip(given, chosen[0].params, strict=True)
@@ -200,7 +200,7 @@ def _is_static(chosen: list[Overload], given: list[Node]) -> bool:
 
 
 def _logic(left: Evaluator, right: Evaluator, *, decides: bool) -> Evaluator:
-    """``&&`` and ``||``: the side that decides does so even when the other one fails."""
+    """``&&`` and ``||``: a deciding side wins even if the other side fails."""
 
     def evaluate(env: Env) -> Any:
         failed: CelError | None = None
@@ -258,7 +258,7 @@ def _optional_access(operand: Evaluator, key: Evaluator) -> Evaluator:
     return evaluate
 
 
-# -- loops -----------------------------------------------------------------------------------
+# -- loops ---------------------------------------------------------------------------------
 
 
 def _comprehension(node: Comprehension) -> Evaluator:
@@ -304,7 +304,7 @@ Iterations = Any
 
 
 def _body(node: Comprehension) -> tuple[Evaluator | None, Evaluator]:
-    """The filter and the expression that the macro was given."""
+    """The filter and the body that the macro was given."""
     step = node.step
     condition = None
     if isinstance(step, Call) and step.function == "_?_:_":

@@ -1,12 +1,10 @@
-"""The Common Expression Language as Kubernetes uses it: compile once, evaluate often.
+"""CEL expressions as Kubernetes uses them: compile once, evaluate often.
 
 >>> program = compile("object.size > 3 && object.name.startsWith('a')", {"object": DYN})
 >>> program.evaluate({"object": {"size": 5, "name": "abc"}})
 True
 
-Parser, checker and evaluator are the server's own: rules are checked against the types that a
-schema declares, problems are told in cel-go's words, and costs are estimated; no library for
-Python does that.
+The package's docstring says why parser, checker and evaluation are own code.
 """
 
 from __future__ import annotations
@@ -27,17 +25,17 @@ from appsdk_operator.apiserver._cel.values import CelError, no_such_overload
 __all__ = ["DYN", "PER_CALL_LIMIT", "CelError", "CompileError", "Program", "compile"]
 
 PER_CALL_LIMIT: Final = 1_000_000
-"""How many units of cost one evaluation may spend, as Kubernetes has it."""
+"""The most cost units of one evaluation, as in Kubernetes."""
 
 
 class CompileError(ValueError):
-    """An expression that makes no sense; the text tells where and why, as cel-go does."""
+    """An expression that does not compile. The text says where and why, in cel-go's words."""
 
 
 @final
 @attrs.frozen
 class Program:
-    """An expression that can be evaluated; immutable, so any thread may do it."""
+    """A compiled expression. Immutable and thread-safe."""
 
     expression: str
     type: Type
@@ -46,18 +44,18 @@ class Program:
     _base_cost: int = attrs.field(alias="base_cost")
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """The value for these variables, given as JSON values.
+        """Evaluate with these variables, which are JSON or CEL values.
 
         Raises:
-            CelError: there is none, or it would cost too much.
+            CelError: the evaluation fails or costs too much.
         """
         return self.evaluate_with_cost(variables)[0]
 
     def evaluate_with_cost(self, variables: Mapping[str, Any]) -> tuple[Any, int]:
-        """The value, and what it cost.
+        """Evaluate; return the value and its cost.
 
         Raises:
-            CelError: there is none, or it would cost too much.
+            CelError: the evaluation fails or costs too much.
         """
         spent = [self._base_cost, PER_CALL_LIMIT]
         try:
@@ -65,12 +63,12 @@ class Program:
         except RecursionError:
             raise CelError("operation cancelled: actual cost limit exceeded") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            # A value is not what the schema says: the checker could not know.
+            # A value does not match its declared type, which the checker could not know.
             raise no_such_overload() from None
         return value, spent[0]
 
     def uses(self, name: str) -> bool:
-        """Whether the expression looks at that variable."""
+        """Whether the expression refers to this variable."""
         return _uses(self.root, name)
 
 
@@ -81,14 +79,14 @@ def _uses(node: Node, name: str) -> bool:
 
 
 def compile(expression: str, variables: Mapping[str, Type]) -> Program:  # noqa: A001
-    """Read and check an expression.
+    """Parse and check an expression.
 
     Args:
         expression: its text.
-        variables: the types of what it may refer to; ``DYN`` for anything.
+        variables: the types of the variables; ``DYN`` for an unknown type.
 
     Raises:
-        CompileError: it makes no sense.
+        CompileError: it has a syntax or type error.
     """
     try:
         root = parse(expression)

@@ -1,4 +1,4 @@
-"""The table of all functions: what the checker and the evaluation look calls up in."""
+"""The table of all functions, which the checker and the evaluation look calls up in."""
 
 from __future__ import annotations
 

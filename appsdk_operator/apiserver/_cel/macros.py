@@ -1,4 +1,4 @@
-"""The macros of the Common Expression Language: what loops and tests stand for."""
+"""The macros of CEL, expanded into comprehensions and tests."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _TWO_VARIABLES: Final = {
 
 
 class MacroError(ValueError):
-    """A macro whose arguments make no sense."""
+    """A macro with invalid arguments."""
 
     def __init__(self, problem: Problem) -> None:
-        """``problem``: where and why."""
+        """``problem`` says where and why."""
         super().__init__(problem.message)
         self.problem = problem
 
 
 def expand(position: int, name: str, target: Node | None, args: list[Node]) -> Node:
-    """The call, or what it stands for when it is one of a macro."""
+    """The call, or its expansion if it calls a macro."""
     count = len(args)
     if target is None:
         if name == "has" and count == 1:
@@ -110,7 +110,7 @@ def _loop(
 
 
 def _of_optional(position: int, name: str, target: Node, variable: str, arg: Node) -> Node:
-    """``optMap`` and ``optFlatMap``: what to make of a value that may be missing."""
+    """Expand ``optMap`` and ``optFlatMap``: bind the value of an optional, if it has one."""
     bound: Node = Comprehension(
         position,
         "bind",

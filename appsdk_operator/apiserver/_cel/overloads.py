@@ -1,4 +1,4 @@
-"""The functions of the Common Expression Language: what they take, and what they do."""
+"""Overloads: a signature and its implementation; how a call finds its overload at run time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SIGNATURE: Final = re.compile(r"(?:(?P<receiver>[\w<>,]+):)?(?P<name>.+?)\((?P<
 @final
 @attrs.frozen(eq=False)
 class Overload:
-    """One way to call a function; a method takes its receiver as the first parameter."""
+    """One overload of a function. A method takes its receiver as the first parameter."""
 
     id: str
     name: str
@@ -40,14 +40,14 @@ class Overload:
     call: Callable[..., Any]
 
     def accepts(self, args: list[Any]) -> bool:
-        """Whether the function takes these values."""
+        """Whether the overload accepts these values."""
         return len(args) == len(self.params) and all(map(_is_instance, self.params, args))
 
 
 def overloads_of(table: Iterable[tuple[str, str, Callable[..., Any]]]) -> list[Overload]:
-    """The overloads of a table with the columns id, signature and function.
+    """The overloads of a table with the columns id, signature and implementation.
 
-    A signature is ``name(int,list<A>)->bool``, and ``string:name(int)->bool`` that of a method.
+    A signature looks like ``name(int,list<A>)->bool``, that of a method ``string:name(int)->bool``.
     """
     return [_overload(*row) for row in table]
 
@@ -88,7 +88,7 @@ _PYTHON: Final[dict[str, type | tuple[type, ...]]] = {
 
 
 def _is_instance(param: Type, value: Any) -> bool:
-    """Whether a value can be passed for a parameter; what is inside of it is not looked at."""
+    """Whether a value has the type of a parameter; the items of lists and maps are not checked."""
     if param.kind in ("variable", "object") or param.name == "dyn":
         return True
     if param.kind == "opaque":
@@ -102,7 +102,7 @@ def _is_instance(param: Type, value: Any) -> bool:
 
 
 def dispatch(overloads: list[Overload]) -> Callable[..., Any]:
-    """One function that calls the overload that takes the arguments."""
+    """A function that calls the first overload that accepts its arguments."""
     if len(overloads) == 1:
         single = overloads[0]
 

@@ -1,4 +1,4 @@
-"""Reading expressions of the Common Expression Language."""
+"""The parser: from the text of an expression to a syntax tree, macros expanded."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ _MAX_DEPTH: Final = 200
 
 
 class ParseError(ValueError):
-    """What was given is no expression."""
+    """A syntax error."""
 
     def __init__(self, *problems: Problem) -> None:
-        """``problems``: where and why."""
+        """``problems`` say where and why."""
         super().__init__(problems[0].message)
         self.problems = list(problems)
         self.end = 0
@@ -75,10 +75,10 @@ class _Token:
 
 
 def parse(source: str) -> Node:
-    """The tree of an expression, its macros expanded.
+    """Parse an expression into a tree without macros.
 
     Raises:
-        ParseError: it is none.
+        ParseError: it has a syntax error.
     """
     problems: list[Problem] = []
     parser = _Parser(_tokens(source, problems))
@@ -99,7 +99,7 @@ def _syntax_error(token: _Token, message: str) -> ParseError:
 
 
 def recursion_problem() -> Problem:
-    """What is wrong with brackets in brackets in brackets."""
+    """The problem of an expression that is nested too deeply."""
     return Problem(-1, "expression recursion limit exceeded: 250")
 
 
@@ -108,14 +108,14 @@ def _token_problem(position: int, text: str) -> Problem:
 
 
 def _unterminated(position: int, text: str, end: int) -> ParseError:
-    """A text that does not end; reading goes on at ``end``."""
+    """The error of an unterminated literal; the scan continues at ``end``."""
     error = ParseError(_token_problem(position, text))
     error.end = end
     return error
 
 
 def _tokens(source: str, problems: list[Problem]) -> list[_Token]:
-    """The tokens; what is none is noted and left out."""
+    """Split the text into tokens; unknown characters go to ``problems``."""
     found: list[_Token] = []
     position = 0
     while position < len(source):
@@ -186,7 +186,7 @@ def _escape(source: str, position: int, *, binary: bool) -> tuple[str | int, int
 
 @final
 class _Parser:
-    """A recursive descent over the tokens."""
+    """A recursive descent parser over the tokens."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -417,7 +417,7 @@ def _literal(token: _Token, sign: int, position: int | None = None) -> Node:
 
 
 def _balanced(function: str, terms: list[Node], positions: list[int]) -> Node:
-    """A chain of one operator as a tree that is as flat as can be, as cel-go makes it."""
+    """A balanced tree for a chain of one operator, as cel-go builds it."""
     if len(terms) == 1:
         return terms[0]
     middle = (len(positions)) // 2

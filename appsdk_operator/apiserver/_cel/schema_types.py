@@ -1,4 +1,4 @@
-"""What a schema says about the values that rules look at: their types, sizes and names."""
+"""CEL types declared from schemas, and the conversion of JSON values to these types."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _DATE_TIME: Final = (TIMESTAMP, 21, 32)
 
 
 def escape_field_name(name: str) -> str:
-    """The name expressions use for a field, ``""`` when they cannot name it."""
+    """The name of a field in expressions; ``""`` if expressions cannot name it."""
     if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
         return ""
     if name in _RESERVED:
@@ -56,7 +56,7 @@ def escape_field_name(name: str) -> str:
 
 
 def with_object_metadata(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a whole resource with the fields that rules can always look at."""
+    """The schema of an object with the type and metadata fields that every rule can read."""
     properties = {**(schema.get("properties") or {})}
     properties |= {"apiVersion": _NAME, "kind": _NAME, "metadata": _META}
     return {**schema, "type": "object", "properties": properties}
@@ -65,7 +65,7 @@ def with_object_metadata(schema: Mapping[str, Any]) -> dict[str, Any]:
 def schema_decl_type(
     schema: Mapping[str, Any], *, root: bool, path: str = "self"
 ) -> DeclType | None:
-    """What rules know of values of a schema; None when they cannot look at them."""
+    """The declared type of values of a schema; None if rules cannot read them."""
     if schema.get(_INT_OR_STRING):
         limit = schema.get("maxLength")
         return DeclType(DYN, MAX_REQUEST - 2 if limit is None else max(limit, 0) * 4, 1)
@@ -144,14 +144,14 @@ def _string(schema: Mapping[str, Any]) -> DeclType:
     return DeclType(STRING, most, 2)
 
 
-# -- values ----------------------------------------------------------------------------------
+# -- values --------------------------------------------------------------------------------
 
 CelConverter = Callable[[Any], Any]
-"""From a JSON value to that of the language."""
+"""From a JSON value to a CEL value."""
 
 
 def cel_converter(schema: Mapping[str, Any]) -> CelConverter | None:
-    """What makes values of the language of JSON values; None where they are the same."""
+    """The conversion of JSON values of a schema to CEL values; None if they are the same."""
     if schema.get(_INT_OR_STRING):
         return None
     match schema.get("type"):

@@ -1,4 +1,4 @@
-"""Expressions of the Common Expression Language as trees, and what is wrong with their text."""
+"""The syntax tree of CEL expressions, and problems at positions of their text."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 @final
 @attrs.frozen
 class Problem:
-    """What is wrong at one place of an expression."""
+    """A problem at a position of an expression; -1 stands for none."""
 
     position: int
     message: str
 
 
 def format_problems(source: str, problems: list[Problem]) -> str:
-    """The problems as cel-go prints them, each with its line of the expression."""
+    """Format problems as cel-go does, each with its line of the expression."""
     texts: list[str] = []
     for problem in sorted(problems, key=lambda problem: problem.position):
         if problem.position < 0:
@@ -53,7 +53,7 @@ def format_problems(source: str, problems: list[Problem]) -> str:
 
 @attrs.define(eq=False)
 class Node:
-    """A part of an expression; the checker notes its type."""
+    """A node of the tree. The checker sets its type."""
 
     position: int
     type: Type = attrs.field(default=DYN, init=False)
@@ -71,7 +71,7 @@ class Literal(Node):
 @final
 @attrs.define(eq=False)
 class Ident(Node):
-    """A name."""
+    """An identifier."""
 
     name: str
 
@@ -79,7 +79,7 @@ class Ident(Node):
 @final
 @attrs.define(eq=False)
 class Select(Node):
-    """A field of something; ``test`` asks only whether it is there."""
+    """A field selection; ``test`` for ``has()``, which asks only whether the field is set."""
 
     operand: Node
     field: str
@@ -90,7 +90,7 @@ class Select(Node):
 @final
 @attrs.define(eq=False)
 class Call(Node):
-    """A function, an operator or a method applied to arguments."""
+    """A call of a function, an operator or a method."""
 
     function: str
     target: Node | None
@@ -101,7 +101,7 @@ class Call(Node):
 @final
 @attrs.define(eq=False)
 class ListNode(Node):
-    """A list that is written down; ``optional`` are the positions of ``?`` items."""
+    """A list literal; ``optional`` holds the positions of ``?`` items."""
 
     items: list[Node]
     optional: frozenset[int] = frozenset()
@@ -110,7 +110,7 @@ class ListNode(Node):
 @final
 @attrs.define(eq=False)
 class MapNode(Node):
-    """A map that is written down: keys, values, and whether a value may be missing."""
+    """A map literal: keys, values, and whether each entry is optional."""
 
     entries: list[tuple[Node, Node, bool]]
 
@@ -118,7 +118,7 @@ class MapNode(Node):
 @final
 @attrs.define(eq=False)
 class Comprehension(Node):
-    """A loop over a list or the keys of a map, as macros make them."""
+    """A loop over a list or map, to which macros expand."""
 
     macro: str
     variables: tuple[str, ...]
@@ -131,7 +131,7 @@ class Comprehension(Node):
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The parts of a node."""
+    """The child nodes of a node."""
     match node:
         case Select(operand=operand):
             yield operand

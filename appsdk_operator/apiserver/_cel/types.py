@@ -1,4 +1,4 @@
-"""The types of the Common Expression Language and which of them fit where."""
+"""The types of CEL, and the inference of type variables."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ __all__ = [
 @final
 @attrs.frozen
 class Type:
-    """A type: its name, and its parameters for lists, maps, optionals and types of types."""
+    """A type: a name, and parameters for lists, maps, optionals and types of types."""
 
     name: str
     params: tuple[Type, ...] = ()
     kind: str = ""
-    """``"object"`` for types with fields, ``"variable"`` for what is to be found out, and
-    ``"opaque"`` for what only functions look into."""
+    """``"object"`` for types with fields, ``"variable"`` for type variables, and ``"opaque"`` for
+    types that only functions can read."""
     decl_type: DeclType | None = attrs.field(default=None, eq=False, repr=False)
-    """What is known of values of the type from a schema."""
+    """The declaration from a schema, for object types."""
 
     def __str__(self) -> str:
         if self.name == "null_type":
@@ -56,9 +56,10 @@ class Type:
 @final
 @attrs.define(eq=False)
 class DeclType:
-    """What a schema says about values: how large they can be, and what fields they have.
+    """A type declared by a schema, with the size limits and fields of its values.
 
-    ``fields`` maps the names expressions use to types; ``keys`` the same names to those of JSON.
+    ``fields`` maps names in expressions to types, ``keys`` the same names to names in JSON. As
+    ``DeclType`` in Kubernetes' ``apiserver/pkg/cel``.
     """
 
     type: Type
@@ -122,9 +123,9 @@ _OPAQUE: Final = frozenset(_SHORT.values()) - {"optional_type"}
 
 
 def parse_type(text: str) -> Type:
-    """A type from a short text: ``list<A>``, ``map<string,int>``, ``opt<A>``, ``Quantity``.
+    """Parse a type, such as ``list<A>``, ``map<string,int>``, ``opt<A>`` or ``Quantity``.
 
-    Single capital letters are variables.
+    Single capital letters are type variables.
     """
     text = text.strip()
     name, bracket, inner = text.partition("<")
@@ -137,7 +138,7 @@ def parse_type(text: str) -> Type:
 
 
 def split_parameters(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets."""
+    """Split at the commas outside of angle brackets."""
     parts, depth = [""], 0
     for char in text:
         depth += (char == "<") - (char == ">")
@@ -179,20 +180,20 @@ TYPE_NAMES: Final[dict[str, Type]] = {
 
 @final
 class Substitution:
-    """What has been found out about type variables."""
+    """The types that inference has assigned to type variables."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """No variable has a type yet."""
         self._assigned: dict[str, Type] = {}
         self._count = 0
 
     def fresh_variable(self) -> Type:
-        """A variable nobody has seen."""
+        """A new type variable."""
         self._count += 1
         return Type(f"_var{self._count}", kind="variable")
 
     def instantiate(self, type_: Type, names: dict[str, Type]) -> Type:
-        """``type_`` with variables of its own; ``names`` keeps which."""
+        """``type_`` with fresh variables; ``names`` maps the old ones to them."""
         if type_.kind == "variable":
             if type_.name not in names:
                 names[type_.name] = self.fresh_variable()
@@ -204,7 +205,7 @@ class Substitution:
         )
 
     def resolve(self, type_: Type, *, unbound_as_dyn: bool = False) -> Type:
-        """``type_`` with everything known filled in; ``unbound_as_dyn``: what is not is dynamic."""
+        """``type_`` with assigned variables replaced; ``unbound_as_dyn``: others become ``dyn``."""
         while type_.kind == "variable" and type_.name in self._assigned:
             type_ = self._assigned[type_.name]
         if type_.kind == "variable":
@@ -215,7 +216,7 @@ class Substitution:
         return attrs.evolve(type_, params=params)
 
     def assign_all(self, wanted: list[Type], given: list[Type]) -> bool:
-        """Whether each given type fits the wanted one; only then is anything learned."""
+        """Whether each given type is assignable to the wanted one; if not, assign no variable."""
         before = dict(self._assigned)
         if len(wanted) == len(given) and all(map(self._assign, wanted, given)):
             return True

@@ -1,4 +1,4 @@
-"""The values of the Common Expression Language that JSON has no type for."""
+"""CEL values that JSON has no type for, and equality of values."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 
 
 class CelError(Exception):
-    """An expression that comes to nothing; the text is cel-go's."""
+    """An evaluation that failed. The text is cel-go's."""
 
 
 def no_such_overload() -> CelError:
-    """What is told when the types of the arguments fit no function."""
+    """The error of a call whose arguments match no overload."""
     return CelError("no such overload")
 
 
@@ -43,10 +43,10 @@ class Uint(int):
 
 
 def int64(value: int) -> int:
-    """The value, if 64 bits hold it.
+    """Check that an integer fits 64 bits.
 
     Raises:
-        CelError: they do not.
+        CelError: it does not.
     """
     if not -(2**63) <= value < 2**63:
         raise CelError("integer overflow")
@@ -54,10 +54,10 @@ def int64(value: int) -> int:
 
 
 def uint64(value: int) -> Uint:
-    """The unsigned value, if 64 bits hold it.
+    """Make an unsigned integer of 64 bits.
 
     Raises:
-        CelError: they do not.
+        CelError: the value does not fit.
     """
     if not 0 <= value < 2**64:
         raise CelError("unsigned integer overflow")
@@ -85,16 +85,16 @@ _TIME: Final = re.compile(
 @final
 @attrs.frozen(order=True)
 class Duration:
-    """A span of time in nanoseconds."""
+    """A duration in nanoseconds."""
 
     nanoseconds: int
 
     @classmethod
     def parse(cls, text: str) -> Duration:
-        """A span as Go writes it.
+        """Parse a duration in Go's syntax.
 
         Raises:
-            CelError: it is none.
+            CelError: it is not a duration.
         """
         if not _DURATION.fullmatch(text):
             raise CelError(f'time: invalid duration "{text}"')
@@ -109,16 +109,16 @@ class Duration:
 @final
 @attrs.frozen(order=True)
 class Timestamp:
-    """A time in nanoseconds since 1970."""
+    """A time in nanoseconds since the Unix epoch."""
 
     nanoseconds: int
 
     @classmethod
     def parse(cls, text: str) -> Timestamp:
-        """A time of RFC 3339.
+        """Parse a time of RFC 3339.
 
         Raises:
-            CelError: it is none.
+            CelError: it is not a time.
         """
         found = _TIME.fullmatch(text)
         try:
@@ -142,7 +142,7 @@ class Timestamp:
         return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"
 
     def in_zone(self, zone: dt.tzinfo) -> dt.datetime:
-        """The time on the clocks of a zone, without what is below microseconds."""
+        """The time in a zone, to the microsecond."""
         return (_EPOCH + dt.timedelta(microseconds=self.nanoseconds // 1000)).astimezone(zone)
 
 
@@ -168,24 +168,24 @@ class TypeValue:
 
 @final
 class SetList(list[Any]):
-    """A list whose order does not matter and that has nothing twice."""
+    """A list of the list type ``set``: equality ignores the order."""
 
     __slots__ = ()
 
 
 @final
 class MapList(list[Any]):
-    """A list of objects that are told apart by some of their fields."""
+    """A list of the list type ``map``: objects with key fields."""
 
     __slots__ = ("key_names",)
 
     def __init__(self, items: list[Any], key_names: tuple[str, ...]) -> None:
-        """The items and the names of those fields."""
+        """The items and the names of the key fields."""
         super().__init__(items)
         self.key_names = key_names
 
     def key(self, item: Any) -> str:
-        """What tells an item apart."""
+        """The key of an item."""
         return repr([item.get(name) for name in self.key_names])
 
 
@@ -217,7 +217,7 @@ _NUMBERS: Final = (int, float)
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Whether two values are equal in the language: numbers by value, others by type, too."""
+    """Whether two values are equal in CEL: numbers by value, others by type and value."""
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return isinstance(left, bool) == isinstance(right, bool) and left == right
     if isinstance(left, list) and isinstance(right, list):

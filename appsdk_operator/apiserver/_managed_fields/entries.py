@@ -1,4 +1,4 @@
-"""``metadata.managedFields``: reading and writing its entries, and keeping them few."""
+"""The entries of ``metadata.managedFields``: decoding, encoding, and the cap on their number."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = [
 Times: TypeAlias = dict[Manager, str | None]
 
 SERVER: Final = "kube-apiserver"
-"""What the server calls itself where it writes objects."""
+"""The field manager of the server's own writes."""
 
 _TYPE: Final = "FieldsV1"
 _MAX_NAME: Final = 128
 _MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
 
-# What nobody owns: the server sets it, or it names the object.
+# Fields without owner: the server sets them, or they identify the object.
 _SERVER_FIELDS: Final[FieldSet] = {
     "f:apiVersion": {},
     "f:kind": {},
@@ -64,34 +64,34 @@ _SERVER_FIELDS: Final[FieldSet] = {
 
 @attrs.define
 class ManagedFields:
-    """The owners of an object's fields, and when each wrote last."""
+    """The owners of an object's fields, and the time of each owner's last write."""
 
     owners: Owners = attrs.field(factory=dict)
     times: Times = attrs.field(factory=dict)
 
 
 def is_server_field(name: str) -> bool:
-    """Whether nobody owns that field of the metadata."""
+    """Whether a metadata field has no owner."""
     return f"f:{name}" in _SERVER_FIELDS["f:metadata"]
 
 
 def strip_server_fields(fields: FieldSet) -> FieldSet:
-    """A set without what nobody owns."""
+    """The set without the fields that have no owner."""
     return field_sets.difference(fields, _SERVER_FIELDS)
 
 
-# -- entries ---------------------------------------------------------------------------------
+# -- entries -------------------------------------------------------------------------------
 
 
 def decode(entries: Iterable[Mapping[str, Any]], *, trusted: bool) -> ManagedFields:
-    """Read the entries of an object.
+    """Decode the entries of an object.
 
     Args:
         entries: the entries.
-        trusted: whether :func:`encode` made them.
+        trusted: whether :func:`encode` has written them.
 
     Raises:
-        ValueError: one of them is not valid.
+        ValueError: an entry is not valid.
     """
     managed = ManagedFields()
     for entry in entries:
@@ -127,11 +127,11 @@ def _check(entry: Mapping[str, Any]) -> None:
 
 
 def encode(managed: ManagedFields, *, by_text: bool) -> list[dict[str, Any]]:
-    """The entries as the object shows them.
+    """Encode the entries.
 
     Args:
         managed: the owners.
-        by_text: the way of custom resources, see :func:`ordered`.
+        by_text: the order of custom resources, see :func:`ordered`.
     """
     entries = [
         _entry(manager, owner, managed.times.get(manager), by_text=by_text)
@@ -168,9 +168,9 @@ def _sort_key(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_reset(entries: Any, *, custom: bool) -> bool:
-    """Whether a client sent what means: forget who owns what."""
+    """Whether the entries in a request reset ``managedFields``."""
     if entries == []:
-        # The real server cannot tell an empty list from none in a custom resource.
+        # In a custom resource the real server cannot tell an empty list from a missing one.
         return not custom
     return bool(entries == [{}])
 
@@ -183,7 +183,7 @@ def without_times(entries: Any) -> Any:
 
 
 def discard_time_changes(new: dict[str, Any], old: dict[str, Any]) -> None:
-    """Take back new times if nothing else of an object has changed."""
+    """Restore the old times if nothing else of the object has changed."""
     ours, theirs = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not ours or not theirs or len(ours) != len(theirs) or ours == theirs:
         return
@@ -198,11 +198,11 @@ def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": metadata}
 
 
-# -- keeping them few ------------------------------------------------------------------------
+# -- the cap -------------------------------------------------------------------------------
 
 
 def cap_updaters(managed: ManagedFields) -> None:
-    """Put the oldest entries of updates together until there are no more than ten."""
+    """Merge the oldest entries of updates until at most ten are left."""
     updaters = [manager for manager, owner in managed.owners.items() if not owner.applied]
     over = len(updaters) - _MAX_UPDATERS
     if over <= 0:
@@ -229,16 +229,16 @@ def cap_updaters(managed: ManagedFields) -> None:
         over -= 1
 
 
-# -- names -----------------------------------------------------------------------------------
+# -- names ---------------------------------------------------------------------------------
 
 
 def manager_name(given: str, user_agent: str) -> str:
-    """Who makes a request: what it says, else its program as the User-Agent has it."""
+    """The field manager of a request: as given, else the program in the User-Agent."""
     if given:
         return given
     name = ""
     size = 0
-    # A header is bytes: those that are no UTF-8 show up as such.
+    # Bytes of the header that are not UTF-8 become replacement characters.
     text = user_agent.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     for char in text.partition("/")[0]:
         if not char.isprintable():
@@ -251,7 +251,7 @@ def manager_name(given: str, user_agent: str) -> str:
 
 
 def manager_problems(name: str) -> list[FieldError]:
-    """What is wrong with a field manager that a request names."""
+    """The errors of the ``fieldManager`` of a request."""
     problems: list[FieldError] = []
     if len(name.encode()) > _MAX_NAME:
         problems.append(
@@ -276,5 +276,5 @@ def manager_problems(name: str) -> list[FieldError]:
 
 
 def _escaped(text: str) -> str:
-    """A text as it stands between Go's quotes."""
+    """Escape a string as between Go's quotes."""
     return text.encode("unicode_escape").decode().replace('"', '\\"')

@@ -1,8 +1,8 @@
-"""Who owns which fields: from a write to the ``managedFields`` it leaves behind.
+"""Field managers: update ``managedFields`` on every write, and perform server-side apply.
 
-:class:`FieldManagers` belongs to a server. The steps and their order are those of the real one's
-field manager: what the request says of owners, who loses and who gets what, what nobody owns, not
-too many of them.
+:class:`FieldManagers` belongs to a server. The order of work is that of the real server's field
+manager: read the owners of the request or object, update them, strip fields that nobody owns, cap
+the number of entries.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from appsdk_operator.runtime import Clock
 __all__ = ["FieldManager", "FieldManagers", "conflict_status"]
 
 _BEFORE: Final = "before-first-apply"
-# Whoever makes the present request, until it is clear what of its fields are new.
+# The owner of the request at hand, until its new fields are known.
 _CURRENT: Final = Manager("current-operation", "")
 _KUBECTL: Final = "kubectl"
 
 
 @final
 class FieldManagers:
-    """Gives each served version its field manager."""
+    """The field managers of all served versions."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
-        """Times come from ``clock``, other versions of a resource from ``catalog``."""
+        """Managers take times from ``clock`` and other versions of a resource from ``catalog``."""
         self._catalog = catalog
         self._clock = clock
         self._shapes: WeakKeyDictionary[ServedVersion, tuple[Any, Shape]] = WeakKeyDictionary()
@@ -64,7 +64,7 @@ class FieldManagers:
         self._second = (-1, "")
 
     def of(self, served: ServedVersion, subresource: str = "") -> FieldManager:
-        """The manager for writes of a served version or one of its subresources."""
+        """The field manager for writes of a served version or of one of its subresources."""
         known = served.field_managers
         if known is None or known[0] is not served.schema or known[1] is not served.subresources:
             known = served.field_managers = (served.schema, served.subresources, {})
@@ -92,7 +92,7 @@ class FieldManagers:
         )
 
     def for_scale(self) -> FieldManager:
-        """The manager for writes of a scale."""
+        """The field manager for writes of a scale subresource."""
         return FieldManager(
             group="autoscaling",
             version="v1",
@@ -113,7 +113,7 @@ class FieldManagers:
         return self._second[1]
 
     def shape(self, served: ServedVersion) -> Shape:
-        """How the objects of a version are owned."""
+        """The shape of the objects of a version."""
         known = self._shapes.get(served)
         if known is not None and known[0] is served.schema:
             return known[1]
@@ -145,7 +145,7 @@ class FieldManagers:
                     f"request to convert CR to an invalid group/version: {api_version}"
                 )
             return None
-        # A webhook that converts is not asked: it would have to be waited for.
+        # A conversion webhook is not called: this function cannot wait.
         value = copy.deepcopy(typed.value)
         stored = source.to_storage(value) if source.to_storage is not None else value
         value = target.read(stored)
@@ -169,22 +169,22 @@ def _unchanged(obj: dict[str, Any]) -> dict[str, Any]:
 @final
 @attrs.frozen(kw_only=True)
 class FieldManager:
-    """What one kind of write does to the owners."""
+    """The field manager of one version or subresource."""
 
     group: str
     version: str
     kind: str
     subresource: str
     custom: bool
-    """Whether it is about custom resources."""
+    """Whether the objects are custom resources."""
     shape: Shape
-    """How the objects are owned."""
+    """The shape of the objects."""
     filters: FieldFilters
-    """What the write can set at all."""
+    """The fields that the write can set."""
     convert: ConvertTo
-    """To the versions that owners name their fields in."""
+    """The conversion to the versions in which owners name their fields."""
     fill_zero_values: Callable[[dict[str, Any]], dict[str, Any]]
-    """What is always there, whoever wrote the object."""
+    """Fills in the fields that Go always writes."""
     now: Callable[[], str]
 
     @property
@@ -193,17 +193,17 @@ class FieldManager:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def updated(self, live: dict[str, Any] | None, new: dict[str, Any], manager: str) -> None:
-        """Set in ``new`` who owns what once it has taken the place of ``live``.
+        """Set ``managedFields`` in ``new`` for an update of ``live``.
 
         Args:
-            live: the object before; None for a new one.
-            new: the object as it was asked for; entries a client sent in it count.
-            manager: who asked for it.
+            live: the old object; None on create.
+            new: the object in the request, whose own entries count.
+            manager: the name of the field manager.
         """
         given = new["metadata"].pop("managedFields", None)
         managed = self._initial_owners(live, given)
         if not managed.owners and live is not None:
-            # Nobody owns anything: that stays so until somebody applies.
+            # Without owners, fields are tracked from the first apply on.
             return
         if live is None and not managed.owners and self.custom:
             self._create(new, manager)
@@ -215,7 +215,7 @@ class FieldManager:
         self._set(new, managed)
 
     def _create(self, new: dict[str, Any], name: str) -> None:
-        """As an update of nothing, for new custom resources: there are many of them."""
+        """The same as an update of an empty object, but faster, for new custom resources."""
         fields: field_sets.FieldSet = {}
         for key in sorted(new):
             value, shape = new[key], self._shape_of(key)
@@ -287,15 +287,15 @@ class FieldManager:
         managed.owners = owners
         entries.cap_updaters(managed)
 
-    # -- apply -------------------------------------------------------------------------------
+    # -- apply ------------------------------------------------------------------------------
 
     def applied(
         self, live: dict[str, Any] | None, config: Any, manager: str, *, force: bool
     ) -> dict[str, Any]:
-        """What the object becomes when ``manager`` applies ``config``, and who owns what then.
+        """Apply ``config`` as ``manager``; return the merged object with its ``managedFields``.
 
         Raises:
-            StatusError: 400, 409 or 500: it cannot be applied.
+            StatusError: 400, 409 or 500: the configuration cannot be applied.
         """
         self._check_kind(config)
         managed = ManagedFields()
@@ -373,7 +373,7 @@ class FieldManager:
     def _without_kubectl_fields(
         self, live: dict[str, Any], disputed: dict[Manager, field_sets.FieldSet]
     ) -> dict[Manager, field_sets.FieldSet]:
-        """What is in dispute besides what the client-side apply of kubectl has left."""
+        """The conflicts without the fields that kubectl's client-side apply has set."""
         allowed = allowed_by_last_applied(live, self._typed(live))
         if allowed is None:
             return disputed
@@ -382,10 +382,10 @@ class FieldManager:
         }
         return {manager: fields for manager, fields in left.items() if fields}
 
-    # -- what they share ---------------------------------------------------------------------
+    # -- shared by both ---------------------------------------------------------------------
 
     def _zero(self) -> dict[str, Any]:
-        """What there is before anything is created."""
+        """The empty object."""
         return {"apiVersion": self.api_version, "kind": self.kind}
 
     def _typed(self, obj: dict[str, Any]) -> TypedObject:
@@ -398,7 +398,7 @@ def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kind_of(config: Any) -> tuple[str, str, str]:
-    """Group, version and kind that a configuration names."""
+    """Group, version and kind of a configuration."""
     given = config if isinstance(config, dict) else {}
     api_version = _text(given.get("apiVersion"))
     if api_version.count("/") > 1:
@@ -412,7 +412,7 @@ def _text(value: Any) -> str:
 
 
 def conflict_status(disputed: dict[Manager, field_sets.FieldSet]) -> StatusError:
-    """409: who owns what somebody else applies."""
+    """409: an apply conflicts with other field managers."""
     found = [
         (_shown(manager), field_sets.path_text(path))
         for manager in sorted(disputed)

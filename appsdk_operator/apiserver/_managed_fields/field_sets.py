@@ -1,12 +1,11 @@
-"""Sets of fields: which parts of an object somebody owns, in the form that ``fieldsV1`` has.
+"""Sets of field paths, in the form of ``fieldsV1``, and their algebra.
 
 A set is a tree of dicts whose keys are path elements as Kubernetes writes them: ``f:<name>`` for a
-field, ``k:<keys>`` for the element of a list that has these key fields, ``v:<value>`` for an
-element of a set, ``i:<index>`` for any other element. A node without children is a member of the
-set; one that has children is a member itself if it has the child ``"."`` as well. The tree is thus
-the JSON of ``fieldsV1``, and nothing has to be read or written.
+field, ``k:<keys>`` for the list item with these key fields, ``v:<value>`` for an item of a set,
+``i:<index>`` for any other item. A node without children is a member of the set; a node with
+children is a member if it has the child ``"."``. The tree is the JSON of ``fieldsV1`` itself.
 
-The functions here leave their arguments as they are, and their results may share nodes with them.
+The functions do not change their arguments, and their results may share nodes with them.
 The semantics are those of structured-merge-diff's ``fieldpath``.
 """
 
@@ -42,7 +41,7 @@ __all__ = [
 FieldSet: TypeAlias = dict[str, Any]
 """A set, or one node of it."""
 Path: TypeAlias = tuple[str, ...]
-"""Path elements from the top of the object on."""
+"""Path elements from the root of the object."""
 
 SELF: Final = "."
 
@@ -59,12 +58,12 @@ _KINDS: Final = "fkvi"
 
 
 def key_element(fields: Mapping[str, Any]) -> str:
-    """The element of a list whose key fields have these values."""
+    """The path element of a list item with these key fields."""
     return f"k:{_go_json(fields)}"
 
 
 def value_element(value: Any) -> str:
-    """The element of a set that has this value."""
+    """The path element of an item of a set."""
     return f"v:{_go_json(value)}"
 
 
@@ -79,20 +78,20 @@ def _go_json(value: Any) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """1.0 is the same key as 1, and written so."""
+    """Write 1.0 as 1: both are the same key."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# -- the algebra -----------------------------------------------------------------------------
+# -- the algebra ---------------------------------------------------------------------------
 
 
 def is_member(node: FieldSet) -> bool:
-    """Whether a node belongs to the set itself, whatever is below it."""
+    """Whether a node is a member itself, besides nodes below it."""
     return not node or SELF in node
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in one of them, or in both."""
+    """The members of either set."""
     if one is other or not other:
         return one
     return _union_node(one, other) if one else other
@@ -112,12 +111,12 @@ def _union_node(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in both."""
+    """The members of both sets."""
     return _intersect(one, other) or {} if one and other else {}
 
 
 def _intersect(one: FieldSet, other: FieldSet) -> FieldSet | None:
-    """A node of what is in both; None when there is nothing."""
+    """The common members of two nodes; None if there are none."""
     common: FieldSet = {}
     for element, node in one.items():
         theirs = other.get(element)
@@ -129,7 +128,7 @@ def _intersect(one: FieldSet, other: FieldSet) -> FieldSet | None:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in ``one`` but not in ``other``: a member goes alone, what is below it stays."""
+    """The members of ``one`` that are not in ``other``; members below those stay."""
     return _subtract(one, other) or {} if one and other else one
 
 
@@ -146,7 +145,7 @@ def _subtract(one: FieldSet, other: FieldSet) -> FieldSet | None:
 
 
 def difference_below(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in ``one`` but not in ``other``: a member takes all that is below it along."""
+    """The members of ``one`` that are neither in ``other`` nor below a member of it."""
     return _subtract_below(one, other) or {} if one and other else one
 
 
@@ -179,7 +178,7 @@ def has(fields: FieldSet, path: Path) -> bool:
 
 
 def attach(fields: FieldSet, path: Path, node: FieldSet) -> None:
-    """Add a whole node at ``path`` to a set that belongs to the caller alone."""
+    """Add a node at ``path`` to a set, in place."""
     at = fields
     last = len(path) - 1
     for index, element in enumerate(path):
@@ -194,11 +193,11 @@ def attach(fields: FieldSet, path: Path, node: FieldSet) -> None:
         at = below
 
 
-# -- order and text --------------------------------------------------------------------------
+# -- order and text ------------------------------------------------------------------------
 
 
 def paths(fields: FieldSet) -> Iterator[Path]:
-    """The members, those of a level before what is below them, each level in its order."""
+    """The sorted paths of the members; those of a node before those below it."""
     yield from _paths(fields, ())
 
 
@@ -213,12 +212,12 @@ def _paths(fields: FieldSet, prefix: Path) -> Iterator[Path]:
 
 
 def ordered(fields: FieldSet, *, by_text: bool) -> FieldSet:
-    """The same set, its elements in the order in which the real server writes them.
+    """The same set with its elements in the order in which the real server writes them.
 
     Args:
         fields: the set.
-        by_text: the order of custom resources, whose JSON is written with its keys sorted as text;
-            built-in kinds have fields, keys and values in this order, and numbers by size.
+        by_text: the order of custom resources, whose JSON keys are sorted as text. Built-in
+            kinds have fields, keys and values in this order, and numbers by size.
     """
     key = None if by_text else order_of
     return {
@@ -227,7 +226,7 @@ def ordered(fields: FieldSet, *, by_text: bool) -> FieldSet:
 
 
 def order_of(element: str) -> tuple[Any, ...]:
-    """The place of a path element among its siblings."""
+    """The sort key of a path element among its siblings."""
     kind, text = element[:1], element[2:]
     if kind == "f":
         return (0, text)
@@ -250,12 +249,12 @@ def _rank(value: Any) -> tuple[Any, ...]:
 
 
 def path_text(path: Path) -> str:
-    """A path as messages show it: ``.spec.ports[port=80,protocol="TCP"].name``."""
+    """Format a path as messages do: ``.spec.ports[port=80,protocol="TCP"].name``."""
     return "".join(map(element_text, path))
 
 
 def element_text(element: str) -> str:
-    """A path element as messages show it."""
+    """Format a path element as messages do."""
     kind, text = element[:1], element[2:]
     if kind == "f":
         return f".{text}"
@@ -270,20 +269,20 @@ def _value_text(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as Go quotes it."""
+    """Quote a string as Go does."""
     return json.dumps(text, ensure_ascii=False)
 
 
-# -- what others wrote -----------------------------------------------------------------------
+# -- sets from clients ---------------------------------------------------------------------
 
 
 def parse(given: Any) -> FieldSet:
-    """A set as a client sent it, its elements in the one form each has.
+    """Parse a set from a client, with its elements in canonical form.
 
-    As on the real server, elements of an unknown kind are left out.
+    As on the real server, elements of an unknown kind are dropped.
 
     Raises:
-        ValueError: it is no set of fields.
+        ValueError: it is not a set of fields.
     """
     if not isinstance(given, dict):
         raise ValueError("a set of fields is an object")
@@ -299,7 +298,7 @@ def parse(given: Any) -> FieldSet:
             known = _canonical(element)
             mine = fields.get(known)
             fields[known] = node if mine is None else _union_node(mine, node)
-    # A member with nothing below it has one form.
+    # A member without children is an empty node.
     return {} if list(fields) == [SELF] else fields
 
 

@@ -1,7 +1,7 @@
-"""Objects of built-in kinds as the real server holds them: with every field that Go always writes.
+"""Zero values: the fields that Go writes in objects of built-in kinds even if nobody has set them.
 
-There a struct that is no pointer is never missing, and a list or map without ``omitempty`` is null
-when it is not set. Whether a field is new or was there before depends on it.
+In Go a struct that is not a pointer is never missing, and an unset list or map without
+``omitempty`` is null. Whether a write adds a field or changes it depends on this.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _NUMBERS: Final = ("integer", "number")
 
 
 def definition_of(served: ServedVersion) -> str | None:
-    """The name of the definition of a built-in kind."""
+    """The name of the OpenAPI definition of a built-in kind."""
     resource = served.resource
     return builtin_schemas.definition_of(resource.group, served.version, resource.kind)
 
 
 def fill_zero_values(obj: dict[str, Any], served: ServedVersion) -> dict[str, Any]:
-    """A copy with what Go always writes filled in; what it leaves out is not looked for."""
+    """A copy with the zero values filled in; fields that Go would omit stay."""
     name = definition_of(served)
     if name is None:
         return obj
     made = _fill(obj, name)
     if name == _DAEMON_SET and "metadata" in obj:
-        # A field of the internal version, which the published one writes as an annotation.
+        # A field of the internal version, which v1 shows as an annotation.
         metadata = made["metadata"]
         annotations = {_TEMPLATE_GENERATION: "0", **(metadata.get("annotations") or {})}
         made["metadata"] = {**metadata, "annotations": annotations}

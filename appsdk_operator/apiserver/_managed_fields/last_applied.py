@@ -1,4 +1,4 @@
-"""The annotation of kubectl's client-side apply, and how server-side apply takes over from it."""
+"""The last-applied annotation of kubectl, and migration from client-side to server-side apply."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _last_applied(obj: dict[str, Any]) -> str:
 
 
 def allowed_by_last_applied(obj: dict[str, Any], live: TypedObject) -> FieldSet | None:
-    """What kubectl applied by itself and nobody changed since: it may take that over.
+    """The fields that kubectl set by client-side apply and that are unchanged since.
 
     Args:
         obj: the object.
-        live: the same, with its shape.
+        live: the same object with its shape.
 
     Returns:
-        None if kubectl did not apply it in this version.
+        None if the annotation is missing or has another version.
     """
     text = _last_applied(obj)
     if not text:
@@ -51,7 +51,7 @@ def allowed_by_last_applied(obj: dict[str, Any], live: TypedObject) -> FieldSet 
 
 
 def keep_last_applied(obj: dict[str, Any], config: dict[str, Any]) -> None:
-    """Write what is applied into the annotation, where there is one, as kubectl itself would."""
+    """Update the annotation, if there is one, with the applied configuration, as kubectl does."""
     if not _last_applied(obj):
         return
     metadata = dict(config.get("metadata") or {})

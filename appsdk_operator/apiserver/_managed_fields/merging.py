@@ -1,4 +1,4 @@
-"""Merging what somebody applies into an object, and what is wrong with the shape of a value."""
+"""Merge of an applied configuration into a live object, and the type check of values."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["TypedError", "check", "merge"]
 
 
 class TypedError(ValueError):
-    """A value that does not have the form its schema asks for; the text is the real server's."""
+    """A value that does not have the type of its schema. The text is the real server's."""
 
 
-# -- merge -----------------------------------------------------------------------------------
+# -- merge ---------------------------------------------------------------------------------
 
 
 def merge(live: Any, applied: Any, shape: Shape) -> Any:
-    """The live value with what is applied in it: of two leaves the applied one stays.
+    """Merge an applied value into the live one; for leaves the applied value wins.
 
-    Nothing goes by this: null, ``{}`` and ``[]`` do not empty what is there. Items of a list keep
-    their place unless the applied ones come in another order.
+    A merge removes nothing: null, ``{}`` and ``[]`` do not clear live values. Items of a list keep
+    their position unless the applied items have another order.
     """
     form = shape.form_of(applied)
     if form == "scalar":
@@ -52,10 +52,10 @@ def merge(live: Any, applied: Any, shape: Shape) -> Any:
 
 
 def _merge_lists(live: list[Any], applied: list[Any], rules: ListShape) -> list[Any]:
-    """Both lists' items, each once: live ones where they were, applied ones in their order."""
+    """Merge the items by identity: live ones keep their position, applied ones their order."""
     there = _elements(live, rules)
     wanted = _elements(applied, rules)
-    # Live items of one identity that are there several times merge with nothing.
+    # Live items that share an identity are not merged.
     known: dict[str, Any] = {}
     for element, item in zip(there, live, strict=True):
         known[element] = None if element in known else item
@@ -73,7 +73,7 @@ def _merge_lists(live: list[Any], applied: list[Any], rules: ListShape) -> list[
             continue
         turns = turn < len(wanted)
         if element and turns and anchor and element not in (wanted[turn], anchor):
-            # It comes later in the applied order.
+            # The applied order has it later.
             at += 1
             continue
         if element and (element in done or (turns and element == wanted[turn])):
@@ -100,19 +100,19 @@ def _elements(items: list[Any], rules: ListShape) -> list[str]:
     return found
 
 
-# -- what is wrong ---------------------------------------------------------------------------
+# -- type check ----------------------------------------------------------------------------
 
 
 def check(value: Any, shape: Shape, *, duplicates: bool = False) -> None:
-    """Make sure that a value has the forms of its shape.
+    """Check that a value has the types of its shape.
 
     Args:
         value: the value.
-        shape: what it should look like.
-        duplicates: whether a list may have several items of one identity.
+        shape: the shape.
+        duplicates: whether items of a list may share an identity.
 
     Raises:
-        TypedError: it has not; the text names each place.
+        TypedError: it has not; the text names each path.
     """
     problems = [
         f"{path}: {text}" if path else text
@@ -188,7 +188,7 @@ def _scalar_problem(value: Any, scalar: str) -> str:
 
 
 def _go_pointer(value: Any) -> str:
-    """A value as Go prints a pointer to it."""
+    """Format a value as Go prints a pointer to it."""
     return f"&{{{_go_plain(value)}}}"
 
 
@@ -203,7 +203,7 @@ def _go_plain(value: Any) -> str:
 
 
 def _go_syntax(value: Any) -> str:
-    """A value as Go source."""
+    """Format a value as Go source."""
     if isinstance(value, str):
         return field_sets.quoted(value)
     if isinstance(value, dict):

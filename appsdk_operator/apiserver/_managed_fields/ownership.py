@@ -1,9 +1,8 @@
-"""Who owns which fields of an object, and what becomes of that when somebody writes it.
+"""Field ownership: the owners of an object's fields after an update or an apply.
 
-:func:`update` is for every write that says what the whole object shall be, :func:`apply` for one
-that says what its author wants of it. Both are functions of the object before, the object or the
-configuration that came, and the owners so far. The semantics are those of structured-merge-diff's
-``merge``.
+:func:`update` is for writes of whole objects, :func:`apply` for server-side apply. Both are
+functions of the old object, the new object or configuration, and the owners so far. The semantics
+are those of structured-merge-diff's ``merge``.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ __all__ = [
 
 @attrs.frozen(order=True)
 class Manager:
-    """What tells one owner from another."""
+    """The identity of an owner."""
 
     name: str
     operation: str
     """``Update`` or ``Apply``."""
     api_version: str = ""
-    """``""`` for those that apply: they are one owner whatever version they write."""
+    """``""`` for ``Apply``: one manager is one owner, whatever version it applies."""
     subresource: str = ""
 
 
 @attrs.frozen
 class Owner:
-    """What a manager owns."""
+    """The fields that a manager owns."""
 
     fields: FieldSet
     api_version: str
-    """The version its fields are named in."""
+    """The version in which the fields are named."""
     applied: bool = False
 
 
@@ -60,7 +59,7 @@ Owners: TypeAlias = dict[Manager, Owner]
 
 @attrs.frozen
 class TypedObject:
-    """An object in one of its versions."""
+    """An object in one of its versions, with its shape."""
 
     value: Any
     shape: Shape
@@ -68,23 +67,23 @@ class TypedObject:
 
 
 ConvertTo: TypeAlias = Callable[[TypedObject, str], TypedObject | None]
-"""The object in another version; None if there is no such version (any more).
+"""Convert an object to another version; None if the version no longer exists.
 
-Raises :class:`ConversionError` where the real server gives up instead of forgetting the owner.
+Raises :class:`ConversionError` where the real server fails instead of dropping the owner.
 """
 FieldFilters: TypeAlias = Mapping[str, Callable[[FieldSet], FieldSet]]
-"""By version, which fields a request of this kind can set at all; it owns no others."""
+"""By version, the fields that a write can set and so can own."""
 
 
 class ConversionError(Exception):
-    """An object cannot be had in the version that an owner names its fields in."""
+    """An object cannot be converted to the version of an owner."""
 
 
-class OwnershipConflict(Exception):  # noqa: N818 - named after what it is answered with
-    """Somebody applies other values for fields that others own."""
+class OwnershipConflict(Exception):  # noqa: N818 - named after the answer, 409 Conflict
+    """An apply changes fields that other managers own."""
 
     def __init__(self, fields: Mapping[Manager, FieldSet]) -> None:
-        """``fields`` are those in dispute, by their owner."""
+        """``fields`` are the conflicting fields by owner."""
         super().__init__("other managers own some of the fields")
         self.fields = dict(fields)
 
@@ -101,7 +100,7 @@ def update(
     filters: FieldFilters,
     convert: ConvertTo,
 ) -> Owners:
-    """The owners once ``manager`` has made ``live`` into ``new``: it owns what it changed."""
+    """The owners after ``manager`` updates ``live`` to ``new``: it owns what it changed."""
     owners = _reconcile_owners(live, owners, convert)
     difference = _compare(live, new, filters)
     owners = _take_from_others(live, new, owners, manager, difference, filters, convert, force=True)
@@ -125,10 +124,10 @@ def apply(
     *,
     force: bool,
 ) -> tuple[TypedObject, Owners]:
-    """What the object becomes when ``manager`` applies ``config``, and its owners then.
+    """The object and its owners after ``manager`` applies ``config``.
 
     Raises:
-        OwnershipConflict: it would change what others own, and does not ``force`` it.
+        OwnershipConflict: it changes fields of other managers without ``force``.
     """
     owners = _reconcile_owners(live, owners, convert)
     merged = attrs.evolve(live, value=merging.merge(live.value, config.value, live.shape))
@@ -145,7 +144,7 @@ def apply(
     return merged, owners
 
 
-# -- who loses what --------------------------------------------------------------------------
+# -- changes of other owners ---------------------------------------------------------------
 
 
 def _compare(old: TypedObject, new: TypedObject, filters: FieldFilters) -> typed_values.Comparison:
@@ -168,7 +167,7 @@ def _take_from_others(
     *,
     force: bool,
 ) -> Owners:
-    """The owners without what changed under them."""
+    """The owners without the fields that the write changed or removed."""
     versions: dict[str, typed_values.Comparison] = {new.api_version: difference}
     conflicts: dict[Manager, FieldSet] = {}
     left: Owners = {}
@@ -181,7 +180,7 @@ def _take_from_others(
             before = convert(live, owner.api_version)
             after = convert(new, owner.api_version)
             if before is None or after is None:
-                # Fields of a version that is gone are nobody's.
+                # Owners in a version that no longer exists are dropped.
                 continue
             changes = versions[owner.api_version] = _compare(before, after, filters)
         fields = owner.fields
@@ -195,13 +194,13 @@ def _take_from_others(
     return {other: owner for other, owner in left.items() if owner.fields}
 
 
-# -- what is given up ------------------------------------------------------------------------
+# -- fields no longer applied --------------------------------------------------------------
 
 
 def _prune_unapplied(
     merged: TypedObject, owners: Owners, api_version: str, before: Owner, convert: ConvertTo
 ) -> TypedObject:
-    """Without what the manager applied last time, does not apply now, and nobody else owns."""
+    """Remove the fields that the manager applied before, not now, and that no one else owns."""
     then = convert(merged, before.api_version)
     if then is None:
         return merged
@@ -223,12 +222,12 @@ def _members_of(typed: TypedObject) -> FieldSet:
 def _restore_owned(
     merged: TypedObject, pruned: TypedObject, owners: Owners, convert: ConvertTo
 ) -> TypedObject:
-    """What was taken away too much: what somebody owns, in whatever version, stays."""
+    """Restore pruned fields that another manager owns, in whatever version."""
     managed: dict[str, FieldSet] = {}
     for owner in owners.values():
         known = managed.get(owner.api_version, {})
         managed[owner.api_version] = field_sets.union(known, owner.fields)
-    # The version at hand first: others may not be convertible without what it has.
+    # The current version first: others may need its fields to be convertible.
     for api_version in sorted(managed, key=lambda name: name != pruned.api_version):
         fields = managed[api_version]
         whole = convert(merged, api_version)
@@ -243,7 +242,7 @@ def _restore_owned(
 
 
 def with_named_fields(fields: FieldSet, shape: Shape | None) -> FieldSet:
-    """The same set with every named field above a member as a member too."""
+    """The set with the named fields above each member as members too."""
     found: FieldSet = {}
     for element, node in fields.items():
         if not node:
@@ -269,11 +268,11 @@ def _shape_below(shape: Shape | None, element: str) -> Shape | None:
     return None
 
 
-# -- schemas change --------------------------------------------------------------------------
+# -- changes of schemas --------------------------------------------------------------------
 
 
 def _reconcile_owners(live: TypedObject, owners: Owners, convert: ConvertTo) -> Owners:
-    """The owners with their fields named as the present schemas have them."""
+    """The owners with their fields adapted to the present schemas."""
     found: Owners = {}
     for manager, owner in owners.items():
         typed = live if owner.api_version == live.api_version else convert(live, owner.api_version)
@@ -286,9 +285,9 @@ def _reconcile_owners(live: TypedObject, owners: Owners, convert: ConvertTo) -> 
 
 
 def reconcile(fields: FieldSet, shape: Shape) -> FieldSet:
-    """The set once a map or list below ``shape`` has become atomic: it is owned as a whole.
+    """Adapt a set to maps and lists that have become atomic: they are owned as a whole.
 
-    A set that needs no change is returned as it is.
+    Returns the same set if nothing changes.
     """
     changed: FieldSet = {}
     for element, node in fields.items():

@@ -1,7 +1,7 @@
-"""Which fields a write cannot set, so that nobody comes to own them by it.
+"""Reset fields: the fields that a write cannot set, and so cannot own.
 
-The table is that of the real server's strategies: a write of an object leaves its status alone, one
-of the status all the rest.
+The table is that of the real server's strategies: an update of an object resets its status, an
+update of the status resets everything else.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _RESIZED: Final = ("f:resources", "f:resizePolicy")
 
 
 def field_filters(resource: Resource, served: ServedVersion, subresource: str) -> FieldFilters:
-    """By version, what a write keeps of a set of fields."""
+    """By version, a filter that keeps the fields which a write can set."""
     if resource.strategy.custom:
         return _custom_filters(resource, served, subresource)
     place = (resource.qualified_name, subresource)

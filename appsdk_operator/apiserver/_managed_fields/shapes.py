@@ -1,8 +1,8 @@
-"""How the parts of an object are owned, made of its OpenAPI schema.
+"""Shapes: which parts of an object are owned separately, derived from its OpenAPI schema.
 
-A :class:`Shape` says for one place in an object which forms a value may have there: a map, a list
-or a scalar, whether a map or list is owned as a whole (atomic), and which fields are the keys of a
-list's elements. Shapes are made of schemas as they are asked for, and kept.
+A :class:`Shape` is the type of a value in structured-merge-diff: whether it may be a map, a list
+or a scalar, whether a map or list is atomic (owned as a whole), and which fields are the keys of
+list items. Shapes are built from schemas on demand and cached.
 
 The rules are those of kube-openapi's ``schemaconv``.
 """
@@ -22,7 +22,7 @@ _PLAIN_FORMATS: Final = (None, "", "byte")
 
 @final
 class Shape:
-    """The forms a value may have at one place; any of the three may be missing."""
+    """The forms that a value may have: map, list and scalar, each optional."""
 
     __slots__ = ("forms", "list", "map", "scalar")
 
@@ -43,15 +43,15 @@ class Shape:
         self.scalar: str = scalar
         self.list: ListShape | None = list_
         self.map: MapShape | None = map_
-        # In the order in which one is taken for a value that fits none.
+        # The first form is used for a value that has none of them.
         self.forms: tuple[str, ...] = tuple(
             name for name, rules in (("map", map_), ("scalar", scalar), ("list", list_)) if rules
         )
 
     def form_of(self, value: Any) -> str:
-        """``"map"``, ``"list"`` or ``"scalar"``: how to treat ``value`` here.
+        """The form of ``value``: ``"map"``, ``"list"`` or ``"scalar"``.
 
-        ``"any"`` is for null where several forms are possible: it takes that of its counterpart.
+        ``"any"`` for null where several forms are possible: it has the form of its counterpart.
         """
         kind = type(value)
         if kind is dict:
@@ -82,7 +82,7 @@ class MapShape:
         schemas: ShapeBuilder | None = None,
         preserve: bool = False,
     ) -> None:
-        """Rules for maps; ``fields`` are schemas that become shapes when they are asked for."""
+        """Rules for maps; the schemas in ``fields`` become shapes on demand."""
         self.element: Shape | None = element
         self.atomic: bool = atomic
         self.preserve: bool = preserve
@@ -91,16 +91,16 @@ class MapShape:
         self._children: dict[str, Shape] = {}
 
     def declares(self, name: str) -> bool:
-        """Whether it is a named field, not one of a map's own keys."""
+        """Whether ``name`` is a declared field, not a key of a map."""
         return name in self._fields
 
     @property
     def is_deduced(self) -> bool:
-        """Whether nothing at all is known of what it holds."""
+        """Whether the schema declares nothing about the content."""
         return not self._fields and self.element is DEDUCED
 
     def child(self, name: str) -> Shape | None:
-        """The shape of a field; None if there may be no such field."""
+        """The shape of a field; None if the schema does not allow it."""
         found = self._children.get(name)
         if found is not None:
             return found
@@ -111,7 +111,7 @@ class MapShape:
         return found
 
     def default(self, name: str) -> Any:
-        """The default of a named field, or None."""
+        """The default of a declared field, or None."""
         return (self._fields.get(name) or {}).get("default")
 
 
@@ -130,7 +130,7 @@ class ListShape:
         keys: tuple[str, ...] = (),
         preserve: bool = False,
     ) -> None:
-        """Rules for lists of ``schema``; those that are not ``associative`` are atomic."""
+        """Rules for lists with items of ``schema``; without ``associative`` they are atomic."""
         self.associative: bool = associative
         self.keys: tuple[str, ...] = keys
         self.preserve: bool = preserve
@@ -140,7 +140,7 @@ class ListShape:
 
     @property
     def element(self) -> Shape:
-        """The shape of the elements."""
+        """The shape of the items."""
         if self._element is None:
             if self._schemas is None or self._schema is None:
                 self._element = UNTYPED
@@ -151,7 +151,7 @@ class ListShape:
 
 UNTYPED: Final = Shape(scalar="untyped")
 DEDUCED: Final = Shape(scalar="untyped")
-"""Where nothing is known: maps field by field, lists as a whole."""
+"""The shape without a schema: maps are owned by field, lists as a whole."""
 UNTYPED.list, UNTYPED.map = ListShape(None, None), MapShape({}, UNTYPED, atomic=True)
 DEDUCED.list, DEDUCED.map = ListShape(None, None), MapShape({}, DEDUCED)
 UNTYPED.forms = DEDUCED.forms = ("map", "scalar", "list")
@@ -159,10 +159,10 @@ UNTYPED.forms = DEDUCED.forms = ("map", "scalar", "list")
 
 @final
 class ShapeBuilder:
-    """Makes shapes of schemas, and follows their references."""
+    """Builds shapes from schemas and resolves their references."""
 
     def __init__(self, definitions: Mapping[str, Any] | None = None) -> None:
-        """References are looked up in ``definitions`` by the last part of their path."""
+        """References are resolved in ``definitions`` by the last part of their path."""
         self._definitions = definitions or {}
         self._named: dict[tuple[str, str], Shape] = {}
 
@@ -171,11 +171,11 @@ class ShapeBuilder:
         return self.shape(_as_object(schema))
 
     def shape(self, schema: Mapping[str, Any], *, preserve: bool = False) -> Shape:
-        """The shape of what ``schema`` describes.
+        """The shape of values of ``schema``.
 
         Args:
             schema: an OpenAPI schema, version 2 or 3, as a dict.
-            preserve: whether fields that no schema names are allowed from here on.
+            preserve: whether undeclared fields are allowed here and below.
         """
         name = _reference(schema)
         if name:
@@ -248,7 +248,7 @@ def _scalar(kind: str, form: str | None) -> str:
 
 
 def _relation(schema: Mapping[str, Any]) -> tuple[bool, tuple[str, ...]]:
-    """Whether a list is owned element by element, and the keys of its elements."""
+    """Whether a list is owned by item, and the key fields of its items."""
     kind = schema.get("x-kubernetes-list-type")
     if kind is not None:
         keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if kind == "map" else ()
@@ -272,7 +272,7 @@ _OBJECT_META_NAME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def _as_object(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of an object of Kubernetes with the fields that all of them have."""
+    """The schema of an object with its type and metadata fields."""
     text = {"type": "string"}
     common = {"apiVersion": text, "kind": text, "metadata": {"$ref": f"/{_OBJECT_META_NAME}"}}
     plain = {name: value for name, value in schema.items() if name != _EMBEDDED}
@@ -334,4 +334,4 @@ SCALE: Final[Shape] = ShapeBuilder().custom(
         },
     }
 )
-"""How a scale is owned."""
+"""The shape of a scale."""

@@ -1,7 +1,7 @@
-"""Values and their shapes: what of a value is a field, what two values differ in.
+"""Operations on values with shapes: field sets, comparison, removal and extraction.
 
-Everything here is a function of plain JSON values and shapes. The semantics are those of
-structured-merge-diff's ``typed``, its oddities included: they are what clients see.
+Pure functions of JSON values and shapes. The semantics are those of structured-merge-diff's
+``typed``, including its oddities, which clients see.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = [
 
 
 class ItemError(ValueError):
-    """An element of a list that has no identity in it."""
+    """A list item without an identity."""
 
 
 def item_element(rules: ListShape, item: Any) -> str:
-    """The path element of an item of a list that is owned element by element.
+    """The path element of an item of an associative list.
 
     Raises:
-        ItemError: it has none.
+        ItemError: the item has no identity.
     """
     if rules.keys:
         return _keyed_element(rules, item)
@@ -68,7 +68,7 @@ def _keyed_element(rules: ListShape, item: Any) -> str:
 
 
 def items_by_element(rules: ListShape, items: list[Any]) -> dict[str, list[Any]]:
-    """The items by their path elements; those without an identity are left out."""
+    """The items by path element; items without an identity are dropped."""
     found: dict[str, list[Any]] = {}
     for item in items:
         try:
@@ -80,20 +80,20 @@ def items_by_element(rules: ListShape, items: list[Any]) -> dict[str, list[Any]]
 
 
 def _child(rules: MapShape, name: str) -> Shape:
-    # A field that no schema names is only met in objects that nobody checked.
+    # Only objects that were never validated have undeclared fields.
     return rules.child(name) or DEDUCED
 
 
-# -- which fields there are ------------------------------------------------------------------
+# -- field sets ----------------------------------------------------------------------------
 
 
 def field_set(value: Any, shape: Shape) -> FieldSet:
-    """The leaves of a value and the items and keys it names: what whoever applies it owns."""
+    """The fields that an apply of a value owns: its leaves, items and map keys."""
     return _fields_below(value, shape)[1]
 
 
 def _fields_below(value: Any, shape: Shape) -> tuple[bool, FieldSet]:
-    """Whether the value itself is a field, and what is below it."""
+    """Whether the value itself is a member, and the members below it."""
     form = shape.form_of(value)
     if form == "scalar":
         return True, {}
@@ -125,7 +125,7 @@ def _fields_of_list(items: list[Any], rules: ListShape) -> FieldSet:
 
 
 def all_fields(value: Any, shape: Shape) -> FieldSet:
-    """The node of a value that came or went as a whole, with its parts down to the leaves."""
+    """The node of an added or removed value with everything below it."""
     form = shape.form_of(value)
     if form == "scalar" or not value:
         return {}
@@ -147,36 +147,36 @@ def all_fields(value: Any, shape: Shape) -> FieldSet:
     return node
 
 
-# -- what two values differ in ---------------------------------------------------------------
+# -- comparison ----------------------------------------------------------------------------
 
 
 @final
 class Comparison:
-    """What the second of two values has not, has otherwise, and has that the first has not."""
+    """The fields removed, modified and added between two values."""
 
     __slots__ = ("added", "modified", "removed")
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """No differences."""
         self.removed: FieldSet = {}
         self.modified: FieldSet = {}
         self.added: FieldSet = {}
 
     @property
     def changed(self) -> FieldSet:
-        """What whoever wrote the second value has set."""
+        """The fields that the author of the second value has set."""
         return field_sets.union(self.modified, self.added)
 
 
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
-    """What ``new`` differs in from ``old``."""
+    """Compare ``old`` and ``new``."""
     found = Comparison()
     _compare(old, new, shape, (), found)
     return found
 
 
 def equal_values(one: Any, other: Any) -> bool:
-    """Whether two values are equal as JSON: 1 is 1.0, but true is not 1."""
+    """Whether two values are equal as JSON: 1 equals 1.0, but not true."""
     return bool(one == other) and (isinstance(one, bool) == isinstance(other, bool))
 
 
@@ -184,7 +184,7 @@ def _compare(old: Any, new: Any, shape: Shape, path: Path, found: Comparison) ->
     if equal_values(old, new):
         return
     forms = {shape.form_of(old), shape.form_of(new)}
-    # Two forms at one place: each side has its own way of telling.
+    # With two different forms both comparisons report.
     for form in forms:
         if form == "scalar":
             field_sets.attach(found.modified, path, {})
@@ -231,7 +231,7 @@ def _compare_lists(old: Any, new: Any, rules: ListShape, path: Path, found: Comp
 def _compare_items(
     old: list[Any], new: list[Any], shape: Shape, path: Path, found: Comparison
 ) -> None:
-    """Compare the items of one identity; where there are several, they count as one leaf."""
+    """Compare the items of an identity; duplicates count as one leaf."""
     if len(old) <= 1 and len(new) <= 1:
         if not old:
             field_sets.attach(found.added, path, all_fields(new[0], shape))
@@ -252,11 +252,11 @@ def _compare_items(
         field_sets.attach(found.added, path, {})
 
 
-# -- parts of a value ------------------------------------------------------------------------
+# -- parts of a value ----------------------------------------------------------------------
 
 
 def remove(value: Any, fields: FieldSet, shape: Shape) -> Any:
-    """The value without the fields and items of a set; None for what is empty after that."""
+    """Remove the fields and items of a set from a value; None for a value that becomes empty."""
     if not fields:
         return value
     form = shape.form_of(value)
@@ -292,7 +292,7 @@ def _remove_items(items: list[Any], fields: FieldSet, rules: ListShape) -> Any:
 
 
 def extract(value: Any, fields: FieldSet, shape: Shape) -> Any:
-    """Only the fields and items of a set, with the key fields of the items."""
+    """Extract the fields and items of a set, with the key fields of the items."""
     form = shape.form_of(value)
     if form == "scalar" or not value:
         return value

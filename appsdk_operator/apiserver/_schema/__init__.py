@@ -1,1 +1,1 @@
-"""Structural schemas: pruning, defaults, validation, rules."""
+"""Schemas: structural schemas with pruning, defaults and validation; built-in schemas; metadata."""

@@ -1,11 +1,10 @@
-"""The published schemas of the built-in kinds, read from a data file when they are first needed.
+"""The published schemas of the built-in kinds, loaded from a data file on first use.
 
-The file holds the structure of Kubernetes' OpenAPI documents and the facts of the Go types behind
-them; ``hack/builtin_schemas.py`` makes it. :func:`schema` is what most callers want: it gives the
-schema of a kind in the shape that schemas of custom resources have, so that the same code reads
-both.
+The file holds Kubernetes' OpenAPI definitions and facts of the Go types behind them;
+``hack/builtin_schemas.py`` generates it. Most callers need :func:`schema`, which returns the schema
+of a kind in the form of a custom resource's schema, so that the same code reads both.
 
-Everything here is shared and must not be changed. Thread-safe.
+The returned objects are shared and must not be changed. Thread-safe.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["SchemaData", "data", "definition", "definition_of", "schema"]
 _PACKAGE: Final = "appsdk_operator.apiserver._schema"
 _FILE: Final = "builtin_schemas.json.gz"
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
-# Definitions that stand for JSON of any shape; the documents cannot say so.
+# Definitions that allow any JSON, which OpenAPI documents do not express.
 _FREE: Final = (
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray",
@@ -38,25 +37,25 @@ _INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
 @attrs.frozen(kw_only=True)
 class SchemaData:
-    """What the data file holds."""
+    """The content of the data file."""
 
     version: str
     """The release of Kubernetes, for example ``v1.36.3``."""
     kinds: Mapping[tuple[str, str, str], str]
     """The definition of each group, version and kind."""
     schemas: Mapping[str, Mapping[str, Any]]
-    """The definitions as published; a ``$ref`` is the bare name of another."""
+    """The definitions as published; a ``$ref`` is the bare name of a definition."""
     types: Mapping[str, Mapping[str, str]]
-    """How Go writes the fields of each definition: a letter and the Go type.
+    """How Go serialises the fields of each definition: a letter and the Go type.
 
-    ``o``: left out when it is empty; ``p``: a pointer, left out when it is nil; ``n``: null when it
-    is nil; ``a``: always written.
+    ``o``: omitted if empty; ``p``: a pointer, omitted if nil; ``n``: null if nil; ``a``: always
+    written.
     """
 
 
 @functools.cache
 def data() -> SchemaData:
-    """The content of the data file; some milliseconds the first time."""
+    """The content of the data file; loading takes some milliseconds the first time."""
     packed = importlib.resources.files(_PACKAGE).joinpath(_FILE).read_bytes()
     content = msgspec.json.decode(gzip.decompress(packed))
     return SchemaData(
@@ -73,14 +72,13 @@ def definition_of(group: str, version: str, kind: str) -> str | None:
 
 
 def schema(group: str, version: str, kind: str) -> Mapping[str, Any] | None:
-    """The schema of a built-in kind, None for others.
+    """The schema of a built-in kind; None for other kinds.
 
-    It has the shape of a custom resource's ``openAPIV3Schema``: ``type``, ``properties``,
-    ``items``, ``x-kubernetes-list-type`` and so on, without references: where several fields
-    share a definition they share the dict. Definitions may contain themselves, so walk it along
-    with an object, never as a whole. Numbers that may be texts have
-    ``x-kubernetes-int-or-string``, and what may hold anything
-    ``x-kubernetes-preserve-unknown-fields``.
+    It has the form of a custom resource's ``openAPIV3Schema``: ``type``, ``properties``,
+    ``items``, ``x-kubernetes-list-type`` and so on. There are no references: fields that share a
+    definition share the dict. Definitions may contain themselves, so walk the schema along with an
+    object, never on its own. Numbers that may be strings have ``x-kubernetes-int-or-string``,
+    fields that may hold anything ``x-kubernetes-preserve-unknown-fields``.
 
     >>> schema("apps", "v1", "Deployment")["properties"]["spec"]["required"]
     ['selector', 'template']
@@ -90,10 +88,10 @@ def schema(group: str, version: str, kind: str) -> Mapping[str, Any] | None:
 
 
 def definition(name: str) -> Mapping[str, Any]:
-    """The schema of a definition, as :func:`schema` gives it.
+    """The schema of a definition, in the form that :func:`schema` returns.
 
     Raises:
-        KeyError: there is none of that name.
+        KeyError: there is no definition of this name.
     """
     found = _resolved.get(name)
     if found is None:
@@ -102,7 +100,7 @@ def definition(name: str) -> Mapping[str, Any]:
         found = _resolve_definition(name, pending, in_progress)
         for copy, target in pending:
             copy.update({key: value for key, value in target.items() if key not in copy})
-        # Whole before anybody sees it; two threads may make one twice, which does no harm.
+        # Complete before it is shared; two threads may build one twice, which does no harm.
         _resolved.update(in_progress)
     return found
 
@@ -133,7 +131,7 @@ def _resolve(
     reference = node.get("$ref") or next((part["$ref"] for part in node.get("allOf", ())), None)
     if isinstance(reference, str):
         target = _resolve_definition(reference, pending, in_progress)
-        # A default of {} says that Go has no pointer there: nothing for those who read schemas.
+        # A default of {} only says that the Go field is not a pointer.
         own = {
             key: value
             for key, value in node.items()

@@ -1,4 +1,4 @@
-"""Paths to fields of a schema, as rules and selectable fields give them: ``.spec.a['b.c']``."""
+"""Field paths in a schema, as rules and selectable fields have them: ``.spec.a['b.c']``."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+|'")
 
 
 class FieldPathError(ValueError):
-    """What was given leads to no field; the text is the server's."""
+    """A path that leads to no field. The text is the real server's."""
 
 
 def resolve_field_path(
     path: str, schema: Mapping[str, Any], *, brackets: bool = True
 ) -> tuple[str, Mapping[str, Any], str]:
-    """The path in its usual form, the schema it leads to, and the name of its first step.
+    """Resolve a path to its canonical form, the schema of the field and the first field's name.
 
     Args:
-        path: the path, which begins with a dot or a bracket.
-        schema: where it begins.
-        brackets: whether names may stand in brackets.
+        path: the path, starting with a dot or a bracket.
+        schema: the schema that it starts in.
+        brackets: whether names in brackets are allowed.
 
     Raises:
-        FieldPathError: it leads nowhere.
+        FieldPathError: the path leads to no field.
     """
     tokens = _TOKEN.findall(path)
     made, first, position = "", "", 0
@@ -71,7 +71,7 @@ def _quoted(token: str) -> str:
 
 
 def _child_schema(schema: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], bool]:
-    """The schema one step further, and whether the step is a field of an object."""
+    """The schema of a child, and whether the child is a field, not a key of a map."""
     properties, additional = schema.get("properties"), schema.get("additionalProperties")
     if properties:
         if name not in properties:

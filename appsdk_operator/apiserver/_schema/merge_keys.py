@@ -1,4 +1,4 @@
-"""Which lists of a built-in kind strategic merge patches merge, as its schema has it."""
+"""The merge keys of built-in kinds for strategic merge patches, read from their schemas."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["merge_keys"]
 
 @final
 class _KindMergeKeys:
-    """The rules of one kind, looked up along its schema."""
+    """The merge rules of one kind, looked up in its schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._known: dict[tuple[str, ...], MergeRule | None] = {}
 
     def rule(self, path: tuple[str, ...]) -> MergeRule | None:
-        """The rule for the field at ``path``, list indexes left out."""
+        """The merge rule of the field at ``path``, which has no list indexes."""
         if path not in self._known:
             self._known[path] = self._look_up(path)
         return self._known[path]
@@ -44,6 +44,6 @@ class _KindMergeKeys:
 
 @functools.cache
 def merge_keys(group: str, version: str, kind: str) -> MergeRules:
-    """The rules of a kind; of those without a schema, what all kinds have in common."""
+    """The merge rules of a kind; for kinds without a schema, those that all kinds share."""
     schema = builtin_schemas.schema(group, version, kind)
     return BUILTIN_MERGE_KEYS if schema is None else _KindMergeKeys(schema)

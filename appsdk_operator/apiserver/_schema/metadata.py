@@ -1,4 +1,4 @@
-"""Object metadata: what the server sets, what may not change, and what is not valid."""
+"""Object metadata: the fields that the server sets, validation, and immutable fields."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ __all__ = [
 
 _STANDARD_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
-# Without vowels and without what looks like another character, as the real server has it.
+# Without vowels and characters that look alike, as on the real server.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_BASE: Final = 58
 
 
 def timestamp(seconds: float) -> str:
-    """Seconds since 1970 as Kubernetes writes times."""
+    """Format seconds since the Unix epoch as Kubernetes does."""
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generated_name(base: str, rng: random.Random) -> str:
-    """A fresh name that starts with ``base``."""
+    """A random name that starts with ``base``."""
     return base[:_GENERATED_BASE] + "".join(rng.choices(_ALPHABET, k=5))
 
 
 def wipe_system_fields(metadata: dict[str, Any]) -> None:
-    """Drop what a new object cannot have."""
+    """Drop the fields that clients cannot set on a new object."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(name, None)
 
@@ -59,9 +59,9 @@ def wipe_system_fields(metadata: dict[str, Any]) -> None:
 def prepare_create(
     metadata: dict[str, Any], now: float, rng: random.Random, *, generation: bool
 ) -> None:
-    """Set what the server sets on a new object.
+    """Set the metadata that the server sets on a new object.
 
-    Kinds that count no generations keep the one that the client gave, as on the real server.
+    Kinds without generations keep the one from the client, as on the real server.
     """
     wipe_system_fields(metadata)
     metadata["uid"] = str(uuid.UUID(int=rng.getrandbits(128), version=4))
@@ -71,7 +71,7 @@ def prepare_create(
 
 
 def carry_over(new: dict[str, Any], old: dict[str, Any]) -> None:
-    """Take over from the old metadata what an update cannot take away."""
+    """Copy the metadata that an update cannot remove."""
     new["creationTimestamp"] = old["creationTimestamp"]
     new.setdefault("uid", old["uid"])
     new.pop("selfLink", None)
@@ -85,10 +85,10 @@ def carry_over(new: dict[str, Any], old: dict[str, Any]) -> None:
 
 
 def mark_deleting(metadata: dict[str, Any], now: float, grace: int | None = 0) -> None:
-    """Note that the object's deletion was asked for, and that it counts as a change.
+    """Set the deletion timestamp, which increments the generation.
 
-    A ``grace`` of None is for kinds that the server itself clears away: they tell no grace period
-    and do not count.
+    A ``grace`` of None is for kinds that the server itself finalizes: they get no grace period and
+    no new generation.
     """
     if "deletionTimestamp" not in metadata:
         if metadata.get("generation", 0) > 0 and grace is not None:
@@ -99,7 +99,7 @@ def mark_deleting(metadata: dict[str, Any], now: float, grace: int | None = 0) -
 
 
 def warnings(metadata: dict[str, Any], old: dict[str, Any] | None, *, custom: bool) -> list[str]:
-    """What to tell of the metadata of a new or changed object; what is there twice goes."""
+    """The warnings for the metadata of a write. Removes duplicate owner references."""
     messages = _distinct_owners(metadata)
     if custom:
         before = (old or {}).get("finalizers") or ()
@@ -110,14 +110,14 @@ def warnings(metadata: dict[str, Any], old: dict[str, Any] | None, *, custom: bo
             if "/" not in finalizer
             and finalizer not in _STANDARD_FINALIZERS
             and finalizer not in before
-            # What is refused is not warned of.
+            # An invalid finalizer is refused, so it needs no warning.
             and not any(key_problems(finalizer))
         ]
     return messages
 
 
 def _distinct_owners(metadata: dict[str, Any]) -> list[str]:
-    """Keep each owner reference once; the warnings to tell."""
+    """Remove duplicate owner references; the warnings for them."""
     owners = metadata.get("ownerReferences") or []
     kept = [owner for at, owner in enumerate(owners) if owner not in owners[:at]]
     if len(kept) == len(owners):
@@ -135,7 +135,7 @@ def _distinct_owners(metadata: dict[str, Any]) -> list[str]:
 
 
 def validate_finalizers(metadata: dict[str, Any]) -> Iterator[FieldError]:
-    """What built-in kinds ask of finalizers beyond a valid name."""
+    """Validate finalizers of built-in kinds, beyond the syntax of their names."""
     finalizers = metadata.get("finalizers") or ()
     for index, finalizer in enumerate(finalizers):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
@@ -153,9 +153,9 @@ def validate_finalizers(metadata: dict[str, Any]) -> Iterator[FieldError]:
 
 
 def validate(metadata: dict[str, Any], style: NameStyle) -> Iterator[FieldError]:
-    """What is not valid in the metadata of a new or changed object."""
+    """Validate the metadata of a new or changed object."""
     base = metadata.get("generateName", "")
-    # What follows the base is a letter or a digit, so it may end with a dash.
+    # The suffix starts with a letter or a digit, so the base may end with a dash.
     for problem in name_problems(f"{base[:-1]}a" if base.endswith("-") else base, style):
         if base:
             yield FieldError.invalid("metadata.generateName", base, problem)
@@ -210,7 +210,7 @@ def _validate_owners(owners: Any) -> Iterator[FieldError]:
 
 
 def _in_go_order(owner: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a reference as Go writes them."""
+    """The fields of an owner reference in the order in which Go writes them."""
     return {name: owner.get(name) or "" for name in ("apiVersion", "kind", "name", "uid")} | {
         name: owner[name] for name in ("controller", "blockOwnerDeletion") if name in owner
     }
@@ -221,7 +221,7 @@ def _json_text(value: Any) -> Verbatim:
 
 
 def validate_update(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldError]:
-    """What an update changes and may not change."""
+    """The errors of an update that changes immutable metadata."""
     for name in ("name", "namespace", "uid"):
         if new.get(name, "") != old.get(name, ""):
             yield FieldError.invalid(f"metadata.{name}", new.get(name, ""), "field is immutable")
@@ -240,10 +240,10 @@ def validate_update(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldE
 
 
 def parse_revision(text: str) -> int:
-    """The number in a resourceVersion an object carries.
+    """Parse the resourceVersion of an object.
 
     Raises:
-        StatusError: 500 as on the real server, it is no number, or too big for one.
+        StatusError: 500 as on the real server: it is not a number of 64 bits.
     """
     if not text:
         return 0

@@ -1,4 +1,4 @@
-"""Metadata read as Go reads it: with the types that its fields have, and without what is empty."""
+"""Metadata decoded as Go decodes it: types are checked, empty fields dropped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from appsdk_operator.apiserver._values.status import bad_request
 
 __all__ = ["decode_metadata"]
 
-# The Go type of each field of metadata that the server relies on.
+# The Go types of the fields.
 _TEXT, _NUMBER = "string", "int64"
 _FIELDS: Final = {
     "name": _TEXT,
@@ -48,10 +48,10 @@ _OWNER: Final = {
 def decode_metadata(
     obj: dict[str, Any], kind: str, version: str, *, custom: bool
 ) -> dict[str, Any]:
-    """The metadata of ``obj``, with nulls and empty collections gone.
+    """Decode the metadata of ``obj`` in place: drop nulls and empty collections, and return it.
 
     Raises:
-        StatusError: 400, a field of metadata has a type the server cannot work with.
+        StatusError: 400, a field has the wrong type.
     """
     metadata = obj.get("metadata")
     if metadata is None:
@@ -62,7 +62,7 @@ def decode_metadata(
     obj["metadata"] = metadata = {
         key: value
         for key, value in metadata.items()
-        # An empty list of managedFields means something else than none.
+        # An empty list of managedFields resets them.
         if value is not None and value != {} and (value != [] or key == "managedFields")
     }
     return metadata

@@ -1,4 +1,4 @@
-"""Checks of custom resources beyond single values: list types, embedded objects, replicas."""
+"""Checks of custom resources beyond value validation: list types, embedded objects, scale."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ __all__ = [
 ]
 
 Visitor = Callable[[Any, str, list[FieldError]], None]
-"""From a value, its path and the errors to add to."""
+"""Called with a value, its path and the list of errors to extend."""
 
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class CoercionError(ValueError):
-    """An embedded object whose metadata cannot be read; the text is the server's."""
+    """An embedded object whose metadata cannot be decoded. The text is the real server's."""
 
 
 def _compile_visitor(
     schema: Mapping[str, Any], find: Callable[[Mapping[str, Any]], Visitor | None]
 ) -> Visitor | None:
-    """A visitor of the values below ``schema`` that ``find`` has checks for, None without any."""
+    """A visitor that applies what ``find`` returns for each schema; None without checks."""
     own = find(schema)
     children: dict[str, Visitor] = {}
     for name, child in (schema.get("properties") or {}).items():
@@ -67,11 +67,11 @@ def _compile_visitor(
     return visit
 
 
-# -- list types ------------------------------------------------------------------------------
+# -- list types ----------------------------------------------------------------------------
 
 
 def list_type_checks(schema: Mapping[str, Any]) -> Visitor | None:
-    """The checks that sets have no item and maps no key twice."""
+    """The check for duplicate items in sets and duplicate keys in maps."""
     return _compile_visitor(schema, _list_type)
 
 
@@ -87,7 +87,7 @@ def _list_type(schema: Mapping[str, Any]) -> Visitor | None:
 
 
 def _duplicates(identities: list[bytes]) -> Iterator[int]:
-    """Where something is there for the second time."""
+    """The indexes at which an identity occurs for the second time."""
     seen: dict[bytes, int] = {}
     for index, identity in enumerate(identities):
         seen[identity] = times = seen.get(identity, 0) + 1
@@ -122,11 +122,11 @@ def _shown(value: Any) -> Any:
     return Verbatim(go_json(value)) if isinstance(value, (dict, list)) else value
 
 
-# -- embedded objects ------------------------------------------------------------------------
+# -- embedded objects ----------------------------------------------------------------------
 
 
 def embedded_object_checks(schema: Mapping[str, Any]) -> Visitor | None:
-    """The checks of what embedded objects say about themselves."""
+    """The checks of type and metadata of embedded objects."""
     return _compile_visitor(schema, lambda part: _check_embedded if part.get(EMBEDDED) else None)
 
 
@@ -191,9 +191,9 @@ _WORDS: Final[dict[type, str]] = {
 def metadata_coercion(
     schema: Mapping[str, Any],
 ) -> Callable[[dict[str, Any], list[str]], None] | None:
-    """What drops the unknown fields of embedded objects' metadata, and tells them.
+    """A function that drops unknown metadata fields of embedded objects and reports them.
 
-    The function raises :class:`CoercionError` for metadata of other types.
+    It raises :class:`CoercionError` for fields of the wrong type. None without embedded objects.
     """
     dropped: list[str] = []
 
@@ -250,7 +250,7 @@ def _decode_problem(metadata: Any) -> str:
 
 
 def _type_mismatch(wanted: str, item: Any) -> tuple[str, str] | None:
-    """What was found and what should be there, where a field has another type."""
+    """The found and the wanted type of a field with the wrong type; None if it fits."""
     python = {"[": list, "m": dict, "i": int}.get(wanted[0], str)
     if not isinstance(item, python) or isinstance(item, bool):
         return _WORDS[type(item)], wanted
@@ -262,11 +262,11 @@ def _type_mismatch(wanted: str, item: Any) -> tuple[str, str] | None:
     return None
 
 
-# -- replicas --------------------------------------------------------------------------------
+# -- replicas ------------------------------------------------------------------------------
 
 
 def scale_problems(obj: Any, scale: Mapping[str, Any], *, spec: bool) -> Iterator[FieldError]:
-    """What is wrong with the numbers and the selector that the scale of an object shows."""
+    """The errors of the replica counts and the selector that the scale subresource reads."""
     names = ["specReplicasPath"] if spec else []
     for name in [*names, "statusReplicasPath"]:
         path = scale.get(name) or ""
@@ -286,7 +286,7 @@ def scale_problems(obj: Any, scale: Mapping[str, Any], *, spec: bool) -> Iterato
 
 
 def _value_at(obj: Any, path: str, kind: type, go_name: str) -> tuple[Any, str]:
-    """The value at a path and what is wrong with it."""
+    """The value at a path, and the problem if it has the wrong type."""
     value = obj
     segments = path.removeprefix(".").split(".")
     for index, segment in enumerate(segments):

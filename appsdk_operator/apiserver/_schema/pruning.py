@@ -1,4 +1,4 @@
-"""What comes in is fitted to its schema: unknown fields and nulls go, defaults are filled in."""
+"""Pruning and defaulting: drop unknown fields and nulls, fill in defaults."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _OBJECT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _BIG: Final = 2**63
 
 Pruner = Callable[[Any, str, list[str]], None]
-"""From a dict or list, its path and the unknown fields to add to; the value is changed in place."""
+"""Called with a dict or list to change in place, its path, and the unknown fields to extend."""
 
 
 def has_defaults(schema: Mapping[str, Any]) -> bool:
-    """Whether the schema says anywhere what a missing field is to be."""
+    """Whether the schema has a default anywhere."""
     if schema.get("default") is not None:
         return True
     children = list((schema.get("properties") or {}).values())
@@ -29,12 +29,12 @@ def has_defaults(schema: Mapping[str, Any]) -> bool:
 def compile_pruner(
     schema: Mapping[str, Any], *, root: bool = False, defaults: bool = True
 ) -> Pruner:
-    """The function that fits objects to ``schema``.
+    """Compile the function that prunes and defaults objects of ``schema``.
 
     Args:
         schema: the schema.
-        root: whether it is that of a whole resource.
-        defaults: whether to fill them in.
+        root: whether it is the schema of a whole object.
+        defaults: whether to fill in defaults.
     """
     preserve = bool(schema.get(PRESERVE))
     properties = schema.get("properties") or {}
@@ -93,7 +93,7 @@ def compile_pruner(
 
 
 class _FieldPruner:
-    """What a field of an object may be."""
+    """The pruner of a field, its default, and whether it may be null."""
 
     __slots__ = ("default", "nullable", "prune")
 
@@ -104,7 +104,7 @@ class _FieldPruner:
 
 
 def _go_number(value: float) -> float:
-    """A number as Go keeps it: 3.0 is an integer once it was stored, 2**63 is none."""
+    """A number as Go stores it: 3.0 becomes an integer, 2**63 a float."""
     if type(value) is float:
         return int(value) if value.is_integer() and -_BIG <= value < _BIG else value
     return value if -_BIG <= value < _BIG else float(value)
@@ -133,11 +133,11 @@ def _list_pruner(schema: Mapping[str, Any], *, preserve: bool, defaults: bool) -
 
 
 def _keep_all(_value: Any, _path: str, _dropped: list[str]) -> None:
-    """Everything may stay."""
+    """Drop nothing."""
 
 
 def _drop_all(value: Any, path: str, dropped: list[str]) -> None:
-    """No field is known."""
+    """Drop all fields."""
     if isinstance(value, dict):
         dropped += [f"{path}.{name}" if path else name for name in value]
         value.clear()

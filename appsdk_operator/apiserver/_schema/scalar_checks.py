@@ -1,4 +1,4 @@
-"""Checks of texts, numbers and enumerations, as a schema's value validations ask for them."""
+"""Value validation of strings, numbers and enums."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = [
 ]
 
 Check = Callable[[Any, Any, str, list[FieldError]], int]
-"""From value, old value, path and the errors to add to, to the number of things that matched."""
+"""Called with value, old value, path and errors to extend; returns how many keywords matched."""
 
 
 def error_field(path: str) -> str:
-    """The field in errors for a path; the root has none."""
+    """The field that errors name for a path; ``<nil>`` for the root."""
     return path.removeprefix(".") or "<nil>"
 
 
 def invalid_value(path: str, value: Any, detail: str) -> FieldError:
-    """What is wrong with the value at a path."""
+    """The error of an invalid value at a path."""
     return FieldError.invalid(error_field(path), value, detail)
 
 
 def composite_error(detail: str) -> FieldError:
-    """What is wrong with several things at once, which is told of no field."""
+    """The error of a combination such as ``anyOf``, which names no field."""
     return FieldError("FieldValueInvalid", "<nil>", f'Invalid value: "": {detail}')
 
 
 def string_checks(schema: Mapping[str, Any], format_: str) -> Iterable[Check]:
-    """The checks of texts: lengths, a pattern and a format."""
+    """The checks of strings: lengths, pattern and format."""
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     pattern = schema.get("pattern")
     if longest is not None or shortest or pattern:
@@ -88,7 +88,7 @@ _RANGES: Final = {"int32": 2**31, "int64": 2**63, "": 2**63}
 def number_checks(
     schema: Mapping[str, Any], types: tuple[str, ...], format_: str
 ) -> Iterable[Check]:
-    """The checks of numbers: range, bounds and factor."""
+    """The checks of numbers: range of the type, bounds and ``multipleOf``."""
     declared = types[0] if len(types) == 1 else ""
     if declared == "integer" or format_ == "float":
         yield _range_check(declared, format_)
@@ -97,7 +97,7 @@ def number_checks(
 
         def check_factor(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
             if isinstance(value, int) and factor < 1:
-                # The server compares integers with the integral part of the factor.
+                # The real server divides integers by the integral part of the factor.
                 detail = f"factor MultipleOf declared for {path} must be positive: 0"
                 errors.append(invalid_value(path, 0, detail))
             elif not _divides(factor, value):
@@ -147,7 +147,7 @@ def _bound_check(bound: float, *, exclusive: bool, lower: bool) -> Check:
     sign = 1 if lower else -1
 
     def step(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
-        # The server compares integers with the integral part of the bound.
+        # The real server compares integers with the integral part of the bound.
         limit = int(bound) if isinstance(value, int) else bound
         over = (value - limit) * sign
         if over < 0 or (exclusive and over == 0):
@@ -164,7 +164,7 @@ def _number(value: float) -> str:
 
 
 def enum_check(allowed: list[Any]) -> Check:
-    """The check that a value is one of those listed."""
+    """The check that a value is in the list of an ``enum``."""
     texts = [item if isinstance(item, str) else go_json(item) for item in allowed]
     plain = frozenset(item for item in allowed if isinstance(item, str))
 

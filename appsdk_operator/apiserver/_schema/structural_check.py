@@ -1,7 +1,7 @@
-"""Whether a schema is structural: what Kubernetes asks of schemas of custom resources.
+"""Whether a schema is structural, as Kubernetes requires of custom resources.
 
-Every value has a type outside of ``anyOf``, ``allOf``, ``oneOf`` and ``not``; what stands inside
-of those only validates values that are known from outside.
+Every field has a type outside of ``anyOf``, ``allOf``, ``oneOf`` and ``not``; schemas inside of
+these only validate fields that are declared outside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Schema = Mapping[str, Any]
 
 
 def has_unsupported_fields(schema: Any) -> bool:
-    """Whether there is anything no schema of a custom resource may have."""
+    """Whether the schema has a keyword that custom resources do not support."""
     if not isinstance(schema, Mapping):
         return False
     if any(schema.get(name) for name in ("id", "$schema", "$ref", "patternProperties")):
@@ -42,7 +42,7 @@ def _parts(schema: _Schema) -> Iterator[Any]:
 
 
 def structural_problems(schema: _Schema, path: str) -> list[FieldError]:
-    """What keeps the schema at ``path`` from being structural, in the order of its text."""
+    """The reasons why the schema at ``path`` is not structural, sorted by text."""
     errors = list(_invariants(schema, _ROOT, path))
     errors += _completeness_problems(schema, schema, path, path)
     return sorted(errors, key=str)
@@ -104,7 +104,7 @@ def _type(schema: _Schema, type_: str, level: str, path: str) -> Iterator[FieldE
 
 
 def _object_problems(schema: _Schema, level: str, path: str) -> Iterator[FieldError]:
-    """What a whole object may say about its own fields."""
+    """The errors of type and metadata fields in the schema of an object."""
     properties = schema.get("properties") or {}
     is_object = level == _ROOT or bool(schema.get(EMBEDDED))
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
@@ -128,7 +128,7 @@ def _names_only(metadata: _Schema) -> bool:
     return not rest and set(metadata.get("properties") or ()) <= {"name", "generateName"}
 
 
-# -- inside of value validations -------------------------------------------------------------
+# -- inside of value validations -----------------------------------------------------------
 
 
 def _validations(
@@ -186,13 +186,13 @@ def _nested(schema: _Schema, path: str, *, skip_any: bool = False) -> Iterator[F
         yield FieldError.forbidden(at, "must not be specified in a nested context")
 
 
-# -- completeness ----------------------------------------------------------------------------
+# -- completeness --------------------------------------------------------------------------
 
 
 def _completeness_problems(
     validation: _Schema, schema: _Schema | None, path: str, inside: str
 ) -> Iterator[FieldError]:
-    """What value validations look at and the schema around them does not know."""
+    """The fields that value validations use and the schema around them does not declare."""
     parts = [
         (f"{inside}.{name}[{index}]", part)
         for name in ("allOf", "anyOf", "oneOf")

@@ -1,7 +1,7 @@
-"""Structural schemas of custom resources: drop what they do not name, fill in defaults, validate.
+"""Structural schemas of custom resources: pruning, defaulting and validation of objects.
 
-The three work on plain JSON values and in this order, as the real server's do. A schema is
-compiled once, when its definition is served, because every write goes through it.
+They work on plain JSON values in this order, as on the real server. A schema is compiled once, when
+its definition is served, because every write uses it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _UNCHECKED: Final = FieldError(
 
 @final
 class StructuralSchema:
-    """What one version of a custom resource may look like."""
+    """The compiled schema of one version of a custom resource."""
 
     def __init__(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None = None) -> None:
-        """The schema at the root, and the ``scale`` subresource, if there is one."""
+        """Compile the schema of an object; ``scale`` defines its scale subresource."""
         self.has_defaults: bool = pruning.has_defaults(schema)
         self._schema = schema
         self._scale = scale
@@ -58,14 +58,14 @@ class StructuralSchema:
         self._rules = validation_rules.SchemaRules.of(schema, root=True)
 
     def is_made_of(self, schema: Mapping[str, Any], scale: Mapping[str, Any] | None) -> bool:
-        """Whether it was made of these."""
+        """Whether it was compiled from this schema and scale."""
         return self._schema == schema and self._scale == scale
 
     def prune_and_default(self, obj: dict[str, Any]) -> list[str]:
-        """Drop unknown fields and nulls, fill in defaults; the paths of unknown fields.
+        """Drop unknown fields and nulls, fill in defaults; return the paths of unknown fields.
 
         Raises:
-            CoercionError: an embedded object's metadata cannot be read.
+            CoercionError: the metadata of an embedded object cannot be decoded.
         """
         dropped: list[str] = []
         self._prune_and_default(obj, "", dropped)
@@ -88,16 +88,16 @@ class StructuralSchema:
         *,
         status_only: bool = False,
     ) -> list[str]:
-        """Add everything in ``new`` that breaks the schema; what ``old`` has too may stay.
+        """Add the violations of the schema in ``new``; values unchanged from ``old`` may stay.
 
         Args:
-            new: the wanted state.
-            old: the present state; None on create.
-            errors: what is known to be wrong already, to add to.
-            status_only: whether nothing but the status can have changed.
+            new: the new state.
+            old: the old state; None on create.
+            errors: the errors found so far, to extend.
+            status_only: whether only the status can have changed.
 
         Returns:
-            What to warn of: rules that are broken as they were before.
+            Warnings for rules that the old state violates as well.
         """
         found: list[FieldError] = []
         if status_only and old is not None:
@@ -148,7 +148,7 @@ def _below_status(error: FieldError) -> FieldError:
 
 
 def _without_common_fields(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a resource without the bare fields that every object has, for speed."""
+    """The schema without type and metadata fields that declare nothing but a type, for speed."""
     properties = dict(schema.get("properties") or {})
     for name in ("apiVersion", "kind", "metadata"):
         declared = properties.get(name) or {}

@@ -1,4 +1,4 @@
-"""The rules of a schema (``x-kubernetes-validations``), compiled, and objects checked by them."""
+"""CEL validation rules of a schema (``x-kubernetes-validations``): compilation and evaluation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OUT_OF_BUDGET: Final = (
 @final
 @attrs.define
 class CompiledRule:
-    """One rule: what it evaluates, or what is wrong with it, and what it costs at most."""
+    """A rule with its program, or the error of its compilation, and its estimated cost."""
 
     rule: Mapping[str, Any]
     program: expressions.Program | None = None
@@ -54,14 +54,14 @@ class CompiledRule:
 
     @property
     def shown(self) -> str:
-        """The rule in messages: its message, if it has one, else its text."""
+        """The rule as messages name it: its ``message``, else its text."""
         return str(self.rule.get("message") or self.rule["rule"]).strip()
 
 
 def compile_rule(
     schema: Mapping[str, Any], rule: Mapping[str, Any], known: DeclType
 ) -> CompiledRule:
-    """Compile a rule of ``schema``, whose values are as ``known`` says."""
+    """Compile a rule of ``schema``; ``known`` is the declared type of its values."""
     made = CompiledRule(rule)
     optional = bool(rule.get("optionalOldSelf"))
     variables = {
@@ -113,7 +113,7 @@ def _program(
 
 @attrs.define
 class _CheckState:
-    """One object being checked."""
+    """The state of one check: errors, warnings and the cost budget that is left."""
 
     errors: list[FieldError]
     warnings: list[str]
@@ -121,15 +121,15 @@ class _CheckState:
 
 
 NearestOldState = tuple[Any, Any] | None
-"""The nearest value around that has an old state, with that state."""
+"""The closest enclosing value with an old value, and that old value."""
 
 
 @final
 class SchemaRules:
-    """All rules of a schema and of what is below it."""
+    """The rules of a schema and of all schemas below it."""
 
     def __init__(self, schema: Mapping[str, Any], known: DeclType, *, root: bool) -> None:
-        """The rules of ``schema``; ``root``: it is that of a whole resource."""
+        """Compile the rules of ``schema``; ``root``: it is the schema of a whole object."""
         self._schema = schema
         self._rules = [compile_rule(schema, rule, known) for rule in schema.get(RULES) or ()]
         self._convert: CelConverter | None = cel_converter(
@@ -148,16 +148,16 @@ class SchemaRules:
 
     @classmethod
     def of(cls, schema: Mapping[str, Any], *, root: bool) -> SchemaRules | None:
-        """The rules of a schema; None without any."""
+        """Compile the rules of a schema; None if it has no rules."""
         if not _has_rules(schema):
             return None
         known = schema_decl_type(schema, root=root)
         return None if known is None else cls(schema, known, root=root)
 
     def check(self, new: Any, old: Any, errors: list[FieldError], path: str = "") -> list[str]:
-        """Add what is wrong with ``new``, given the old state; the warnings to tell.
+        """Add the violations in ``new`` to ``errors``; return the warnings.
 
-        ``old`` is NOT_THERE for what is new.
+        ``old`` is ``ABSENT`` for new objects.
         """
         state = _CheckState(errors, [])
         nearest = None if old is ABSENT else (new, old)
@@ -167,7 +167,7 @@ class SchemaRules:
     def visit(
         self, value: Any, old: Any, path: str, state: _CheckState, nearest: NearestOldState
     ) -> bool:
-        """Check a part of an object; whether there is budget left."""
+        """Check a value; False once the cost budget is spent."""
         if value is None:
             return True
         if self._rules and not self._check_rules(value, old, path, state, nearest):
@@ -238,7 +238,7 @@ class SchemaRules:
     def _evaluate(
         self, rule: CompiledRule, variables: dict[str, Any], path: str, state: _CheckState
     ) -> bool | None:
-        """Whether the rule is broken; None when no further one may run."""
+        """Whether the value violates the rule; None if no further rule may run."""
         assert rule.program is not None
         field = path or "<nil>"
         if state.budget <= 0:
@@ -288,7 +288,7 @@ class SchemaRules:
 
     @staticmethod
     def _message(rule: CompiledRule, variables: dict[str, Any], state: _CheckState) -> str:
-        """What the rule's own expression says, ``""`` when that is nothing to print."""
+        """The result of ``messageExpression``; ``""`` if it cannot be used."""
         if rule.message is None:
             return ""
         try:

@@ -1,10 +1,10 @@
-"""Value validations of a schema, compiled once into functions.
+"""Value validation of a schema, compiled once into functions.
 
-The order of the checks, the words and the choice among alternatives are those of kube-openapi's
-validator, which Kubernetes uses for custom resources. Every check tells how many things matched:
-where no alternative of an ``anyOf`` fits, the errors of the one that matched most are told.
+The order of the checks, the texts and the choice among alternatives are those of kube-openapi's
+validator, which Kubernetes uses for custom resources. Every check returns how many keywords
+matched: if no alternative of an ``anyOf`` fits, the errors of the best match are reported.
 
-With the old state at hand what has not changed is not checked again ("ratcheting").
+With an old state, unchanged values are not checked again (ratcheting).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from appsdk_operator.apiserver._values.status import FieldError
 __all__ = ["ABSENT", "Check", "compile_validation", "correlate", "go_type", "json_equal"]
 
 ABSENT: Final = object()
-"""What stands for an old value there is none of."""
+"""The marker for a missing old value."""
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -47,7 +47,7 @@ _RATCHETED: Final = 4
 
 
 def go_type(value: Any) -> str:
-    """The JSON type of a value in the validator's words."""
+    """The JSON type of a value, as the validator names it."""
     return "null" if value is None else _TYPES[type(value)]
 
 
@@ -67,7 +67,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
 
 
 def compile_validation(schema: Mapping[str, Any]) -> Check:
-    """The check of all value validations in ``schema``."""
+    """Compile the check of all value validations in ``schema``."""
     types: tuple[str, ...] = (schema["type"],) if schema.get("type") else ()
     if schema.get(_INT_OR_STRING):
         types = ("integer", "string")
@@ -91,7 +91,7 @@ def compile_validation(schema: Mapping[str, Any]) -> Check:
 
 
 def _formats_in_force(name: str, types: tuple[str, ...]) -> str:
-    """The format if it means something for the type; others are ignored."""
+    """The format, if it applies to the type; ``""`` otherwise."""
     wanted = types[0] if len(types) == 1 else ""
     if wanted == "integer":
         return name if name in ("int32", "int64") else ""
@@ -105,7 +105,7 @@ def _formats_in_force(name: str, types: tuple[str, ...]) -> str:
 def _checks_for_type(
     kind: type, schema: Mapping[str, Any], types: tuple[str, ...], format_: str
 ) -> tuple[int, tuple[Check, ...]]:
-    """What matches in any case for values of one Python type, and the checks to make."""
+    """The keywords that match every value of a Python type, and the checks for the others."""
     matches = 4 + (2 if types or format_ else 0)
     checks: list[Check] = []
     if (step := _type_check(kind, types, format_)) is not None:
@@ -152,7 +152,7 @@ def _type_check(kind: type, types: tuple[str, ...], format_: str) -> Check | Non
     return step
 
 
-# -- alternatives ----------------------------------------------------------------------------
+# -- alternatives --------------------------------------------------------------------------
 
 
 def _combinations(schema: Mapping[str, Any]) -> Iterable[Check]:
@@ -243,11 +243,11 @@ def _not(part: Check) -> Check:
     return step
 
 
-# -- lists and objects -----------------------------------------------------------------------
+# -- lists and objects ---------------------------------------------------------------------
 
 
 def correlate(schema: Mapping[str, Any], old: Any) -> Callable[[Any], Any] | None:
-    """A way from the items of a list to their old states, where the list has keys."""
+    """A function from items to their old values, for lists with keys; None for others."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return None
     names = tuple(schema.get("x-kubernetes-list-map-keys") or ())

@@ -1,1 +1,1 @@
-"""What is stored and served: objects, resources, lists, watches, versions."""
+"""Storage: objects and their history, resources and versions, lists, watches, conversion."""

@@ -1,8 +1,7 @@
-"""Objects in the versions of their resource: as they are stored, and as clients want them.
+"""Conversion of objects between the storage version and the version that a client asks for.
 
-What a resource itself can convert takes no time. Where a webhook has to be asked, lists and watches
-are served from what it said about a revision once, as the real server serves them from its cache;
-reads of one object ask each time.
+Built-in conversions run in place. Where a webhook converts, lists and watches use its cached answer
+for a revision, as the real server uses its watch cache; a read of one object calls it each time.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ __all__ = [
 async def convert(
     objects: list[dict[str, Any]], source: ServedVersion, wanted: ServedVersion
 ) -> list[dict[str, Any]]:
-    """``objects``, which are of version ``source``, in version ``wanted``.
+    """Convert ``objects`` from version ``source`` to version ``wanted``.
 
     Raises:
-        StatusError: 500, the webhook that has to convert them does not.
+        StatusError: 500, the conversion webhook failed.
     """
     converter = wanted.resource.converter
     if source is wanted:
@@ -54,10 +53,10 @@ async def convert(
 
 
 async def to_storage_version(obj: dict[str, Any], source: ServedVersion) -> dict[str, Any]:
-    """``obj``, which is of version ``source``, as it is stored.
+    """Convert ``obj`` from version ``source`` to the storage version.
 
     Raises:
-        StatusError: 500, the webhook that has to convert it does not.
+        StatusError: 500, the conversion webhook failed.
     """
     resource = source.resource
     storage = resource.versions[resource.storage_version]
@@ -70,10 +69,10 @@ async def to_storage_version(obj: dict[str, Any], source: ServedVersion) -> dict
 
 
 async def convert_records(served: ServedVersion, records: Iterable[Record]) -> None:
-    """Have the records converted, so that ``served`` can be asked for them.
+    """Convert records and cache the results, so that ``served`` can read them.
 
     Raises:
-        StatusError: 500, the webhook that has to convert them does not.
+        StatusError: 500, the conversion webhook failed.
     """
     if served.resource.converter is not None:
         await _convert_batch(
@@ -82,20 +81,20 @@ async def convert_records(served: ServedVersion, records: Iterable[Record]) -> N
 
 
 async def reconvert_record(served: ServedVersion, record: Record) -> None:
-    """Have a record converted, even if it was before.
+    """Convert a record again, even if a result is cached.
 
     Raises:
-        StatusError: 500, the webhook that has to convert it does not.
+        StatusError: 500, the conversion webhook failed.
     """
     if served.resource.converter is not None and record.api_version != served.api_version:
         await _convert_batch(served, [record])
 
 
 async def read_record(served: ServedVersion, record: Record) -> dict[str, Any]:
-    """A copy of a stored object in version ``served``.
+    """A copy of a stored object in version ``served``, converted if need be.
 
     Raises:
-        StatusError: 500, the webhook that has to convert it does not.
+        StatusError: 500, the conversion webhook failed.
     """
     await convert_records(served, [record])
     return served.decode(record)
@@ -104,10 +103,10 @@ async def read_record(served: ServedVersion, record: Record) -> dict[str, Any]:
 async def from_storage_version(
     obj: dict[str, Any], api_version: str, wanted: ServedVersion
 ) -> dict[str, Any]:
-    """``obj``, which is stored as ``api_version``, in version ``wanted``.
+    """Convert ``obj`` from the storage version ``api_version`` to version ``wanted``.
 
     Raises:
-        StatusError: 500, the webhook that has to convert it does not.
+        StatusError: 500, the conversion webhook failed.
     """
     converter = wanted.resource.converter
     if converter is None:

@@ -1,7 +1,7 @@
-"""Lists: which objects, as of when, and in pages.
+"""Lists: selection, resourceVersion semantics, and pages.
 
-A page's token names the revision of its list and the last key that was given. Later pages are the
-state at that revision, so nothing is missing or twice whatever happens in between.
+A continue token holds the revision of the list and the last key returned. Later pages show the
+state at that revision, so no object is missing or returned twice, whatever is written in between.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 
 @attrs.frozen
 class Selection:
-    """Which objects of a resource are asked for."""
+    """The objects of a resource that a list or watch selects."""
 
     namespace: str = ""
     labels: LabelSelector = attrs.field(factory=LabelSelector)
@@ -52,11 +52,11 @@ class Selection:
 
     @property
     def prefix(self) -> str:
-        """What the keys of the objects start with."""
+        """The prefix of the keys of the selected objects."""
         return f"{self.namespace}/" if self.namespace else ""
 
     def filter(self) -> Callable[[Record], bool] | None:
-        """What is to be asked of each object with that prefix; None when there is nothing."""
+        """The predicate for objects with the prefix; None if all are selected."""
         if self.labels.empty and self.fields.empty:
             return None
         labels, fields = self.labels, self.fields
@@ -65,7 +65,7 @@ class Selection:
         return lambda record: labels.matches(record.labels) and _fields_match(fields, record)
 
     def includes(self) -> Callable[[Record], bool] | None:
-        """What is to be asked of any object of the resource; None when there is nothing."""
+        """The predicate for any object of the resource; None if all are selected."""
         wanted = self.filter()
         if not self.namespace:
             return wanted
@@ -84,19 +84,19 @@ def _fields_match(selector: FieldSelector, record: Record) -> bool:
 
 @attrs.frozen(kw_only=True)
 class ListOptions:
-    """The query of a list, as far as it says when and how much."""
+    """The query parameters of a list for resourceVersion and pages."""
 
     limit: int = 0
     continue_token: str = ""
     resource_version: str = ""
     match: str = ""
     is_stream: bool = False
-    """Whether a stream of the initial state was asked for, which is for watches only."""
+    """Whether ``sendInitialEvents`` is set, which only watches support."""
 
 
 @attrs.frozen
 class Page:
-    """A part of a list."""
+    """A page of a list."""
 
     records: list[Record]
     revision: int
@@ -107,30 +107,30 @@ class Page:
 def list_page(
     storage: Storage, served: ServedVersion, selection: Selection, options: ListOptions
 ) -> Page:
-    """The page that was asked for.
+    """The requested page of a list.
 
     Raises:
         StatusError: 400 or 422 for options that contradict each other, 410 for a version or token
-            that is too old, 504 for a version that is yet to come.
+            that is too old, 504 for a version in the future.
     """
     at, after = _start(storage, options)
     if at is not None:
         check_not_ahead(storage, at)
     collection = served.resource.collection
     revision = storage.revision if at is None else at
-    # The present state needs no looking back, even where the ring is too short for it.
+    # The present state needs no history.
     past = None if at is None or at == storage.revision else at
     wanted = selection.filter()
     try:
         found: Iterator[Record] = collection.scan(selection.prefix, after=after, at=past)
         if wanted is not None:
             found = filter(wanted, found)
-        # The state at any version comes from a cache there, which knows no pages.
+        # The real server answers version "0" from its watch cache, which has no pages.
         if not options.limit or (options.resource_version == "0" and not options.continue_token):
             return Page(list(found), revision)
         records = list(islice(found, options.limit))
         rest = 0
-        # With a selector the rest is not counted, as on the real server: only whether there is one.
+        # As on the real server, a selector leaves the count of the rest unknown.
         rest = sum(1 for _ in (found if wanted is None else islice(found, 1)))
     except HistoryGoneError:
         raise _too_old(storage, options, after) from None
@@ -141,7 +141,7 @@ def list_page(
 
 
 def _start(storage: Storage, options: ListOptions) -> tuple[int | None, str]:
-    """The revision to list at (None: now) and the key to go on after."""
+    """The revision to list at (None: the present) and the key to continue after."""
     version = options.resource_version
     if options.match or options.is_stream:
         _check_match(options)
@@ -186,10 +186,10 @@ def _check_match(options: ListOptions) -> None:
 
 
 def parse_version(text: str) -> int:
-    """The number in a resourceVersion of a query.
+    """Parse the resourceVersion of a query.
 
     Raises:
-        StatusError: 500 as on the real server, it is none.
+        StatusError: 500 as on the real server: it is not a number of 64 bits.
     """
     number = parse_integer(text) if text[:1] not in ("+", "-") else None
     if number is not None and number < 2**64:
@@ -203,10 +203,10 @@ def parse_version(text: str) -> int:
 
 
 def check_not_ahead(storage: Storage, revision: int) -> None:
-    """Refuse a version that is yet to come.
+    """Refuse a resourceVersion in the future.
 
     Raises:
-        StatusError: 504 with the cause that clients know to wait for.
+        StatusError: 504 with the cause on which clients retry.
     """
     if revision > storage.revision:
         raise StatusError(

@@ -1,4 +1,4 @@
-"""What the server serves: resources, the versions they are served in, and the rules they follow."""
+"""The served resources, their versions, and the strategies that writes follow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Catalog", "Column", "Converter", "NameStyle", "Resource", "ServedVer
 
 
 def _no_preparation(_obj: dict[str, Any]) -> None:
-    """No preparation."""
+    """Change nothing."""
 
 
 def _delete_now(_obj: dict[str, Any]) -> bool:
@@ -28,7 +28,7 @@ def _delete_now(_obj: dict[str, Any]) -> bool:
 
 
 def _no_update_preparation(_new: dict[str, Any], _old: dict[str, Any]) -> None:
-    """No preparation."""
+    """Change nothing."""
 
 
 def _no_problems(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[FieldError]:
@@ -37,48 +37,47 @@ def _no_problems(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[Fiel
 
 @attrs.frozen(kw_only=True)
 class Strategy:
-    """How writes to a resource behave, where kinds differ."""
+    """The strategy of a kind: how writes to it behave."""
 
     custom: bool = False
-    """Whether it is a custom resource: schemas apply, strategic patches do not."""
+    """Whether it is a custom resource: structural schemas apply, strategic merge patches do not."""
     generation: bool = False
-    """Whether ``metadata.generation`` counts the changes of what is not metadata or status."""
+    """Whether ``metadata.generation`` counts changes outside of metadata and status."""
     error_group: str | None = None
-    """The group that complaints about objects name; None: the resource's own."""
+    """The group that validation errors name; None: the resource's own."""
     annotations_count: bool = False
-    """Whether changes of annotations count, too."""
+    """Whether changes of annotations increment the generation as well."""
     status_on_create: bool = False
-    """Whether new objects keep the status they come with."""
+    """Whether a create keeps the status in the request."""
     unconditional_update: bool = True
-    """Whether an update without a resourceVersion overwrites."""
+    """Whether an update without a resourceVersion is allowed."""
     create_on_update: bool = False
-    """Whether an update of what is not there creates it."""
+    """Whether an update of a missing object creates it."""
     returns_deleted: bool = False
-    """Whether a deletion answers with the object instead of a Status."""
+    """Whether a delete returns the object instead of a Status."""
     name_style: NameStyle = NameStyle.SUBDOMAIN
-    """What names may look like."""
+    """The syntax of names."""
     protected: frozenset[str] = frozenset()
-    """Names of objects that may not be deleted."""
+    """Names of objects that cannot be deleted."""
     fields: frozenset[str] = frozenset()
-    """What field selectors may ask for, besides metadata.name and metadata.namespace."""
+    """The fields that field selectors support, besides metadata.name and metadata.namespace."""
     prepare_create: Callable[[dict[str, Any]], None] = _no_preparation
-    """Fill in what the server sets on new objects."""
+    """Set the fields that the server sets on new objects."""
     prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
-    """Restore or fill in fields of the new state, given the old."""
+    """Restore or set fields of the new object, given the old one."""
     prepare_delete: Callable[[dict[str, Any]], bool] = _delete_now
-    """Note on the object that its deletion was asked for; whether that is all for now, because
-    the server has something to clear away first."""
+    """Mark the object for deletion; True if the server must finalize it before it is removed."""
     prepare_status: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
-    """Restore what an update of the status may not change, besides all but metadata and status."""
+    """Restore the metadata and status fields that an update of the status cannot change."""
     graceful: bool = False
-    """Whether somebody may be given time to end what the object stands for."""
+    """Whether deletion has a grace period."""
     validate: Callable[[dict[str, Any], dict[str, Any] | None], list[FieldError]] = _no_problems
-    """What is wrong with the new state; the old is None on create."""
+    """The validation errors of the new object; the old one is None on create."""
 
 
 @attrs.frozen
 class Column:
-    """A column of the tables that kubectl shows."""
+    """A printer column of the tables that kubectl shows."""
 
     name: str
     type: str
@@ -89,20 +88,20 @@ class Column:
 
 
 class Converter(Protocol):
-    """Somebody outside of the server who converts objects."""
+    """A conversion webhook."""
 
     @property
     def conversion(self) -> Mapping[str, Any]:
-        """How that was configured."""
+        """The ``spec.conversion`` that configures it."""
         ...
 
     async def convert(
         self, objects: list[dict[str, Any]], source: str, wanted: str
     ) -> list[dict[str, Any]]:
-        """The objects, whose apiVersion is ``source``, as ``wanted``.
+        """Convert objects from the apiVersion ``source`` to ``wanted``.
 
         Raises:
-            StatusError: that fails.
+            StatusError: the conversion failed.
         """
         ...
 
@@ -110,7 +109,7 @@ class Converter(Protocol):
 @final
 @attrs.define(eq=False)
 class Resource:
-    """One resource of one group, in all its versions; they share one collection of objects."""
+    """A resource of a group in all its versions, which share one collection of objects."""
 
     group: str
     plural: str
@@ -127,7 +126,7 @@ class Resource:
     storage_version: str = ""
     terminating: bool = False
     converter: Converter | None = None
-    """Who converts between its versions; None: they differ in nothing but their names."""
+    """The conversion webhook; None: versions differ in apiVersion only, or are built in."""
 
     @property
     def qualified_name(self) -> str:
@@ -135,14 +134,14 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def key(self, namespace: str, name: str) -> str:
-        """Where an object is stored."""
+        """The storage key of an object."""
         return f"{namespace}/{name}" if self.namespaced else name
 
 
 @final
 @attrs.define(eq=False)
 class ServedVersion:
-    """A resource in one of its versions, as clients reach it."""
+    """A resource in one of its versions."""
 
     resource: Resource
     version: str
@@ -150,7 +149,7 @@ class ServedVersion:
     schema: Mapping[str, Any] | None = None
     structural_schema: StructuralSchema | None = None
     schema_since: int = 0
-    """The revision at which the schema became another one."""
+    """The revision at which the schema last changed."""
     columns: tuple[Column, ...] = ()
     served: bool = True
     warning: str = ""
@@ -158,7 +157,8 @@ class ServedVersion:
     to_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     selectable_fields: frozenset[str] = frozenset()
     field_managers: tuple[Any, Any, dict[str, Any]] | None = None
-    """What knows the owners of fields, by subresource; for this schema and these subresources."""
+    """A cache of field managers: the schema and subresources it is valid for, and one manager for
+    each subresource."""
     api_version: str = attrs.field(init=False)
     _prefixes: tuple[bytes, ...] = attrs.field(init=False)
 
@@ -170,11 +170,11 @@ class ServedVersion:
 
     @property
     def has_status(self) -> bool:
-        """Whether status is written through a subresource of its own."""
+        """Whether it has a status subresource."""
         return "status" in self.subresources
 
     def read(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """The object, given as it is stored, in this version."""
+        """Convert a stored object to this version, in place where possible."""
         storage_version = (
             self if obj["apiVersion"] == self.api_version else self._storage_version(obj)
         )
@@ -193,38 +193,38 @@ class ServedVersion:
         return obj
 
     def predates_schema(self, obj: dict[str, Any]) -> bool:
-        """Whether an object was stored before the schema was what it is."""
+        """Whether an object was stored before the last change of the schema."""
         since = self.schema_since
         return bool(since) and int(obj["metadata"].get("resourceVersion") or 0) <= since
 
     def _storage_version(self, obj: dict[str, Any]) -> ServedVersion | None:
-        """The version an object is stored in."""
+        """The version that an object is stored in."""
         return self.resource.versions.get(obj["apiVersion"].rpartition("/")[2])
 
     def needs_conversion(self, record: Record) -> bool:
-        """Whether the resource's converter has to be asked before the object can be read."""
+        """Whether the webhook must convert the record before it can be read."""
         converter = self.resource.converter
         if converter is None or record.api_version == self.api_version:
             return False
         return record.variant(f"{id(converter)}/{self.api_version}") is None
 
     def keep_converted(self, record: Record, obj: dict[str, Any]) -> None:
-        """Take what the resource's converter made of a stored object."""
+        """Cache the result of the webhook for a record."""
         obj["metadata"]["resourceVersion"] = str(record.revision)
         record.keep_variant(f"{id(self.resource.converter)}/{self.api_version}", obj)
 
     def decode(self, record: Record) -> dict[str, Any]:
-        """A copy of a stored object in this version."""
+        """A copy of a record's object in this version."""
         if self.resource.converter is None:
             return self.read(record.decode())
         decoded: dict[str, Any] = msgspec.json.decode(self.data(record))
         return decoded
 
     def data(self, record: Record) -> bytes:
-        """The bytes of a stored object in this version.
+        """The JSON of a record in this version.
 
         Raises:
-            LookupError: the converter was not asked.
+            LookupError: the webhook has not converted the record.
         """
         same = record.api_version == self.api_version
         if same and record.revision > self.schema_since:
@@ -241,10 +241,10 @@ class ServedVersion:
         return record.data_as(f"{self.api_version}@{since}", self.read)
 
     def item(self, record: Record) -> bytes:
-        """The bytes of a stored object within a list.
+        """The JSON of a record as an item of a list.
 
-        The real server tells version and kind of built-in kinds once, for the list, and that of
-        custom resources with each item. A client must cope with both, so both are done here.
+        As on the real server, items of built-in kinds have no apiVersion and kind, and custom
+        resources have both. Clients must cope with either.
         """
         data = self.data(record)
         if self.resource.strategy.custom:
@@ -262,14 +262,14 @@ class ServedVersion:
 
 @final
 class Catalog:
-    """All resources that are served now."""
+    """The served resources."""
 
     def __init__(self) -> None:
-        """Nothing is served yet."""
+        """An empty catalog."""
         self._resources: dict[tuple[str, str], Resource] = {}
 
     def add(self, resource: Resource) -> None:
-        """Serve a resource, in the place of one of that group and plural."""
+        """Add a resource; it replaces one of the same group and plural."""
         self._resources[resource.group, resource.plural] = resource
 
     def remove(self, group: str, plural: str) -> None:
@@ -277,11 +277,11 @@ class Catalog:
         self._resources.pop((group, plural), None)
 
     def resource(self, group: str, plural: str) -> Resource | None:
-        """The resource of that name."""
+        """The resource with this group and plural."""
         return self._resources.get((group, plural))
 
     def find(self, group: str, version: str, plural: str) -> ServedVersion | None:
-        """The resource of that name in a version that is served."""
+        """The resource in this version, if the version is served."""
         resource = self._resources.get((group, plural))
         if resource is None:
             return None
@@ -289,7 +289,7 @@ class Catalog:
         return found if found is not None and found.served else None
 
     def find_kind(self, api_version: str, kind: str) -> ServedVersion | None:
-        """The served version that objects of ``api_version`` and ``kind`` belong to."""
+        """The served version of an apiVersion and kind."""
         group, _, version = api_version.rpartition("/")
         for resource in self._resources.values():
             if resource.group == group and resource.kind == kind and "list" in resource.verbs:
@@ -299,14 +299,14 @@ class Catalog:
         return None
 
     def is_builtin(self, group: str) -> bool:
-        """Whether the server itself brings that group."""
+        """Whether the group has built-in kinds."""
         return any(
             resource.group == group and not resource.strategy.custom
             for resource in self._resources.values()
         )
 
     def of_collection(self, collection: Collection) -> Resource | None:
-        """The resource whose objects a collection holds."""
+        """The resource that a collection belongs to."""
         for resource in self._resources.values():
             if resource.collection is collection:
                 return resource
@@ -316,7 +316,7 @@ class Catalog:
         return iter(list(self._resources.values()))
 
     def groups(self) -> dict[str, list[str]]:
-        """The groups that are served with their versions, the preferred version first."""
+        """The served groups with their versions, the preferred version first."""
         found: dict[str, dict[str, None]] = {}
         for resource in self._resources.values():
             served = [name for name, version in resource.versions.items() if version.served]
@@ -329,7 +329,7 @@ class Catalog:
 
 
 def _version_priority(version: str) -> tuple[int, int, int, str]:
-    """Stable before beta before alpha, newer before older, as Kubernetes orders versions."""
+    """Sort key for versions as in Kubernetes: stable, beta, alpha, each newest first."""
     head, _, rest = version.removeprefix("v").partition("beta")
     rank = 1 if "beta" in version else 0
     if "alpha" in version:

@@ -1,6 +1,6 @@
-"""Selectors of a query, with the real server's words for what is wrong with them.
+"""Label and field selectors of a query, with the real server's error texts.
 
-The selectors themselves are the kit's; these words are only looked for once one is refused.
+The selectors are those of the kit; a second parser finds the real server's text for an invalid one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _FIRST: Final = "!, identifier, or 'end of string'"
 
 
 def parse_labels(query: Mapping[str, str]) -> LabelSelector:
-    """The label selector of a query.
+    """Parse the label selector of a query.
 
     Raises:
-        StatusError: 400, it is none.
+        StatusError: 400, it is not valid.
     """
     text = query.get("labelSelector", "")
     try:
@@ -35,10 +35,10 @@ def parse_labels(query: Mapping[str, str]) -> LabelSelector:
 
 
 def parse_fields(query: Mapping[str, str]) -> FieldSelector:
-    """The field selector of a query.
+    """Parse the field selector of a query.
 
     Raises:
-        StatusError: 400, it is none.
+        StatusError: 400, it is not valid.
     """
     text = query.get("fieldSelector", "")
     for part in re.findall(r"(?:\\.|[^,\\]|\\$)+", text):
@@ -62,14 +62,14 @@ def parse_fields(query: Mapping[str, str]) -> FieldSelector:
 
 
 class _SelectorParser:
-    """Goes through a label selector up to the first thing that is wrong with it."""
+    """A parser of label selectors that stops at the first error."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = [a or b for a, b in _TOKEN.findall(text)]
         self._at = 0
 
     def problem(self) -> str:
-        """What the real server says; empty when it finds nothing wrong."""
+        """The real server's error text; ``""`` if it finds no error."""
         while True:
             part = self._peek()
             if part in _OPERATORS - {"in", "notin"} or part in (",", "(", ")"):

@@ -1,11 +1,11 @@
-"""What the server remembers: objects as immutable bytes, and the last events of each collection.
+"""The storage: objects as immutable JSON, and the last events of each collection.
 
-One counter gives every write its revision. A collection keeps its objects in the order of their
-keys and a bounded ring of events. Because an event knows the revision of the object before it, the
-state at any version the ring still covers is the present state with the events since undone: lists
-in pages and lists of an exact version need no copies.
+One counter gives every write its revision. A collection holds its objects sorted by key and a
+bounded ring of events. An event has the object before it, so the state at any revision in the ring
+is the present state with the later events undone: pages and lists at an exact version need no
+copies.
 
-Everything here belongs to one thread (the server's loop) and does no I/O.
+Not thread-safe: everything runs on the server's event loop. No I/O.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import msgspec
 __all__ = ["Collection", "Event", "HistoryGoneError", "Record", "Storage", "TooLargeError"]
 
 _encode: Final = msgspec.json.Encoder().encode
-# What etcd takes in one request unless told otherwise.
+# Bytes: etcd's default limit for a request.
 _LARGEST: Final = 3 * 1024 * 1024 // 2
 _decode: Final = msgspec.json.Decoder().decode
 
 
 class HistoryGoneError(Exception):
-    """A version was asked for that the ring no longer covers."""
+    """A revision is older than the ring of events."""
 
 
 class TooLargeError(Exception):
-    """An object beyond the size that can be stored."""
+    """An object that is too large to be stored."""
 
 
 @final
 class Record:
-    """One revision of one object: its bytes, and the metadata that selection needs."""
+    """A revision of an object: its JSON, and the metadata that selection needs."""
 
     __slots__ = (
         "_variants",
@@ -53,7 +53,7 @@ class Record:
     )
 
     def __init__(self, key: str, revision: int, obj: dict[str, Any]) -> None:
-        """Serialise ``obj``, which must carry its final metadata."""
+        """Serialise ``obj``, whose metadata must be final."""
         metadata = obj["metadata"]
         self.key: str = key
         self.revision: int = revision
@@ -71,12 +71,12 @@ class Record:
         self._variants: dict[str, bytes] | None = None
 
     def decode(self) -> dict[str, Any]:
-        """A fresh copy of the object, the caller's to change."""
+        """A new copy of the object, which the caller may change."""
         decoded: dict[str, Any] = _decode(self.data)
         return decoded
 
     def data_as(self, variant: str, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
-        """The bytes of the object in another form, made once for each ``variant``."""
+        """The JSON of a variant of the object, converted once and cached under ``variant``."""
         if self._variants is None:
             self._variants = {}
         found = self._variants.get(variant)
@@ -85,11 +85,11 @@ class Record:
         return found
 
     def variant(self, variant: str) -> bytes | None:
-        """The bytes of the object in another form, if they were made."""
+        """The JSON of a variant, if it is cached."""
         return self._variants.get(variant) if self._variants is not None else None
 
     def keep_variant(self, variant: str, obj: dict[str, Any]) -> None:
-        """Remember the object in another form."""
+        """Cache a variant of the object."""
         if self._variants is None:
             self._variants = {}
         self._variants[variant] = _encode(obj)
@@ -100,14 +100,14 @@ _NO_LABELS: Final[dict[str, str]] = {}
 
 @final
 class Event:
-    """One change: what the object became, and what it was."""
+    """A change of an object: its state after and before."""
 
     __slots__ = ("_final_record", "previous", "record", "revision", "type")
 
     def __init__(self, type_: str, revision: int, record: Record, previous: Record | None) -> None:
         """A change of ``type_`` ADDED, MODIFIED or DELETED.
 
-        A deletion's record is the last state under the revision of the deletion.
+        The record of a deletion is the last state with the revision of the deletion.
         """
         self.type: str = type_
         self.revision: int = revision
@@ -116,10 +116,10 @@ class Event:
         self._final_record: Record | None = None
 
     def final_record(self) -> Record:
-        """The last state somebody saw for whom the object goes with this event.
+        """The state to send in a DELETED event to a watch that no longer selects the object.
 
-        A deletion's record is that already. For an object that only left a selection it is the
-        state before, under the revision of the event.
+        The record of a deletion is this state. For an object that left a selection it is the state
+        before, with the revision of the event.
         """
         if self.type == "DELETED" or self.previous is None:
             return self.record
@@ -132,7 +132,7 @@ class Event:
 
 @final
 class Collection:
-    """All objects of one resource, in the order of their keys, and their last events."""
+    """The objects of a resource sorted by key, and their last events."""
 
     def __init__(self, name: str, history: int, floor: int) -> None:
         """An empty collection whose ring holds ``history`` events."""
@@ -140,11 +140,11 @@ class Collection:
         self.records: dict[str, Record] = {}
         self.keys: list[str] = []
         self.events: deque[Event] = deque(maxlen=history)
-        # Events with a revision above the floor are all there.
+        # The ring has all events with a revision above the floor.
         self.floor: int = floor
 
     def append(self, event: Event) -> None:
-        """Take a change in."""
+        """Apply an event."""
         if len(self.events) == self.events.maxlen:
             self.floor = self.events[0].revision
         self.events.append(event)
@@ -167,7 +167,7 @@ class Collection:
         """The events after ``revision``, oldest first.
 
         Raises:
-            HistoryGoneError: some of them are no longer there.
+            HistoryGoneError: the ring no longer has all of them.
         """
         if revision < self.floor:
             raise HistoryGoneError
@@ -180,12 +180,12 @@ class Collection:
         return found
 
     def scan(self, prefix: str, *, after: str = "", at: int | None = None) -> Iterator[Record]:
-        """The objects whose key starts with ``prefix``, in order, from beyond the key ``after``.
+        """The objects whose key starts with ``prefix``, sorted by key, after the key ``after``.
 
         Args:
             prefix: ``""`` for all, ``"<namespace>/"`` for those of one namespace.
-            after: the last key that is not wanted any more.
-            at: as they were at this revision; default: now.
+            after: the key to start after.
+            at: the revision to show; default: the present.
 
         Raises:
             HistoryGoneError: the ring does not cover ``at``.
@@ -195,7 +195,7 @@ class Collection:
         if changed:
             keys = sorted({*keys, *changed})
         start = bisect_right(keys, after) if after > prefix else bisect_left(keys, prefix)
-        # The character after "/" bounds everything that starts with the prefix.
+        # "0" follows "/", so this is the end of the keys with the prefix.
         end = bisect_left(keys, f"{prefix[:-1]}0") if prefix else len(keys)
         records = self.records
         for index in range(start, end):
@@ -213,17 +213,17 @@ class Collection:
 
 @final
 class Storage:
-    """Every collection, and the one counter of revisions."""
+    """The collections, and the counter of revisions."""
 
     def __init__(self, *, history: int, revision: int = 0) -> None:
-        """Empty; each collection remembers ``history`` events."""
+        """An empty storage whose collections hold ``history`` events each."""
         self.revision: int = revision
         self.collections: dict[str, Collection] = {}
         self.on_event: Callable[[Collection, Event], None] = lambda _collection, _event: None
         self._history = history
 
     def collection(self, name: str) -> Collection:
-        """The collection of that name, made when it is new."""
+        """The collection of this name, created on first use."""
         found = self.collections.get(name)
         if found is None:
             found = Collection(name, self._history, self.revision)
@@ -231,14 +231,14 @@ class Storage:
         return found
 
     def drop(self, name: str) -> None:
-        """Forget a collection with all that is in it."""
+        """Drop a collection with its objects."""
         self.collections.pop(name, None)
 
     def put(self, collection: Collection, key: str, obj: dict[str, Any]) -> Record:
-        """Store ``obj`` under the next revision, which is set in its metadata.
+        """Store ``obj`` with the next revision, which is set in its metadata.
 
         Raises:
-            TooLargeError: it is more than a server's etcd takes.
+            TooLargeError: the object exceeds etcd's limit.
         """
         obj["metadata"]["resourceVersion"] = str(self.revision + 1)
         record = Record(key, self.revision + 1, obj)
@@ -251,7 +251,7 @@ class Storage:
         return record
 
     def remove(self, collection: Collection, key: str) -> Record:
-        """Delete the object; its last state is told under the revision of the deletion."""
+        """Delete an object; return its last state with the revision of the deletion."""
         previous = collection.records[key]
         self.revision += 1
         obj = previous.decode()
@@ -261,7 +261,7 @@ class Storage:
         return record
 
     def compact(self) -> None:
-        """Forget all events: every version but the present is gone."""
+        """Drop all events, as etcd's compaction does: only the present revision is left."""
         for collection in self.collections.values():
             collection.drop_events(self.revision)
 

@@ -1,14 +1,13 @@
-"""Watches: who gets which event, at a cost that does not grow with the number of watchers.
+"""Watches: delivery of events, rendered once for all watches of the same selection.
 
-Watches that ask for the same (resource, version, selection and form) share a channel. Once in a
-turn of the loop the channel renders its new events into one piece of bytes, and the same piece is
-written to each of its watchers.
+Watches with the same resource, version, selection and form share a channel. Once per iteration of
+the event loop a channel renders its new events, and writes the same bytes to each of its watches.
 
-A watcher whose connection takes no more bytes leaves its channel and reads on from the collection's
-ring at its own pace: it holds up nobody and keeps nothing in memory but its position. Should the
-ring move past that position, the watch ends with 410 as if it had asked for too old a version.
+A watch whose connection is congested leaves its channel and reads from the collection's ring at its
+own pace. It delays no other watch and buffers nothing but its position. If the ring moves past that
+position, the watch ends with 410, like a watch of a version that is too old.
 
-Belongs to the server's loop.
+Not thread-safe: everything runs on the server's event loop.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ from appsdk_operator.apiserver._values.status import StatusError, expired
 
 __all__ = ["Form", "Watch", "WatchHub", "Wire"]
 
-# What is sent in one go to a watch that reads on its own: this many objects, or this many bytes.
+# A batch for a watch that reads alone: at most this many objects, and about this many bytes.
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 256 * 1024
-# Seconds between attempts to have objects converted.
+# Seconds between attempts to convert objects.
 _RETRY: Final = 0.1
-# Bytes that may wait in a connection's buffer before its watcher must keep up on its own.
+# Bytes in a connection's buffer from which on its watch reads alone.
 _BEHIND: Final = 1 << 20
 
 
 class Form(Protocol):
-    """How objects look in events: whole, as a table's row, or their metadata only."""
+    """The representation of objects in events: whole objects, table rows, or metadata only."""
 
     @property
     def key(self) -> str:
-        """What tells this form from another."""
+        """The identity of the form."""
         ...
 
     @property
     def has_head(self) -> bool:
-        """Whether the first object of a watch tells more than the others: a table's columns."""
+        """Whether only the first event has a head, such as the columns of a table."""
         ...
 
     def first_event(self, served: ServedVersion, record: Record) -> bytes:
@@ -70,34 +69,34 @@ class Form(Protocol):
 
 
 class Wire(Protocol):
-    """The connection of one watch."""
+    """The connection of a watch."""
 
     async def send(self, body: bytes) -> None:
-        """Send, waiting while the peer does not take it."""
+        """Send, waiting while the peer does not read."""
         ...
 
     async def drain(self) -> None:
-        """Wait until the peer has taken most of what was sent."""
+        """Wait until the peer has read most of the sent bytes."""
         ...
 
     def push(self, body: bytes, framed: bytes) -> int:
-        """Send without waiting; the bytes that are still under way."""
+        """Send without waiting; return the number of buffered bytes."""
         ...
 
 
 def framed(body: bytes) -> bytes:
-    """``body`` as a chunk of HTTP/1.1."""
+    """Frame ``body`` as a chunk of HTTP/1.1."""
     return b"%x\r\n%b\r\n" % (len(body), body)
 
 
 def error_event(status: StatusError) -> bytes:
-    """The event that ends a watch with an error."""
+    """The ERROR event that ends a watch."""
     return b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(status.body())
 
 
 @final
 class _Channel:
-    """Watches that ask for the same, and how far they are."""
+    """The watches with the same selection and form, and the revision that they have reached."""
 
     def __init__(
         self, storage: Storage, served: ServedVersion, selection: Selection, form: Form
@@ -112,7 +111,7 @@ class _Channel:
         self._includes = selection.includes()
 
     def render(self, events: list[Event], *, first: bool = False) -> bytes:
-        """The lines of those events that concern the selection; whether they are the ``first``."""
+        """The JSON lines of the selected events; ``first``: they are the first of the watch."""
         parts: list[bytes] = []
         for event in events:
             seen = _selected_change(event, self._includes)
@@ -126,7 +125,7 @@ class _Channel:
         return b"".join(parts)
 
     def seen(self, events: list[Event]) -> list[Record]:
-        """The objects of those events that concern the selection."""
+        """The objects of the selected events."""
         found = (_selected_change(event, self._includes) for event in events)
         return [seen[1] for seen in found if seen is not None]
 
@@ -148,7 +147,7 @@ class _Channel:
 def _selected_change(
     event: Event, includes: Callable[[Record], bool] | None
 ) -> tuple[bytes, Record] | None:
-    """What a change means for somebody who sees a part of the objects."""
+    """The type and object of an event for a selection; None if it does not concern it."""
     if includes is None:
         return event.type.encode(), event.record
     now = event.type != "DELETED" and includes(event.record)
@@ -161,7 +160,7 @@ def _selected_change(
 
 
 def _batch_length(records: list[Record]) -> int:
-    """How many of ``records``, at least one, fit into one batch."""
+    """How many of ``records`` fit into a batch; at least one."""
     size = 0
     for count, record in enumerate(records, 1):
         size += len(record.data)
@@ -173,7 +172,7 @@ def _batch_length(records: list[Record]) -> int:
 @final
 @attrs.define(eq=False)
 class Watch:
-    """One open watch, run by the handler of its request."""
+    """An open watch, run by the handler of its request."""
 
     hub: WatchHub
     served: ServedVersion
@@ -191,7 +190,7 @@ class Watch:
     _started: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
-        """Send events until :meth:`end`, the connection's end, or history that is gone."""
+        """Send events until :meth:`end`, a closed connection, or 410."""
         key = (self.served, self.selection, self.form.key)
         self._channel = self.hub.acquire(key, self.form)
         self.hub.watches[self] = None
@@ -219,9 +218,9 @@ class Watch:
                     self._started = True
                     await self.wire.send(body)
             elif self.position > self.hub.storage.revision or self._reads_alone:
-                # It asked for a version that is yet to come, so the channel is ahead of it; or
-                # what comes is its own: converted first, for which nobody else waits, or with the
-                # columns of a table, which only the first event has.
+                # It waits for a version in the future, which the channel has not reached; or it
+                # reads alone, because its events must be converted first or because its first
+                # event has the columns of a table.
                 self._wake.clear()
                 if self._reads_alone:
                     self.position = max(self.position, self.hub.storage.revision)
@@ -264,14 +263,15 @@ class Watch:
 
     @property
     def _reads_alone(self) -> bool:
-        """Whether it reads on by itself, however quickly it is read."""
+        """Whether it reads alone even if its connection is not congested."""
         begins = self.form.has_head and not self._started
         return begins or self.served.resource.converter is not None
 
     async def _convert(self, records: list[Record]) -> bool:
-        """Have the records converted; wait while that fails, as the real server's cache does.
+        """Convert the records; retry while that fails, as the real server's watch cache does.
 
-        False when the watch ended meanwhile.
+        Returns:
+            False if the watch ended meanwhile.
         """
         while not self._ended:
             try:
@@ -283,7 +283,7 @@ class Watch:
         return False
 
     def bookmark(self, revision: int, *, ends_initial: bool = False) -> bytes:
-        """The event that says how far the watch is."""
+        """The BOOKMARK event with the revision of the watch."""
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if ends_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -291,23 +291,23 @@ class Watch:
         return b'{"type":"BOOKMARK","object":%b}\n' % body
 
     def push(self, body: bytes, chunk: bytes) -> None:
-        """Take what the channel rendered."""
+        """Send the bytes that the channel rendered."""
         if self.wire.push(body, chunk) > _BEHIND:
             self.fall_behind()
 
     def fall_behind(self) -> None:
-        """Leave the channel and read on alone."""
+        """Leave the channel and read alone."""
         self.hub.leave(self._channel, self)
         self._wake.set()
 
     def request_bookmark(self) -> None:
-        """Send a bookmark soon, unless that is for the channel to do."""
+        """Send a bookmark soon, unless the channel sends it."""
         if self.bookmarks and self._reads_alone:
             self._bookmark_requested = True
             self._wake.set()
 
     def end(self) -> None:
-        """Finish the watch in good order."""
+        """End the watch cleanly."""
         self._ended = True
         self.hub.leave(self._channel, self)
         self._wake.set()
@@ -322,10 +322,10 @@ _ChannelKey: TypeAlias = tuple[ServedVersion, Selection, str]
 
 @final
 class WatchHub:
-    """All open watches, and the turn-by-turn delivery to them."""
+    """The open watches, and the delivery of events to them."""
 
     def __init__(self, storage: Storage, loop: asyncio.AbstractEventLoop) -> None:
-        """No watches yet; deliveries run on ``loop``."""
+        """A hub without watches; deliveries run on ``loop``."""
         self.storage = storage
         self.watches: dict[Watch, None] = {}
         self.running: asyncio.Event = asyncio.Event()
@@ -337,7 +337,7 @@ class WatchHub:
         self._changed: list[asyncio.Future[None]] = []
 
     def acquire(self, key: _ChannelKey, form: Form) -> _Channel:
-        """The channel of those that ask for exactly this."""
+        """The channel for this key, created on first use."""
         channel = self._channels.get(key)
         if channel is None:
             served, selection, _ = key
@@ -346,13 +346,13 @@ class WatchHub:
         return channel
 
     def release(self, key: _ChannelKey, channel: _Channel) -> None:
-        """Give a channel back; it goes with its last user."""
+        """Release a channel; the last release removes it."""
         channel.users -= 1
         if not channel.users:
             del self._channels[key]
 
     def join(self, channel: _Channel, watch: Watch) -> None:
-        """Let a watch that has seen everything take part in the channel's deliveries."""
+        """Add a watch that has all events so far to the channel."""
         if channel.watches:
             channel.flush()
         else:
@@ -360,20 +360,20 @@ class WatchHub:
         channel.watches[watch] = None
 
     def leave(self, channel: _Channel, watch: Watch) -> None:
-        """Take a watch out of the channel; it has seen what the channel delivered."""
+        """Remove a watch from the channel, at the position of the channel."""
         if watch in channel.watches:
             del channel.watches[watch]
             watch.position = channel.position
 
     def schedule_flush(self, collection: Collection) -> None:
-        """Deliver the new events of a collection soon, together with those that follow at once."""
+        """Schedule delivery of the new events of a collection, batched per loop iteration."""
         self._dirty[collection] = None
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Deliver what is there."""
+        """Deliver the new events."""
         self._scheduled = False
         for waiter in self._changed:
             if not waiter.done():
@@ -390,7 +390,7 @@ class WatchHub:
         return [channel for channel in self._channels.values() if channel.watches]
 
     async def next_change(self, wake: asyncio.Event) -> None:
-        """Wait for any write, or for ``wake``."""
+        """Wait for the next write or for ``wake``."""
         waiter = self._loop.create_future()
         self._changed.append(waiter)
         woken = self._loop.create_task(wake.wait())
@@ -401,7 +401,7 @@ class WatchHub:
             woken.cancel()
 
     def set_stalled(self, stalled: bool) -> None:
-        """Send nothing to anybody, or go on from where each watch was."""
+        """Pause all deliveries, or resume them from the position of each watch."""
         if stalled:
             self.flush()
             self.running.clear()
@@ -411,13 +411,13 @@ class WatchHub:
             channel.flush()
 
     def flush_all(self) -> None:
-        """Deliver everything, and note that every channel is at the present version."""
+        """Deliver all events, so that every channel is at the present revision."""
         if self.running.is_set():
             for channel in self._live():
                 channel.flush()
 
     def send_bookmarks(self) -> None:
-        """Tell each watch that asked for bookmarks the present version."""
+        """Send a bookmark to each watch that wants bookmarks."""
         if not self.running.is_set():
             return
         for channel in self._live():
@@ -430,7 +430,7 @@ class WatchHub:
             watch.request_bookmark()
 
     def end_collection(self, collection: Collection) -> None:
-        """Finish the watches of a resource that is no longer served."""
+        """End the watches of a resource that is no longer served."""
         self.flush_all()
         for watch in list(self.watches):
             if watch.served.resource.collection is collection:

@@ -1,1 +1,1 @@
-"""Values as Kubernetes and Go read and write them: status, JSON, quantities, times, names."""
+"""How Kubernetes and Go read and write values: Status, JSON, quantities, times, names, users."""

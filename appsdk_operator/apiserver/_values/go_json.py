@@ -1,4 +1,4 @@
-"""What Go says about JSON that it cannot read."""
+"""JSON bodies, decoded with the limits and the error texts of Go."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 
-# No shorter number can be beyond float64, in any base that YAML has.
+# A number beyond float64 has at least as many digits, in any base that YAML has.
 _LONG_NUMBER: Final = re.compile(rb"[0-9a-fA-F_]{250}")
-# Bytes of YAML, which takes a second for 40 kB. Clients send JSON, which is read as such.
+# Bytes. Parsing 40 kB of YAML takes a second. Clients send JSON, which has no such limit.
 _YAML_LIMIT: Final = 256 * 1024
 
 
 def decode(body: bytes) -> Any:
-    """Values in JSON.
+    """Decode a JSON body.
 
     Raises:
-        ValueError: it is no JSON, is nested too deeply to work with, or has a number that Go has no
-            type for; the text says which.
+        ValueError: it is not JSON, is nested too deeply, or has a number that fits no type of Go.
+            The text is Go's.
     """
     try:
         value = msgspec.json.decode(body)
@@ -54,10 +54,10 @@ def decode(body: bytes) -> Any:
 
 
 def yaml_text(body: bytes) -> bytes:
-    """A body in YAML that can be read in reasonable time.
+    """The body, if it is short enough to be parsed as YAML in reasonable time.
 
     Raises:
-        ValueError: it is longer.
+        ValueError: it is too long.
     """
     if len(body) > _YAML_LIMIT:
         raise ValueError(f"the embedded server reads {_YAML_LIMIT} bytes of YAML: send JSON")
@@ -65,10 +65,10 @@ def yaml_text(body: bytes) -> bytes:
 
 
 def check_values(value: Any) -> None:
-    """Refuse what JSON cannot say or Go has no type for.
+    """Refuse decoded values that JSON or Go cannot hold.
 
     Raises:
-        ValueError: a number beyond float64, or a text that is not Unicode.
+        ValueError: a number is beyond float64, or a string is not valid Unicode.
     """
     waiting = [value]
     while waiting:
@@ -88,26 +88,26 @@ def check_values(value: Any) -> None:
 
 
 def kind_of(value: Any) -> str:
-    """What Go calls the kind of a value in JSON."""
+    """Go's name for the JSON type of a value."""
     return _KINDS.get(type(value), "null")
 
 
 def mismatch(value: Any, place: str, wanted: str) -> str:
-    """A value of the wrong type.
+    """Go's error text for a JSON value of the wrong type.
 
     Args:
-        value: what is there.
-        place: ``value`` for the whole, else ``struct field …``.
-        wanted: the Go type it should have.
+        value: the value.
+        place: ``value`` for the whole body, else ``struct field …``.
+        wanted: the Go type that the place needs.
     """
     return f"json: cannot unmarshal {kind_of(value)} into Go {place} of type {wanted}"
 
 
 def syntax_error(body: bytes) -> str:
-    """What is wrong with a body that is no JSON."""
+    """Go's error text for a body that is not JSON."""
     text = body.decode(errors="replace")
     try:
-        # Only the form counts: Python refuses to convert thousands of digits.
+        # Numbers stay strings: Python refuses to convert thousands of digits.
         json.loads(text, parse_int=str, parse_float=str)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
@@ -133,7 +133,7 @@ def syntax_error(body: bytes) -> str:
 
 
 def _literal_error(text: str, literal: str) -> str:
-    # Go reads a space past the end.
+    # Go reads a space after the end of the body.
     for at, wanted in zip(f"{text} ", literal, strict=False):
         if at != wanted:
             return f"invalid character '{at}' in literal {literal} (expecting '{wanted}')"
@@ -141,7 +141,7 @@ def _literal_error(text: str, literal: str) -> str:
 
 
 def summary(body: bytes) -> str:
-    """The beginning of a body, as errors show it."""
+    """The first bytes of a body, as errors quote it."""
     if not body:
         return "<empty>"
     shown, more = body[:_SUMMARY], " ..." if len(body) > _SUMMARY else ""

@@ -1,8 +1,8 @@
 """Regular expressions of Go's regexp package, matched by RE2 in time linear in the text.
 
-The servers' patterns (``pattern`` of a schema, ``matches`` and ``find`` of CEL) are Go's, whose
-syntax is RE2's. Python's own matcher has another syntax, and a pattern such as ``^(a+)+$`` keeps
-it, and the server with it, busy for ever.
+``pattern`` in a schema and ``matches`` and ``find`` in CEL take Go's syntax, which is RE2's.
+Python's ``re`` has another syntax, and backtracks: a pattern such as ``^(a+)+$`` would block the
+server.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ __all__ = ["GoPattern", "GoPatternError", "go_pattern"]
 
 
 class GoPatternError(ValueError):
-    """A pattern Go does not compile; the text is Go's."""
+    """A pattern that Go does not compile. The text is Go's."""
 
     def __init__(self, problem: str, part: str) -> None:
-        """``part`` is what is wrong."""
+        """``part`` is the piece of the pattern that is wrong."""
         super().__init__(f"error parsing regexp: {problem}: `{part}`")
 
 
 _TOO_LARGE: Final = "pattern too large - compile failed"
-# RE2 and Go name the same errors in other words.
+# RE2's error texts, and Go's for the same error.
 _PROBLEMS: Final = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -35,25 +35,25 @@ _PROBLEMS: Final = {
     "trailing \\": "trailing backslash at end of expression",
     _TOO_LARGE: "expression too large",
 }
-# What RE2 takes and Go does not: a single byte. It may stand in a quotation or behind a backslash.
+# ``\C``, a single byte, is an error in Go, but not inside ``\Q…\E`` or after a backslash.
 _ESCAPE: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(.)", re.DOTALL)
-# Bytes for a program and its states. What bounds a program bounds the time of each character.
+# Bytes for a compiled pattern and its states, which also bounds the time spent per character.
 _MEMORY: Final = 16 << 20
-# Characters. Go refuses by the size of the program while it reads; RE2 would read on for minutes.
+# Characters. Go stops while it parses a pattern that is too large; RE2 would parse for minutes.
 _LENGTH: Final = 10_000
 
 
 @final
 class GoPattern:
-    """A compiled pattern. Safe for threads."""
+    """A compiled pattern. Thread-safe."""
 
     __slots__ = ("_regexp",)
 
     def __init__(self, pattern: str) -> None:
-        """Compile it.
+        """Compile ``pattern``.
 
         Raises:
-            GoPatternError: Go would not.
+            GoPatternError: Go does not compile it.
             ImportError: google-re2 is not installed.
         """
         if len(pattern) > _LENGTH:
@@ -72,22 +72,22 @@ class GoPattern:
             if problem == _TOO_LARGE:
                 part = pattern
             elif part in ("(?<=", "(?<!"):
-                # Go reads the name of a group here.
+                # Go parses the name of a group here.
                 problem, part = "invalid named capture", pattern[pattern.index(part) :]
             raise GoPatternError(_PROBLEMS.get(problem, problem), part) from None
 
     def found_in(self, text: str) -> bool:
-        """Whether it matches any part of the text."""
+        """Whether the pattern matches anywhere in ``text``."""
         return self._regexp.search(text) is not None
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
-        """The parts that it matches, in order; below 0 the limit is none."""
+        """All matches in order, at most ``limit`` of them; a negative limit means no limit."""
         found: list[str] = []
         end = -1
         for match in self._regexp.finditer(text):
             if len(found) == limit:
                 break
-            # As in Go, there is no empty match where the one before it ended.
+            # As in Go, an empty match may not follow directly on another match.
             if match.end() > match.start() or match.start() != end:
                 found.append(match[0])
             end = match.end()
@@ -95,7 +95,7 @@ class GoPattern:
 
 
 def _engine() -> Any:
-    """RE2, imported for the first pattern: most servers never see one."""
+    """Import RE2 for the first pattern; most servers need none."""
     try:
         import re2
     except ImportError as error:
@@ -108,9 +108,9 @@ def _engine() -> Any:
 
 @functools.lru_cache(maxsize=512)
 def go_pattern(pattern: str) -> GoPattern:
-    """A pattern of Go's regexp package, compiled; the last ones are remembered.
+    """Compile a pattern of Go's regexp package; the last 512 are cached.
 
     Raises:
-        GoPatternError: it is none: what Perl has and Go lacks is refused as well.
+        GoPatternError: Go does not compile it, for example because it uses a Perl extension.
     """
     return GoPattern(pattern)

@@ -1,4 +1,4 @@
-"""Values as Go prints them in messages."""
+"""Values printed as Go prints them in messages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ GO_TYPES: Final[dict[type, str]] = {
     dict: "map[string]interface {}",
     type(None): "<nil>",
 }
-"""What Go calls the types of decoded JSON, by ours."""
+"""Go's names for the types of decoded JSON, by Python type."""
 
 
 def go_float(value: float) -> str:
-    """A float64 as ``%v`` prints it.
+    """Format a float64 as Go's ``%v`` does.
 
     >>> go_float(1.5), go_float(10.0), go_float(1e30)
     ('1.5', '10', '1e+30')
@@ -48,7 +48,7 @@ def _small(value: float) -> str:
 
 
 def go_json(value: Any) -> str:
-    """A value as Go's JSON encoder writes it: keys in order, no spaces."""
+    """Encode JSON as Go does: sorted keys, no spaces, ``<``, ``>`` and ``&`` escaped."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
         return str(int(value))
     if isinstance(value, dict):
@@ -67,10 +67,10 @@ _MOST_DIGITS: Final = 20
 
 
 def parse_integer(text: str) -> int | None:
-    """A whole number in ASCII digits, at most 20 of them counted; None: it is none.
+    """Parse an integer of ASCII digits with an optional sign; None if ``text`` is not one.
 
-    Python takes other digits, too, underscores and spaces, and refuses thousands of digits. What is
-    longer is 10**20, which is beyond each bound that the server knows.
+    ``int()`` takes other digits, underscores and spaces, and refuses thousands of digits. Numbers
+    of more than 20 digits become 10**20, which is beyond every bound that the server checks.
 
     >>> [parse_integer(text) for text in ("-12", "\u00b2", "1_0")]
     [-12, None, None]
@@ -86,5 +86,5 @@ def parse_integer(text: str) -> int | None:
 
 
 def go_quote(text: str) -> str:
-    """A string as ``%q`` prints it."""
+    """Quote a string as Go's ``%q`` does."""
     return json.dumps(text, ensure_ascii=False)

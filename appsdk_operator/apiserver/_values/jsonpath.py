@@ -1,4 +1,4 @@
-"""The JSON paths of printer columns, as client-go's ``jsonpath`` reads them."""
+"""JSONPath for printer columns, in the dialect of client-go's ``jsonpath``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _index(text: str) -> int:
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """Everything in ``value`` that the path leads to; nothing for a path nobody understands."""
+    """All values that ``path`` selects in ``value``; none for a path with a syntax error."""
     found = [value]
     for segment in _segments(path):
         found = [item for value in found for item in segment(value)]
@@ -61,7 +61,7 @@ def _segments(path: str) -> tuple[Segment, ...]:
             segments.append(_field(re.sub(r"\\(.)", r"\1", match[1])))
             position = match.end()
         elif (match := _QUOTED.match(path, position)) is not None:
-            # client-go takes a dot in quotes for one between two steps.
+            # client-go splits at a dot even inside quotes.
             segments += [_field(name) for name in match[1].split(".")]
             position = match.end()
         elif (match := _INDEXES.match(path, position)) is not None:

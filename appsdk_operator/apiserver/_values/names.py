@@ -1,4 +1,4 @@
-"""What names, keys and values of labels may look like, and the words for those that may not."""
+"""The syntax of names, label keys and label values, with Kubernetes' texts for violations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class NameStyle(enum.Enum):
-    """What an object's name may look like."""
+    """The syntax of an object's name."""
 
     SUBDOMAIN = "subdomain"
     LABEL = "label"
@@ -79,7 +79,7 @@ _PART_LIMIT: Final = 63
 
 
 def name_problems(name: str, style: NameStyle) -> Iterator[str]:
-    """What is wrong with the name of an object."""
+    """The problems of an object's name."""
     if style is NameStyle.PATH_SEGMENT:
         if name in (".", ".."):
             yield f"may not be '{name}'"
@@ -97,17 +97,17 @@ def name_problems(name: str, style: NameStyle) -> Iterator[str]:
 
 
 def label_problems(text: str) -> list[str]:
-    """What keeps ``text`` from being a DNS-1035 label."""
+    """The problems of ``text`` as a DNS-1035 label."""
     return list(name_problems(text, NameStyle.SERVICE))
 
 
 def subdomain_problems(text: str) -> list[str]:
-    """What keeps ``text`` from being an RFC 1123 subdomain."""
+    """The problems of ``text`` as an RFC 1123 subdomain."""
     return list(name_problems(text, NameStyle.SUBDOMAIN))
 
 
 def key_problems(key: str) -> Iterator[str]:
-    """What is wrong with the key of a label, an annotation or a finalizer."""
+    """The problems of the key of a label or annotation, or of the name of a finalizer."""
     prefix, slash, name = key.partition("/")
     if not slash:
         name = key
@@ -129,7 +129,7 @@ def key_problems(key: str) -> Iterator[str]:
 
 
 def value_problems(value: str) -> Iterator[str]:
-    """What is wrong with the value of a label."""
+    """The problems of the value of a label."""
     if len(value.encode()) > _PART_LIMIT:
         yield f"must be no more than {_PART_LIMIT} bytes"
     if not _VALUE_RE.fullmatch(value):
@@ -137,6 +137,6 @@ def value_problems(value: str) -> Iterator[str]:
 
 
 def validate_key(field: str, key: str, shown: str | None = None) -> Iterator[FieldError]:
-    """The errors of a field with such keys; ``shown`` is how they tell the key."""
+    """The errors of a key in ``field``; ``shown`` is the key as the errors quote it."""
     for problem in key_problems(key):
         yield FieldError.invalid(field, key if shown is None else shown, problem)

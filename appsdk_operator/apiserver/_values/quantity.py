@@ -1,4 +1,4 @@
-"""Kubernetes' quantities: ``500m``, ``1Gi``, ``2e3``, and the one way each is written."""
+"""Kubernetes' quantities, such as ``500m``, ``1Gi`` and ``2e3``, and their canonical form."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ _MALFORMED: Final = (
 )
 _SMALLEST: Final = Decimal("1e-9")
 _MOST_BINARY: Final = Decimal(2**63 - 1)
-# Characters of a quantity; the real server takes more, and nobody writes them.
+# Characters. The real server takes longer quantities, which nobody writes.
 _LONGEST: Final = 400
-# Digits to calculate with: those of the longest, times the largest suffix or exponent.
+# Digits of precision: enough for the longest quantity times the largest suffix or exponent.
 _PRECISION: Final = _LONGEST + 120
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; the error's text is the real server's."""
+    """A string that is not a quantity. The text is the real server's."""
 
 
 def canonical(value: Any) -> str:
-    """A quantity, given as text or as a number, as the server writes it.
+    """The canonical form of a quantity, given as a string or a number.
 
     >>> canonical("1000m"), canonical("1024Mi"), canonical(0.5), canonical("1.5G")
     ('1', '1Gi', '500m', '1500M')
 
     Raises:
-        QuantityError: it is none.
+        QuantityError: it is not a quantity.
     """
     text = value if isinstance(value, str) else _number_text(value)
     return _canonical(text)
 
 
 def amount(text: str) -> Decimal:
-    """How much a quantity is.
+    """The number that a quantity stands for.
 
     Raises:
-        QuantityError: it is none.
+        QuantityError: it is not a quantity.
     """
     return _parse(text)[0]
 
@@ -101,7 +101,7 @@ _MOST_DIGITS: Final = 18
 
 
 def _is_already_canonical(text: str, form: str) -> bool:
-    """Whether the real server takes a text for canonical, and keeps it as it is."""
+    """Whether the real server considers ``text`` canonical and keeps it."""
     shape = _SHAPE.fullmatch(text)
     assert shape is not None
     whole, _, fraction = shape[1].lstrip("+-").partition(".")
@@ -145,7 +145,7 @@ def _parse_uncached(text: str) -> tuple[Decimal, str]:
         form, number = "exponent", number.scaleb(int(exponent[1]))
     else:
         raise QuantityError("unable to parse quantity's suffix")
-    # Nothing is smaller than a billionth: what is, is rounded away from zero.
+    # The smallest unit is a billionth; smaller fractions are rounded away from zero.
     number = number.quantize(_SMALLEST, rounding=ROUND_UP)
     if form == "binary" and abs(number) > _MOST_BINARY:
         number = _MOST_BINARY.copy_sign(number)

@@ -1,4 +1,4 @@
-"""What a request asks for: its place in the tree of resources, and its verb."""
+"""The route of a request: the resource that its path names, and its verb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Route", "parse_path", "verb_of"]
 
 @attrs.frozen(kw_only=True)
 class Route:
-    """The place of a resource, an object or a subresource in the API."""
+    """The path of a resource, an object or a subresource, in its parts."""
 
     group: str
     version: str
@@ -22,9 +22,9 @@ class Route:
 
 
 def parse_path(raw_path: str) -> Route | None:
-    """The route of a path as it was sent; None when it is not that of a resource.
+    """Parse a path as it was sent; None if it is not the path of a resource.
 
-    An encoded slash is a slash, as on the real server: no name has any.
+    As on the real server an encoded slash counts as a slash; names have none.
     """
     parts = unquote(raw_path.split("?", 1)[0]).split("/")[1:]
     if parts and not parts[-1]:
@@ -36,7 +36,7 @@ def parse_path(raw_path: str) -> Route | None:
     else:
         return None
     namespace = ""
-    # Below a namespace are its own two subresources and, else, the resources in it.
+    # A third part is one of the two subresources of a namespace, or a resource in it.
     if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
         if not namespace:
@@ -55,10 +55,10 @@ def parse_path(raw_path: str) -> Route | None:
 
 
 def verb_of(method: str, route: Route, *, watch: bool) -> str:
-    """The verb of a request, as RBAC names it; ``""`` for a method without one."""
+    """The RBAC verb of a request; ``""`` for a method without one."""
     match method:
         case "GET" | "HEAD":
-            # With a name there is one object to get, whatever the query says.
+            # A path with a name is a get, whatever the query says.
             if route.name:
                 return "get"
             return "watch" if watch else "list"

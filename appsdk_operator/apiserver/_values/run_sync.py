@@ -1,4 +1,4 @@
-"""Coroutines that have nothing to wait for, run to their end without a loop."""
+"""Run a coroutine that never waits, without an event loop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _T = TypeVar("_T")
 
 
 def run_sync(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """What ``coroutine`` returns.
+    """Run ``coroutine`` to its end and return its result.
 
-    Writes wait for nobody but webhooks. Where none can be asked, this is all it takes to run one.
+    A write waits for webhooks alone, so a write without webhooks can run like this.
 
     Raises:
-        RuntimeError: it has to wait after all.
+        RuntimeError: the coroutine waits for something.
     """
     try:
         coroutine.send(None)

@@ -1,7 +1,6 @@
-"""Errors as the API server tells them: ``Status`` objects with code, reason, message and causes.
+"""API errors: ``Status`` objects with code, reason, message and causes.
 
-Message forms follow the real server's, so that programs and people that read them find what they
-know.
+The texts are the real server's, so that programs and people who read them find what they know.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ _REASONS: Final = {
 
 
 def reason_of(code: int) -> str:
-    """The reason that goes with an HTTP status, ``""`` when there is none."""
+    """The API reason for an HTTP status code; ``""`` for a code without one."""
     return _REASONS.get(code, "")
 
 
 class StatusError(Exception):
-    """An answer other than success; :meth:`body` is the ``Status`` object to send."""
+    """An API error to answer a request with; :meth:`body` is the ``Status`` object."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class StatusError(Exception):
         metadata: Mapping[str, Any] | None = None,
         retry_after: int | None = None,
     ) -> None:
-        """A ``Status`` of HTTP ``code``; ``reason`` defaults to the one that goes with it."""
+        """A ``Status`` with HTTP ``code``; ``reason`` defaults to the one for that code."""
         super().__init__(message)
         self.code = code
         self.message = message
@@ -79,7 +78,7 @@ class StatusError(Exception):
         self.metadata: dict[str, Any] = dict(metadata or {})
         self.retry_after = retry_after
         self.warnings: list[str] = []
-        """What is to be told besides."""
+        """The warnings to send along with the error."""
 
     def body(self) -> dict[str, Any]:
         """The ``Status`` object."""
@@ -102,18 +101,18 @@ class StatusError(Exception):
 
 
 class RefusedError(StatusError):
-    """A webhook refuses, or should have been asked and could not be."""
+    """A webhook denied the request, or could not be called."""
 
 
 class Verbatim(str):
-    """A bad value whose text is final: times and numbers that Go prints in its own way."""
+    """A bad value that is printed as it is, for values that Go formats in its own way."""
 
     __slots__ = ()
 
 
 @attrs.frozen
 class FieldError:
-    """What is wrong with one field, in the words of Kubernetes' field errors."""
+    """A validation error of one field, in the words of Kubernetes' field errors."""
 
     reason: str
     """For example ``FieldValueInvalid``."""
@@ -131,17 +130,17 @@ class FieldError:
 
     @classmethod
     def invalid(cls, field: str, value: Any, detail: str) -> FieldError:
-        """A value that is there and wrong."""
+        """An invalid value."""
         return cls("FieldValueInvalid", field, f"Invalid value: {_go_value(value)}: {detail}")
 
     @classmethod
     def required(cls, field: str, detail: str = "") -> FieldError:
-        """A value that is missing."""
+        """A missing value."""
         return cls("FieldValueRequired", field, f"Required value{': ' if detail else ''}{detail}")
 
     @classmethod
     def not_supported(cls, field: str, value: Any, supported: Iterable[str]) -> FieldError:
-        """A value outside the list of those that are allowed."""
+        """A value outside the list of supported values."""
         allowed = ", ".join(json.dumps(name, ensure_ascii=False) for name in supported)
         message = f"Unsupported value: {_go_value(value)}"
         if allowed:
@@ -150,17 +149,17 @@ class FieldError:
 
     @classmethod
     def forbidden(cls, field: str, detail: str) -> FieldError:
-        """A value that may not be there, whatever it is."""
+        """A field that may not be set, whatever its value."""
         return cls("FieldValueForbidden", field, f"Forbidden: {detail}")
 
     @classmethod
     def duplicate(cls, field: str, value: Any) -> FieldError:
-        """A value that may be there once and is there twice."""
+        """A value that occurs twice where it may occur once."""
         return cls("FieldValueDuplicate", field, f"Duplicate value: {_go_value(value)}")
 
 
 def _go_value(value: Any) -> str:
-    """A value as Go prints it in field errors."""
+    """Format a value as Go does in field errors."""
     if isinstance(value, Verbatim):
         return str(value)
     if isinstance(value, float):
@@ -178,7 +177,7 @@ def _qualified(plural: str, group: str) -> str:
 
 
 def not_found(plural: str, group: str, name: str) -> StatusError:
-    """404: no object of that name."""
+    """404: there is no object of this name."""
     return StatusError(
         404,
         f'{_qualified(plural, group)} "{name}" not found',
@@ -187,7 +186,7 @@ def not_found(plural: str, group: str, name: str) -> StatusError:
 
 
 def already_exists(plural: str, group: str, name: str, *, deleting: bool = False) -> StatusError:
-    """409: the name is taken, maybe by an object that is ``deleting``."""
+    """409: the name is taken; ``deleting``: by an object that is being deleted."""
     state = "object is being deleted: " if deleting else ""
     return StatusError(
         409,
@@ -198,7 +197,7 @@ def already_exists(plural: str, group: str, name: str, *, deleting: bool = False
 
 
 def conflict(plural: str, group: str, name: str, why: str = "") -> StatusError:
-    """409: the object is not in the state the request was made for."""
+    """409: the object has changed, or is not in the state that the request needs."""
     why = why or (
         "the object has been modified; please apply your changes to the latest version and try "
         "again"
@@ -211,7 +210,7 @@ def conflict(plural: str, group: str, name: str, why: str = "") -> StatusError:
 
 
 def invalid(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> StatusError:
-    """422: the object breaks rules; one cause for each."""
+    """422: the object is not valid; one cause for each error."""
     found = list(errors)
     texts = list(dict.fromkeys(map(str, found)))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -225,7 +224,7 @@ def invalid(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> S
 def forbidden(
     plural: str, group: str, name: str, why: str, causes: list[dict[str, str]] | None = None
 ) -> StatusError:
-    """403: understood, and refused."""
+    """403: the request is not allowed."""
     details = _details(name, group, plural)
     if causes:
         details["causes"] = causes
@@ -236,12 +235,12 @@ def forbidden(
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request itself makes no sense."""
+    """400: the request cannot be understood."""
     return StatusError(400, message)
 
 
 def method_not_allowed(message: str = "", details: Mapping[str, Any] | None = None) -> StatusError:
-    """405: a verb this resource does not have."""
+    """405: the resource does not support the method."""
     return StatusError(
         405,
         message or "the server does not allow this method on the requested resource",
@@ -250,12 +249,12 @@ def method_not_allowed(message: str = "", details: Mapping[str, Any] | None = No
 
 
 def not_acceptable(accepted: Iterable[str]) -> StatusError:
-    """406: none of the representations the client takes can be made."""
+    """406: the client accepts none of the media types that the server can produce."""
     return StatusError(406, f"only the following media types are accepted: {', '.join(accepted)}")
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
-    """415: a body in a format the server does not read."""
+    """415: the body has a media type that the server does not read."""
     return StatusError(
         415,
         "the body of the request was in an unknown format - accepted media types include: "
@@ -264,12 +263,12 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 
 def expired(message: str, *, metadata: Mapping[str, Any] | None = None) -> StatusError:
-    """410: the history that was asked for is gone."""
+    """410: the requested resourceVersion is too old."""
     return StatusError(410, message, metadata=metadata)
 
 
 def internal_error(message: str) -> StatusError:
-    """500: something the caller can do nothing about."""
+    """500: the server failed."""
     return StatusError(
         500,
         f"Internal error occurred: {message}",

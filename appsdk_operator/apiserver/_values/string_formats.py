@@ -1,4 +1,4 @@
-"""The string formats that schemas can ask for; a format nobody knows is always fulfilled."""
+"""The values of ``format`` in a schema, and their checks. Any string fits an unknown format."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _KNOWN_FORMATS: Final = (
 
 
 def is_known(name: str) -> bool:
-    """Whether Kubernetes knows the format of that name; others mean nothing."""
+    """Whether Kubernetes knows this format. It ignores others."""
     return name.replace("-", "") in _KNOWN_FORMATS
 
 
 def is_checked(name: str) -> bool:
-    """Whether :func:`is_valid` has anything to check for that format."""
+    """Whether :func:`is_valid` has a check for this format."""
     return name in _CHECKS
 
 
 def is_valid(name: str, value: str) -> bool:
-    """Whether ``value`` is of the format ``name``."""
+    """Whether ``value`` has the format ``name``."""
     check = _CHECKS.get(name)
     if check is None:
         return True
@@ -66,10 +66,10 @@ def _is_date(value: str) -> bool:
 
 
 def decode_base64(value: str) -> bytes:
-    """The bytes that a text of the format ``byte`` stands for.
+    """Decode a string of the format ``byte``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not base64.
     """
     return base64.b64decode(value, validate=True)
 

@@ -1,4 +1,4 @@
-"""Times as Go reads them, and the one way each is written."""
+"""Times of RFC 3339, parsed as Go parses them and written in their canonical form."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _PRECISE_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
 def normalize_time(text: str) -> str:
-    """A time of RFC 3339 in UTC and without fractions.
+    """A time in the canonical form of ``metav1.Time``: UTC, whole seconds.
 
     >>> normalize_time("2024-02-03T04:05:06.7+01:00")
     '2024-02-03T03:05:06Z'
 
     Raises:
-        ValueError: it is none; the text is that of Go.
+        ValueError: it is not a time of RFC 3339. The text is Go's.
     """
     return _parse(text, _LAYOUT).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def normalize_micro_time(text: str) -> str:
-    """A time of RFC 3339 in UTC with six digits of fractions.
+    """A time in the canonical form of ``metav1.MicroTime``: UTC, six digits of fractions.
 
     Raises:
-        ValueError: it is none; the text is that of Go.
+        ValueError: it is not a time of RFC 3339 with microseconds. The text is Go's.
     """
     return _parse(text, _PRECISE_LAYOUT).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -74,7 +74,7 @@ def _complaint(text: str, layout: str, fractions: str) -> str:
     for part, pattern in (*_PARTS, (".000000", fractions), ("Z07:00", r"Z|[+-]\d\d:\d\d")):
         match = re.match(pattern, rest, re.ASCII)
         if match is None:
-            # Go names the layout's part from where it could not go on.
+            # Go names the part of the layout that did not match.
             return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{part}"'
         rest = rest[match.end() :]
     return f'parsing time "{text}": extra text: "{rest}"'

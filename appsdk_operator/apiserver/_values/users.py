@@ -1,4 +1,4 @@
-"""Who a request comes from."""
+"""The users that requests come from, as authentication finds them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 @final
 @attrs.frozen
 class User:
-    """Somebody who makes requests, as authentication found out."""
+    """An authenticated user: name, UID, groups and extra values."""
 
     username: str
     uid: str = ""
@@ -37,10 +37,10 @@ class User:
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> User:
-        """The user of ``{"username": …, "uid": …, "groups": […], "extra": {…: […]}}``.
+        """A user from ``{"username": …, "uid": …, "groups": […], "extra": {…: […]}}``.
 
         Raises:
-            ValueError: something of it is missing or of another type.
+            ValueError: a part is missing or has the wrong type.
         """
         unknown = set(info) - {"username", "uid", "groups", "extra"}
         name, uid = info.get("username"), info.get("uid") or ""
@@ -57,7 +57,7 @@ class User:
         return cls(name, uid, tuple(map(str, groups)), values)
 
     def info(self) -> dict[str, Any]:
-        """The ``UserInfo`` of reviews."""
+        """The user as ``UserInfo``, the form that reviews have."""
         info: dict[str, Any] = {"username": self.username}
         if self.uid:
             info["uid"] = self.uid
@@ -68,21 +68,21 @@ class User:
         return info
 
     def in_group(self, group: str) -> User:
-        """The same user, who is in ``group`` too."""
+        """The same user with ``group`` added."""
         if group in self.groups:
             return self
         return attrs.evolve(self, groups=(*self.groups, group))
 
 
 ADMIN: Final = User("admin", "admin", (MASTERS, AUTHENTICATED))
-"""Who may do everything."""
+"""The user who may do everything."""
 
 ANONYMOUS: Final = User("system:anonymous", groups=(UNAUTHENTICATED,))
-"""Who shows no credentials."""
+"""The user of requests without credentials."""
 
 
 def service_account_of(username: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account that is called so."""
+    """Namespace and name of the service account with this username; None for other users."""
     if not username.startswith(_ACCOUNT):
         return None
     namespace, colon, name = username.removeprefix(_ACCOUNT).partition(":")
@@ -90,5 +90,5 @@ def service_account_of(username: str) -> tuple[str, str] | None:
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
-    """The groups of a namespace's service accounts, besides that of everybody."""
+    """The groups of a namespace's service accounts, without ``system:authenticated``."""
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

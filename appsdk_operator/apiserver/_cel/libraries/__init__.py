@@ -1,1 +1,1 @@
-"""The functions of the language, one module a library, as tables of overloads."""
+"""The functions of CEL as tables of overloads, one module for each library."""

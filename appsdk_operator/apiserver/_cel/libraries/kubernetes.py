@@ -1,4 +1,4 @@
-"""The functions that Kubernetes adds: lists, sets, optionals, quantities, addresses, formats."""
+"""Kubernetes' functions for lists, sets, optionals, quantities, formats and versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from appsdk_operator.apiserver._values.go_text import parse_integer
 __all__ = ["KUBERNETES_FUNCTIONS"]
 
 
-# -- lists -----------------------------------------------------------------------------------
+# -- lists ---------------------------------------------------------------------------------
 
 
 def _is_sorted(items: list[Any]) -> bool:
@@ -140,7 +140,7 @@ def _set_contains(one: list[Any], two: list[Any]) -> bool:
     return all(any(equal(item, other) for other in one) for item in two)
 
 
-# -- optionals -------------------------------------------------------------------------------
+# -- optionals -----------------------------------------------------------------------------
 
 
 def _value(optional: Optional) -> Any:
@@ -164,7 +164,7 @@ _OPTIONALS: Final[list[Row]] = [
 ]
 
 
-# -- quantities ------------------------------------------------------------------------------
+# -- quantities ----------------------------------------------------------------------------
 
 _SUFFIXES: Final = {
     "": 1,
@@ -186,17 +186,17 @@ _QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGT
 @functools.total_ordering
 @attrs.frozen(eq=False)
 class Quantity:
-    """An amount as Kubernetes writes them: ``1.5Gi``, ``200m``."""
+    """A quantity, such as ``1.5Gi`` or ``200m``."""
 
     amount: decimal.Decimal
     type_name = "kubernetes.Quantity"
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """An amount.
+        """Parse a quantity.
 
         Raises:
-            CelError: it is none.
+            CelError: it is not a quantity.
         """
         found = _QUANTITY.fullmatch(text)
         if found is None:
@@ -220,15 +220,15 @@ class Quantity:
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is a whole number that 64 bits hold."""
+        """Whether it is an integer of 64 bits."""
         integral = self.amount == self.amount.to_integral_value()
         return integral and -(2**63) <= self.amount < 2**63
 
     def as_integer(self) -> int:
-        """The number.
+        """The quantity as an integer.
 
         Raises:
-            CelError: it is none that 64 bits hold.
+            CelError: it is not an integer of 64 bits.
         """
         if not self.is_integer:
             raise CelError("cannot convert value to integer")
@@ -265,19 +265,19 @@ _QUANTITIES: Final[list[Row]] = [
 ]
 
 
-# -- named formats, versions -----------------------------------------------------------------
+# -- named formats, versions ---------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class NamedFormat:
-    """A format texts can be checked for."""
+    """A named format that strings can be validated against."""
 
     name: str
     type_name = "kubernetes.NamedFormat"
 
     def validate(self, text: str) -> Optional:
-        """What is wrong with a text, nothing when all is well."""
+        """The problems of a string as an optional list; none if it is valid."""
         problems = NAMED_FORMATS[self.name](text)
         return Optional(problems) if problems else NONE
 
@@ -316,10 +316,10 @@ class Semver:
 
     @classmethod
     def parse(cls, text: str, normalize: bool = False) -> Semver:
-        """A version; ``normalize``: a ``v`` before it and missing parts do not matter.
+        """Parse a version; ``normalize`` allows a leading ``v`` and missing parts.
 
         Raises:
-            CelError: it is none.
+            CelError: it is not a version.
         """
         if normalize:
             text = text.removeprefix("v")
@@ -339,7 +339,7 @@ class Semver:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """What to sort by."""
+        """The sort key: a release after its pre-releases."""
         parts = tuple(
             (1, 0, part) if (number := parse_integer(part)) is None else (0, number, "")
             for part in self.pre.split(".")

@@ -1,4 +1,4 @@
-"""The formats of texts that expressions can ask for by name."""
+"""The named formats of Kubernetes' format library."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def _short(text: str) -> list[str]:
 
 
 def _before_suffix(check: _Check) -> _Check:
-    """The check of what comes before a generated suffix: a dash at its end is in the middle."""
+    """The check of a name prefix, to which a suffix is generated: it may end with a dash."""
     return lambda text: check(f"{text[:-1]}a" if len(text) > 1 and text[-1] == "-" else text)
 
 
-def _as_schemas_have_it(name: str, problem: str) -> _Check:
+def _schema_format(name: str, problem: str) -> _Check:
     return lambda text: [] if string_formats.is_valid(name, text) else [problem]
 
 
@@ -35,10 +35,10 @@ NAMED_FORMATS: Final[dict[str, _Check]] = {
     "dns1123SubdomainPrefix": _before_suffix(names.subdomain_problems),
     "dns1035LabelPrefix": _before_suffix(names.label_problems),
     "labelValue": lambda text: list(names.value_problems(text)),
-    "uri": _as_schemas_have_it("uri", "invalid URI for request"),
-    "uuid": _as_schemas_have_it("uuid", "does not match the UUID format"),
-    "byte": _as_schemas_have_it("byte", "invalid base64"),
-    "date": _as_schemas_have_it("date", "invalid date"),
-    "datetime": _as_schemas_have_it("datetime", "invalid datetime"),
+    "uri": _schema_format("uri", "invalid URI for request"),
+    "uuid": _schema_format("uuid", "does not match the UUID format"),
+    "byte": _schema_format("byte", "invalid base64"),
+    "date": _schema_format("date", "invalid date"),
+    "datetime": _schema_format("datetime", "invalid datetime"),
 }
-"""What is wrong with texts, by the names of the formats."""
+"""The functions that list the problems of a string, by format."""

@@ -1,4 +1,4 @@
-"""The functions of the Common Expression Language for addresses, networks and locations."""
+"""The IP, CIDR and URL libraries of Kubernetes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """An address.
+        """Parse an address.
 
         Raises:
-            CelError: it is none.
+            CelError: it is not an address.
         """
         try:
             ip = ipaddress.ip_address(text)
@@ -53,7 +53,7 @@ class Address:
 @final
 @attrs.frozen
 class Network:
-    """A network: an address and how many of its bits count."""
+    """A CIDR: an address and the length of its prefix."""
 
     address: Address
     bits: int
@@ -61,10 +61,10 @@ class Network:
 
     @classmethod
     def parse(cls, text: str) -> Network:
-        """A network.
+        """Parse a CIDR.
 
         Raises:
-            CelError: it is none.
+            CelError: it is not a CIDR.
         """
         host, slash, bits = text.partition("/")
         length = parse_integer(bits)
@@ -83,21 +83,21 @@ class Network:
 
     @property
     def network(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-        """The network that the address is in."""
+        """The network without the host bits."""
         return ipaddress.ip_network(f"{self.address.ip}/{self.bits}", strict=False)
 
     def contains(self, other: Any) -> bool:
-        """Whether an address is in the network."""
+        """Whether the network contains an address."""
         address = other if isinstance(other, Address) else Address.parse(other)
         return address.ip in self.network
 
     def covers(self, other: Any) -> bool:
-        """Whether another network is a part of this one."""
+        """Whether the network contains another network."""
         network = other if isinstance(other, Network) else Network.parse(other)
         return self.contains(network.address) and self.bits <= network.bits
 
     def masked(self) -> Network:
-        """The network by its first address."""
+        """The CIDR with the host bits of its address set to 0."""
         return Network(Address(self.network.network_address), self.bits)
 
 
@@ -150,17 +150,17 @@ _ADDRESSES: Final[list[Row]] = [
 @final
 @attrs.frozen
 class Url:
-    """A URL with a host, or an absolute path."""
+    """An absolute URL or an absolute path."""
 
     text: str
     type_name = "kubernetes.URL"
 
     @classmethod
     def parse(cls, text: str) -> Url:
-        """A URL.
+        """Parse a URL.
 
         Raises:
-            CelError: it is none.
+            CelError: it is not a URL.
         """
         parts = None
         if not re.search(r"[\x00-\x20\x7f]", text) and not re.search(r"%(?![0-9a-fA-F]{2})", text):
@@ -178,7 +178,7 @@ class Url:
 
     @property
     def host(self) -> str:
-        """Host and port as they stand there."""
+        """Host and port as written."""
         return urlsplit(self.text).netloc.rpartition("@")[2]
 
 

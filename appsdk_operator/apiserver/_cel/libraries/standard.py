@@ -1,4 +1,4 @@
-"""The standard functions of the Common Expression Language."""
+"""The standard library of CEL: operators, conversions, times."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def _inside(item: Any, where: list[Any]) -> bool:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    """Whether the pattern is found in the text.
+    """Whether the pattern matches anywhere in the text.
 
     Raises:
-        CelError: it is no pattern.
+        CelError: the pattern does not compile.
     """
     try:
         return go_pattern(pattern).found_in(text)

@@ -1,4 +1,4 @@
-"""The functions on texts that cel-go's string library and Kubernetes add."""
+"""The string functions of cel-go's strings extension and of Kubernetes' regex library."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _SPACE: Final = (
 )
 
 
-# -- format ----------------------------------------------------------------------------------
+# -- format --------------------------------------------------------------------------------
 
 
 def _format(text: str, args: list[Any]) -> str:
@@ -171,7 +171,7 @@ def _problem(clause: str) -> str:
 
 
 def _inner(value: Any) -> str:
-    """A value inside of another one: texts are in quotes there."""
+    """Format a value inside of a list or map, where strings are quoted."""
     return _quote(value) if isinstance(value, str) else _shown(value)
 
 
@@ -201,7 +201,7 @@ def _shown(value: Any) -> str:
             )
 
 
-# -- regular expressions ---------------------------------------------------------------------
+# -- regular expressions -------------------------------------------------------------------
 
 
 def _found(text: str, pattern: str, limit: int = -1) -> list[str]:
