@@ -15,7 +15,7 @@ import pytest
 
 from appsdk_operator import cache, controllers, watchers
 from appsdk_operator import client as c
-from appsdk_operator.client._api.discovery import Discovery
+from appsdk_operator.client import Discovery
 from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import ModelServer

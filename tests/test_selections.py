@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.cache import Cache, CachedClient, CacheOptions, Informer, NamespaceOptions
-from appsdk_operator.cache._informer.store import Store
+from appsdk_operator.cache import (
+    Cache,
+    CachedClient,
+    CacheOptions,
+    Informer,
+    NamespaceOptions,
+    Store,
+)
 from appsdk_operator.client import Client, ClientConfig, NamespacedClient
 from appsdk_operator.controllers import label_selector
 from appsdk_operator.manager import CacheSetup

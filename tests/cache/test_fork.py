@@ -10,8 +10,7 @@ import warnings
 
 import pytest
 
-from appsdk_operator.manager import LeaderElection
-from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.manager import Elector, LeaderElection
 from appsdk_operator.runtime import ForkedError, ManualClock, Metrics, StopSignal, WorkQueue
 from appsdk_operator.testing import ModelServer
 from tests.cache.conftest import THING, page, thing

@@ -4,6 +4,7 @@ import pytest
 
 from appsdk_operator.client import (
     ConnectFailed,
+    Discovery,
     Forbidden,
     NoSuchKind,
     NotFound,
@@ -12,7 +13,6 @@ from appsdk_operator.client import (
     ServiceUnavailable,
     Unauthorized,
 )
-from appsdk_operator.client._api.discovery import Discovery
 from appsdk_operator.resource import DecodeError, Scope, encode_json
 
 

@@ -5,8 +5,7 @@ import pickle
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.client import error_from_status
-from appsdk_operator.client._request import Request
+from appsdk_operator.client import Request, error_from_status
 from appsdk_operator.client._transport.response_errors import error_from_response
 from appsdk_operator.client._transport.response_head import Headers
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from appsdk_operator.client._request import Request, selectors_of
-from appsdk_operator.resource import FieldSelector, LabelSelector
-from appsdk_operator.resource._names import check_path_segment
+from appsdk_operator.client import Request
+from appsdk_operator.client._request import selectors_of
+from appsdk_operator.resource import FieldSelector, LabelSelector, check_path_segment
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb"])

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.client import error_from_status
-from appsdk_operator.client._request import Request
+from appsdk_operator.client import Request, error_from_status
 from appsdk_operator.client._transport.retry import RetryRules
 
 GET = Request(method="GET", path="/", repeatable=True)

@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.client import ClientConfig, Impersonation
-from appsdk_operator.client._request import Request
+from appsdk_operator.client import ClientConfig, Impersonation, Request
 from appsdk_operator.client._transport.connection import Connection
 from appsdk_operator.client._transport.transport import _AbortHandle
 from appsdk_operator.resource import MutableObject

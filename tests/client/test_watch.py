@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.client._request import Request
-from appsdk_operator.client._transport.watch import WatchStream, _next_size, silence_limit_of
+from appsdk_operator.client import Request, WatchStream
+from appsdk_operator.client._transport.watch import _next_size, silence_limit_of
 from appsdk_operator.resource import DecodeError, WatchEventType
 from appsdk_operator.runtime import StopSignal
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, event, failure

@@ -22,9 +22,7 @@ from appsdk_operator.client import AlreadyExists, Client, ClientConfig, JsonPatc
 from appsdk_operator.manager import Operator
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
-from appsdk_operator.testing import APIServer
-from appsdk_operator.testing._control_plane.control_plane import ControlPlane
-from appsdk_operator.testing._proxy.proxy import FaultProxy
+from appsdk_operator.testing import APIServer, ControlPlane, FaultProxy
 from appsdk_operator.watchers import ConstantBackoff, InformerController
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from appsdk_operator.client import Client
-from appsdk_operator.manager._election.client import LEASE
-from appsdk_operator.manager._election.elector import Elector
-from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost, elector_config
+from appsdk_operator.manager import Elector, LeaderElection, LeadershipLost, elector_config
+from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import FaultProxy
 from tests.conformance.conftest import TIMEOUT, World, eventually
@@ -29,6 +28,7 @@ from tests.conformance.conftest import TIMEOUT, World, eventually
 pytestmark = pytest.mark.programs
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "leader_election.py"
+LEASE = kinds.coordination.v1.Lease
 LEASE_DURATION = 2.0
 
 

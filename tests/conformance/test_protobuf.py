@@ -11,8 +11,8 @@ import urllib3
 
 from appsdk_operator.apiserver._builtin import protobuf as _protobuf
 from appsdk_operator.client import ClientConfig
+from tests.apiserver.protobuf_objects import IDS, OBJECTS, bare
 from tests.conformance.conftest import Server
-from tests.testing.protobuf_objects import IDS, OBJECTS, bare
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 

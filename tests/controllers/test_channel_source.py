@@ -5,9 +5,16 @@ import threading
 import pytest
 
 from appsdk_operator.cache import Event
-from appsdk_operator.controllers._handlers import HandlerFunctions, for_object, map_objects
-from appsdk_operator.controllers._protocols import JoinableSource, Source, SyncingSource
-from appsdk_operator.controllers._sources.channel import ChannelClosed, ChannelSource
+from appsdk_operator.controllers import (
+    ChannelClosed,
+    ChannelSource,
+    HandlerFunctions,
+    JoinableSource,
+    Source,
+    SyncingSource,
+    for_object,
+    map_objects,
+)
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import PATIENCE, thing
 from tests.controllers.event_tools import DELETE, GENERIC, RecordingQueue, created

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.controllers import map_objects
-from appsdk_operator.controllers._handlers import for_object
-from appsdk_operator.controllers._sources.channel import ChannelSource
+from appsdk_operator.controllers import ChannelSource, for_object, map_objects
 from appsdk_operator.runtime import Metrics
 from tests.controllers.controller_tools import Rig
 from tests.controllers.test_event_pipeline import Feed, created

@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Event, NotFollowedError, NotSyncedError
-from appsdk_operator.controllers._handlers import HandlerFunctions, for_object, map_objects
-from appsdk_operator.controllers._predicates import Predicate, generation_changed
+from appsdk_operator.controllers import (
+    HandlerFunctions,
+    Predicate,
+    for_object,
+    generation_changed,
+    map_objects,
+)
 from appsdk_operator.controllers._sources.event_feed import EventFeed
 from appsdk_operator.runtime import ManualClock, Metrics
 from tests.cache.conftest import NoJitter, thing

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appsdk_operator.controllers import LOW_PRIORITY
-from appsdk_operator.controllers._protocols import JoinableSource, SyncingSource
-from appsdk_operator.controllers._sources.function import (
+from appsdk_operator.controllers import (
+    LOW_PRIORITY,
     FunctionSource,
+    JoinableSource,
     PollingSource,
+    SyncingSource,
     TimerSource,
 )
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Event
+from appsdk_operator.controllers import Predicate
 from appsdk_operator.controllers import _predicates as p
-from appsdk_operator.controllers._predicates import Predicate
 from appsdk_operator.resource import LabelSelector, SelectorError
 from tests.controllers.event_tools import (
     CREATE,

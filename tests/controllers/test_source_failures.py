@@ -8,10 +8,8 @@ import threading
 import attrs
 
 from appsdk_operator.cache import Event
-from appsdk_operator.controllers._handlers import HandlerFunctions, map_objects
+from appsdk_operator.controllers import ChannelSource, FunctionSource, HandlerFunctions, map_objects
 from appsdk_operator.controllers._sources import channel
-from appsdk_operator.controllers._sources.channel import ChannelSource
-from appsdk_operator.controllers._sources.function import FunctionSource
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import PATIENCE, THING, NoJitter, eventually, thing
 from tests.controllers.event_tools import (

@@ -8,9 +8,14 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.cache import Cache, CacheOptions, Informer, NotCachedError
-from appsdk_operator.controllers import LOW_PRIORITY
-from appsdk_operator.controllers._handlers import HandlerFunctions, for_object, map_objects
-from appsdk_operator.controllers._sources.kind import InformerSource, KindSource
+from appsdk_operator.controllers import (
+    LOW_PRIORITY,
+    HandlerFunctions,
+    InformerSource,
+    KindSource,
+    for_object,
+    map_objects,
+)
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import (
     PATIENCE,

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import attrs
 
-from appsdk_operator.resource._patches import apply_merge_patch
+from appsdk_operator.resource import apply_merge_patch
 from appsdk_operator.runtime import system_clock
 from tests.differential.paths import get
 from tests.differential.scripts import Case, ScriptError, shared_definitions, version_of

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from appsdk_operator import client as c
+from appsdk_operator.manager import Elector, LeaderElection
 from appsdk_operator.manager._election.client import LEASE
-from appsdk_operator.manager._election.elector import Elector
-from appsdk_operator.manager._election.options import LeaderElection
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
 

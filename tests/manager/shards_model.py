@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.manager import Elector, LeaderElection, LeadershipLost, Shards
 from appsdk_operator.manager._election.lease_state import (
     CandidatePhase,
     ObservedLease,
@@ -26,9 +26,7 @@ from appsdk_operator.manager._election.lease_state import (
     Wait,
     WriteLease,
 )
-from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
 from appsdk_operator.manager._shards.reconciler import ShardClaim
-from appsdk_operator.manager._shards.shards import Shards
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal
 from tests.manager.shards_parts import (

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from appsdk_operator.client import ClientError
-from appsdk_operator.manager._election.elector import Elector
+from appsdk_operator.manager import Elector
 from appsdk_operator.manager._election.lease_state import ObservedLease
 from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.runtime import StopSignal

@@ -32,8 +32,7 @@ from appsdk_operator.manager import (
 )
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import ManualClock, Metrics
-from appsdk_operator.testing import APIServer
-from appsdk_operator.testing._control_plane.control_plane import ControlPlane
+from appsdk_operator.testing import APIServer, ControlPlane
 from tests.cache.conftest import eventually
 
 TOKEN = "a-token-nobody-may-see"

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.manager._election.elector import Elector
-from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
+from appsdk_operator.manager import Elector, LeaderElection, LeadershipLost
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.manager.lease_fakes import FakeLeases, Running, answer, eventually
 

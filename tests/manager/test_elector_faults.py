@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.manager._election.options import LeadershipLost
+from appsdk_operator.manager import LeadershipLost
 from appsdk_operator.runtime import ThreadGroup
 from tests.manager.lease_fakes import FakeLeases, Running, eventually
 

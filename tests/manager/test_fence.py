@@ -11,13 +11,12 @@ import pytest
 from appsdk_operator.client import (
     Client,
     ClientConfig,
+    Hooks,
     InterceptedClient,
     MergePatch,
     NamespacedClient,
 )
-from appsdk_operator.client._wrappers.interceptor import Hooks
-from appsdk_operator.manager._election.fence import FencedClient
-from appsdk_operator.manager._election.options import LeadershipLost
+from appsdk_operator.manager import FencedClient, LeadershipLost
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer

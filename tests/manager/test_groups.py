@@ -12,11 +12,11 @@ import pytest
 
 from appsdk_operator.cache import Health
 from appsdk_operator.client import RequestStopped
+from appsdk_operator.manager import RunnableGroup
 from appsdk_operator.manager._core.groups import Group
 from appsdk_operator.manager._core.runnable import (
     Placement,
     RunnableFunction,
-    RunnableGroup,
     as_runnable,
     placements,
 )

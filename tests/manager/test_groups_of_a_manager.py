@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.manager import RunnableGroup
 from appsdk_operator.manager._core.groups import Groups
-from appsdk_operator.manager._core.runnable import (
-    RunnableGroup,
-)
 from appsdk_operator.runtime import StopSignal
 from tests.manager.group_parts import TIMEOUT, Scripted
 

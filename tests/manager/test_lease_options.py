@@ -9,8 +9,9 @@ import attrs
 import pytest
 
 from appsdk_operator.client import ClientConfig
+from appsdk_operator.manager import LeaderElection, elector_config
 from appsdk_operator.manager._election import options as _lease_options
-from appsdk_operator.manager._election.options import LeaderElection, elector_config, namespace_of
+from appsdk_operator.manager._election.options import namespace_of
 
 
 def test_the_defaults_are_those_of_controller_runtime() -> None:

@@ -18,6 +18,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given, settings
 
+from appsdk_operator.manager import LeaderElection
 from appsdk_operator.manager._election.lease_state import (
     LeaseState,
     ObservedLease,
@@ -25,7 +26,6 @@ from appsdk_operator.manager._election.lease_state import (
     Wait,
     WriteLease,
 )
-from appsdk_operator.manager._election.options import LeaderElection
 from tests.manager.lease_model import LATENCY, TIMES, Process, Server
 
 FAULTS_END = 90.0

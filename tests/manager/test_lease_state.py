@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from appsdk_operator.manager import LeaderElection
 from appsdk_operator.manager._election.lease_state import (
     CandidatePhase,
     LeaseRecord,
@@ -16,7 +17,6 @@ from appsdk_operator.manager._election.lease_state import (
     Wait,
     WriteLease,
 )
-from appsdk_operator.manager._election.options import LeaderElection
 
 WALL = 1_700_000_000.0
 STAMP = "2023-11-14T22:13:20.000000Z"

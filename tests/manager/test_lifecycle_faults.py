@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.client import RequestStopped
-from appsdk_operator.manager import LeadershipLost, RunnableGroup
-from appsdk_operator.manager._core.operator import Operator
+from appsdk_operator.manager import LeadershipLost, Operator, RunnableGroup
 from appsdk_operator.runtime import ManualClock, StopSignal, ThreadGroup
 from tests.manager.lifecycle_parts import (
     ORDER,

@@ -11,9 +11,8 @@ import attrs
 import pytest
 
 from appsdk_operator.cache import Cache, CacheOptions
-from appsdk_operator.client import Client, ClientConfig, InterceptedClient
-from appsdk_operator.client._wrappers.interceptor import Hooks
-from appsdk_operator.controllers._options import ControllerOptions
+from appsdk_operator.client import Client, ClientConfig, Hooks, InterceptedClient
+from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.manager import (
     CacheSetup,
     ClientSetup,

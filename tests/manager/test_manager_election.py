@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from appsdk_operator.cache import Health
-from appsdk_operator.client import Client, ClientConfig, InterceptedClient, JsonPatch
-from appsdk_operator.client._wrappers.interceptor import Hooks
-from appsdk_operator.controllers._engine.controller import Controller
-from appsdk_operator.controllers._options import ControllerOptions
+from appsdk_operator.client import Client, ClientConfig, Hooks, InterceptedClient, JsonPatch
+from appsdk_operator.controllers import Controller, ControllerOptions
 from appsdk_operator.manager import (
     CacheSetup,
     HealthServerOptions,

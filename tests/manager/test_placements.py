@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from appsdk_operator.cache import Cache, Informer
+from appsdk_operator.manager import RunnableGroup
 from appsdk_operator.manager._core.runnable import (
     RunnableFunction,
-    RunnableGroup,
     as_runnable,
     name_of,
     placements,

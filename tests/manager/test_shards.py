@@ -12,10 +12,8 @@ import pytest
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import Client, ClientConfig, MergePatch, NotFound
 from appsdk_operator.controllers import Result
+from appsdk_operator.manager import SHARDS_LABEL, Elector, LeaderElection, LeadershipLost, Shards
 from appsdk_operator.manager._election.client import LEASE
-from appsdk_operator.manager._election.elector import Elector
-from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
-from appsdk_operator.manager._shards.shards import SHARDS_LABEL, Shards
 from appsdk_operator.resource import MutableObject, Object, ObjectKey, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer, FaultProxy

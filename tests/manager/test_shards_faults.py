@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.manager import LeaderElection, Shards
 from appsdk_operator.manager._election.lease_state import LeaseRecord, ObservedLease
-from appsdk_operator.manager._election.options import LeaderElection
 from appsdk_operator.manager._shards.reconciler import ShardClaim
-from appsdk_operator.manager._shards.shards import Shards
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer

@@ -20,11 +20,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given, settings
 
-from appsdk_operator.manager._election.options import LeaderElection
+from appsdk_operator.manager import LeaderElection, Shards
 from appsdk_operator.manager._shards import shards as _shards
 from appsdk_operator.manager._shards.assignment import Decision, ObservedLeases
 from appsdk_operator.manager._shards.reconciler import ShardClaim
-from appsdk_operator.manager._shards.shards import Shards
 from tests.manager.lease_model import LATENCY, TIMES
 from tests.manager.shards_model import ShardsWorld, in_time, world
 from tests.manager.shards_parts import CALM, LONGEST

@@ -21,7 +21,7 @@ from appsdk_operator.client import (
     TooManyRequests,
 )
 from appsdk_operator.client._transport.write_guard import run_write_checks
-from appsdk_operator.manager._election.fence import FencedClient
+from appsdk_operator.manager import FencedClient, LeaderElection, LeadershipLost
 from appsdk_operator.manager._election.lease_state import (
     CandidatePhase,
     LeaseRecord,
@@ -30,7 +30,6 @@ from appsdk_operator.manager._election.lease_state import (
     ReadLease,
     Wait,
 )
-from appsdk_operator.manager._election.options import LeaderElection, LeadershipLost
 from appsdk_operator.manager._election.unanswered_writes import TrackedWrite, UnansweredWrites
 from appsdk_operator.resource import DecodeError, MutableObject, kinds
 from appsdk_operator.runtime import ManualClock

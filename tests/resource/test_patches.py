@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appsdk_operator.resource._patches import (
+from appsdk_operator.resource import (
     PatchError,
     PatchTestFailed,
     apply_json_patch,

@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appsdk_operator.resource._selectors import (
-    FieldSelector,
-    LabelSelector,
-    Operator,
-    Requirement,
-    SelectorError,
-)
+from appsdk_operator.resource import FieldSelector, LabelSelector, SelectorError
+from appsdk_operator.resource._selectors import Operator, Requirement
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import RealClock, StopSignal
-from appsdk_operator.testing._control_plane.control_plane import ControlPlane, ControlPlaneError
+from appsdk_operator.testing import ControlPlane, ControlPlaneError
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 VARIABLES = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from appsdk_operator.apiserver._authority import Authority
+from appsdk_operator.apiserver import Authority
 from appsdk_operator.client import Client
 from appsdk_operator.resource import Kind, MutableObject, custom_resource_definition, kinds
 from appsdk_operator.runtime import RealClock

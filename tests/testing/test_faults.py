@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.apiserver._fault_rules import ActiveFaults, RequestFacts
+from appsdk_operator.apiserver import RequestFacts
+from appsdk_operator.apiserver._fault_rules import ActiveFaults
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.testing import FaultRule, FaultSchedule
 

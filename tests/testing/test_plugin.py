@@ -15,8 +15,8 @@ import yaml
 from _pytest.pytester import SysModulesSnapshot
 
 from appsdk_operator import Kind, custom_resource_definition
-from appsdk_operator.apiserver._kubeconfig import kubeconfig as kubeconfig_of
-from appsdk_operator.apiserver._kubeconfig import write_kubeconfig
+from appsdk_operator.apiserver import kubeconfig as kubeconfig_of
+from appsdk_operator.apiserver import write_kubeconfig
 
 pytest_plugins = ["pytester"]
 

@@ -12,8 +12,7 @@ import pytest
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import RealClock
-from appsdk_operator.testing import APIServer
-from appsdk_operator.testing._proxy.proxy import FaultProxy
+from appsdk_operator.testing import APIServer, FaultProxy
 
 SHORT = 0.2  # seconds in which nothing is to happen
 

@@ -15,13 +15,13 @@ from appsdk_operator.controllers import (
     KindSource,
     ObjectReconciler,
     RequestQueue,
+    Written,
     all_of,
     as_reconciler,
     create_or_patch,
     patch_conditions,
     put_finalizer,
 )
-from appsdk_operator.controllers._helpers.create_or_update import Written
 from appsdk_operator.watchers import ResourceReconciler
 
 Gadget = op.Object[OtherSpec]

@@ -10,8 +10,8 @@ import pytest
 import urllib3
 
 from appsdk_operator.apiserver import APIServer
-from tests.testing.server.conftest import Api
-from tests.testing.server.webhook_tools import (
+from tests.apiserver.conftest import Api
+from tests.apiserver.webhook_tools import (
     HOOKS,
     MAPS,
     WebhookServer,

@@ -12,7 +12,7 @@ import pytest
 import urllib3
 
 from appsdk_operator.apiserver import APIServer
-from appsdk_operator.testing._control_plane.control_plane import ControlPlane
+from appsdk_operator.testing import ControlPlane
 
 WIDGET_SCHEMA = {
     "type": "object",

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from appsdk_operator.apiserver import APIServer
-from tests.testing.server.kubectl_tools import run_kubectl
+from tests.apiserver.kubectl_tools import run_kubectl
 
 KUBECTL = shutil.which("kubectl")
 

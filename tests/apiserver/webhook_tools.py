@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from appsdk_operator.apiserver._authority import Authority
+from appsdk_operator.apiserver import Authority
 from appsdk_operator.runtime import system_clock
 
 Answer = Callable[[dict[str, Any]], Any]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.apiserver import StatusError
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Origin
 from appsdk_operator.apiserver._registry.writes import (
@@ -17,7 +18,6 @@ from appsdk_operator.apiserver._registry.writes import (
     WriteResult,
 )
 from appsdk_operator.apiserver._values.run_sync import run_sync
-from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.runtime import system_clock
 
 OWN = WriteOptions()

@@ -12,8 +12,8 @@ import pytest
 
 from appsdk_operator.apiserver import APIServer
 from appsdk_operator.resource import Kind
-from tests.testing.server.conftest import Api
-from tests.testing.server.webhook_tools import WebhookServer
+from tests.apiserver.conftest import Api
+from tests.apiserver.webhook_tools import WebhookServer
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "convert.example.com"

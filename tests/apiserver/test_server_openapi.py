@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.apiserver import APIServer
-from tests.testing.server.kubectl_tools import run_kubectl
+from tests.apiserver.kubectl_tools import run_kubectl
 
 KUBECTL = shutil.which("kubectl")
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")

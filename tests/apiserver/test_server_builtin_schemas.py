@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appsdk_operator.apiserver._schema import builtin_schemas
+from appsdk_operator.apiserver import builtin_schemas
 from appsdk_operator.resource import kinds
 
 # Found in discovery of older releases only, or made by the server itself.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.apiserver import APIServer
-from tests.testing.server.kubectl_tools import run_kubectl
+from tests.apiserver.kubectl_tools import run_kubectl
 
 KUBECTL = shutil.which("kubectl")
 

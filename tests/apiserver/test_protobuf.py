@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.apiserver._builtin import protobuf
-from tests.testing.protobuf_objects import IDS, OBJECTS, bare
+from tests.apiserver.protobuf_objects import IDS, OBJECTS, bare
 
 
 @pytest.mark.parametrize("obj", [obj for _, obj in OBJECTS], ids=IDS)

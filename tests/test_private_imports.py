@@ -1,0 +1,58 @@
+"""Tests import public names; a private module is imported by the tests of its own room alone.
+
+The tests of a room are in the folder of its name, those of ``serving`` beside the manager's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PACKAGE = "appsdk_operator"
+
+# Rooms whose tests are not in a folder of their name.
+FOLDERS = {"serving": "manager"}
+
+# Tests of an internal from elsewhere, and why.
+EXCEPTIONS = {
+    # Feeds a server's answers to the informer without a server.
+    "cache/test_hostile_server.py": "client",
+    # Compares the embedded server's protobuf with the real one's.
+    "conformance/test_protobuf.py": "apiserver",
+    # Holds a fence and the client's check before each write together.
+    "manager/test_writes.py": "client",
+    # The state machine of fault rules is shared by the server and the proxy.
+    "testing/test_faults.py": "apiserver",
+    # Options that only a keyword's type names.
+    "typing/test_generics_at_run_time.py": "watchers",
+}
+
+
+def private_imports(path: Path) -> Iterator[str]:
+    """The rooms whose private modules a test imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        modules = []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules = [f"{node.module}.{alias.name}" for alias in node.names]
+            if any(part.startswith("_") for part in node.module.split(".")):
+                modules = [node.module]
+        elif isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        for module in modules:
+            parts = module.split(".")
+            if parts[0] != PACKAGE or len(parts) < 3:
+                continue
+            if any(part.startswith("_") and not part.startswith("__") for part in parts[2:]):
+                yield parts[1]
+
+
+def test_a_private_module_is_imported_by_the_tests_of_its_room_alone() -> None:
+    found = {}
+    for path in sorted(TESTS.rglob("*.py")):
+        name = path.relative_to(TESTS).as_posix()
+        for room in private_imports(path):
+            if not name.startswith(f"{FOLDERS.get(room, room)}/"):
+                found[name] = room
+    assert found == EXCEPTIONS
