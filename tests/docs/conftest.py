@@ -14,7 +14,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples/README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
