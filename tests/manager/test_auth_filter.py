@@ -402,10 +402,10 @@ def test_tokens_are_not_kept(reviewer: Reviewer) -> None:
     auth.check(request("guess"))
     kept = repr(
         [
-            auth._users_by_token._kept,
-            auth._unknown_tokens._kept,
-            auth._permissions._kept,
-            auth._trusted_peers._kept,
+            auth._users_by_token._entries,
+            auth._unknown_tokens._entries,
+            auth._permissions._entries,
+            auth._trusted_peers._entries,
         ]
     )
     assert TOKEN not in kept

@@ -1,4 +1,4 @@
-"""Who may read a server's pages: asked of the API server, as kube-rbac-proxy does."""
+"""Authentication and authorization of requests by the API server, as in kube-rbac-proxy."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _JITTER: Final = 0.2
 
 
 class _ReviewFailed(Exception):  # noqa: N818 - an answer of 500
-    """The API server could not be asked; its text may be logged."""
+    """The API server gave no answer; the text may be logged."""
 
 
 @attrs.frozen
@@ -76,41 +76,41 @@ class _User:
 
 @final
 class AuthFilter:
-    """Lets a request pass whose bearer token the API server knows, and whose user may do it.
+    """Admits requests whose bearer token the API server knows and whose user is authorized.
 
-    The token is shown to the API server in a TokenReview; a SubjectAccessReview then says whether
-    its user may use the verb (the method in lower case) on the path as a ``nonResourceURL``. The
-    operator's account needs ``create`` on ``tokenreviews.authentication.k8s.io`` and
-    ``subjectaccessreviews.authorization.k8s.io``; who scrapes needs a ClusterRole with
+    A TokenReview gives the token's user. A SubjectAccessReview says whether the user may use the
+    verb (the method in lower case) on the path as a ``nonResourceURL``. The operator's account
+    needs ``create`` on ``tokenreviews.authentication.k8s.io`` and
+    ``subjectaccessreviews.authorization.k8s.io``; a scraper needs a ClusterRole with
     ``nonResourceURLs: ["/metrics"], verbs: ["get"]``.
 
-    ReviewCache 401 without a token that is known, 403 without the right, 429 when too many unknown
-    tokens are being looked at, and 500 when the API server cannot be asked. The answer of 403 and
-    the log, at INFO once for each review, name the user; the log of 401 is at DEBUG. Tokens are in
-    no log, no error and no cache: what is kept is found by a keyed hash.
+    Answers 401 without a known token, 403 without permission, 429 when too many unknown tokens are
+    under review, and 500 when the API server cannot be asked. The answer 403 and the log, at INFO
+    once for each review, name the user; a 401 is logged at DEBUG. No log, error or cache holds a
+    token: the caches hold keyed hashes.
 
-    As in controller-runtime's ``WithAuthenticationAndAuthorization``, reviews are kept for a while
-    and retried for ten seconds. Besides, the caches are bounded, of equal questions that come at
-    once only one is asked, and what is known and used is asked for again before its time is over.
-    Unknown tokens, however many, take no room from known ones.
+    As in controller-runtime's ``WithAuthenticationAndAuthorization``, results are cached for a
+    while and reviews are retried for ten seconds. Besides, the caches are bounded, equal reviews
+    that come at once share one request, and cached results in use are refreshed before they
+    expire. Unknown tokens, however many, take no capacity from known ones.
 
     It is a filter provider: ``MetricsServerOptions(filter_provider=AuthFilter)``; for other
     options, ``functools.partial(AuthFilter, audiences=["metrics"])``. Thread-safe.
 
     Args:
-        client: asks the API server; not one that reads or writes in a namespace only.
-        audiences: whom tokens have to be meant for; default: the API server.
-        token_ttl: seconds for which a token's user is remembered, also that it has none, unless
-            the API server gives an error as the reason; default 60.
-        allow_ttl: seconds for which a permission is remembered; default 300.
-        deny_ttl: seconds for which a refusal is remembered; default 30.
+        client: creates the reviews; not a client of one namespace.
+        audiences: the audiences that tokens may have; default: the API server.
+        token_ttl: seconds for which a token's user is cached, and that it has none, unless the API
+            server gives an error as the reason; default 60.
+        allow_ttl: seconds for which a permission is cached; default 300.
+        deny_ttl: seconds for which a refusal is cached; default 30.
         timeout: seconds for each of the two reviews, retries included; default 10.
-        cache_size: how many answers of each sort are remembered; default 1024.
-        max_reviews: how many reviews may be under way at once of tokens and users that were known
-            within the last hour, and as many of tokens that were not; default 16.
-        max_reviews_by_peer: how many of the latter one address may cause at once; default 4.
-        clock: what all these times are measured with.
-        rng: spreads the retries.
+        cache_size: the maximum number of results in each cache; default 1024.
+        max_reviews: the maximum number of concurrent reviews of tokens and users that were known
+            within the last hour, and as many of unknown tokens; default 16.
+        max_reviews_by_peer: the maximum number of the latter for one address; default 4.
+        clock: the clock of all these times.
+        rng: the source of the jitter of retries.
 
     Raises:
         ValueError: an option out of its range.
@@ -151,14 +151,14 @@ class AuthFilter:
         # Guards the caches.
         self._lock = threading.Lock()
         self._users_by_token: ReviewCache[_User] = ReviewCache(cache_size)
-        # Apart, so that guessed tokens do not push out the good ones.
+        # A cache of its own, so that guessed tokens evict no known ones.
         self._unknown_tokens: ReviewCache[bool] = ReviewCache(cache_size)
         self._permissions: ReviewCache[bool] = ReviewCache(cache_size)
-        # Who sent known tokens.
+        # The addresses that sent known tokens.
         self._trusted_peers: ReviewCache[bool] = ReviewCache(cache_size)
 
     def __call__(self, handler: HTTPHandler) -> HTTPHandler:
-        """The handler behind the filter."""
+        """``handler`` behind the filter."""
 
         def filtered(request: HTTPRequest) -> HTTPResponse:
             refusal = self.check(request)
@@ -167,34 +167,34 @@ class AuthFilter:
         return filtered
 
     def check(self, request: HTTPRequest) -> HTTPResponse | None:
-        """None when the request may pass, else what to answer."""
+        """The refusal of a request; None when it is admitted."""
         verb = request.method.lower()
-        asked = f"{verb} {request.path!r}"
+        action = f"{verb} {request.path!r}"
         token = _bearer_token(request.headers.get("authorization", ""))
         if token is None:
-            _log.debug("peer %s may not %s: no bearer token", request.peer, asked)
+            _log.debug("peer %s may not %s: no bearer token", request.peer, action)
             return _unauthorized()
-        said = "Authentication failed"
+        failure = "Authentication failed"
         try:
             user = self._authenticate(token, request.peer)
             if user is None:
-                _log.debug("peer %s may not %s: its token is not known", request.peer, asked)
+                _log.debug("peer %s may not %s: its token is not known", request.peer, action)
                 return _unauthorized()
-            said = f"Authorization for user {_printable(user.name)} failed"
+            failure = f"Authorization for user {_printable(user.name)} failed"
             is_allowed = self._authorize(user, verb, request.path, request.peer)
         except TooManyUnknown as problem:
-            _log.debug("peer %s may not %s now: %s", request.peer, asked, problem)
-            return text_response(429, f"{said}: {_BUSY}", **{"Retry-After": "1"})
+            _log.debug("peer %s may not %s now: %s", request.peer, action, problem)
+            return text_response(429, f"{failure}: {_BUSY}", **{"Retry-After": "1"})
         except _ReviewFailed as problem:
             text = str(problem).replace(token, "…")
-            _log.error("%s: cannot decide whether it may %s: %s", said, asked, text)
-            return text_response(500, said)
+            _log.error("%s: cannot decide whether it may %s: %s", failure, action, text)
+            return text_response(500, failure)
         if is_allowed:
             return None
         return text_response(403, f"Authorization denied for user {_printable(user.name)}")
 
     def close(self, timeout: float | None = 1.0) -> list[str]:
-        """Ask no more; requests that wait are answered with 500.
+        """Start no more reviews; waiting requests are answered with 500.
 
         Args:
             timeout: seconds of real time for reviews under way; default 1.
@@ -204,7 +204,7 @@ class AuthFilter:
         """
         return self._reviews.close(timeout)
 
-    # -- questions -------------------------------------------------------------------------------
+    # -- reviews ---------------------------------------------------------------------------------
 
     def _authenticate(self, token: str, peer: str) -> _User | None:
         key = hmac.digest(self._key, token.encode(), "sha256")
@@ -245,13 +245,13 @@ class AuthFilter:
                 self._users_by_token.put(key, user, self._token_ttl, now)
                 self._trusted_peers.put(peer, True, self._token_ttl, now)
             elif not status.get("error"):
-                # With an error it may be the API server's trouble, and pass.
+                # With an error the API server may know the token later.
                 self._users_by_token.drop(key)
                 self._unknown_tokens.put(key, True, self._token_ttl, now)
         return user
 
     def _is_audience(self, status: Mapping[str, Any]) -> bool:
-        # A server that knows nothing of audiences ignores them: then the token is for itself only.
+        # A server without support for audiences ignores them: the token is then for the API server.
         return not self._audiences or bool({*self._audiences} & {*(status.get("audiences") or ())})
 
     def _authorize(self, user: _User, verb: str, path: str, peer: str) -> bool:
@@ -315,7 +315,7 @@ class AuthFilter:
             text = f"{run.name}: no answer from the API server within {self._timeout:g} s"
             raise _ReviewFailed(text) from None
         except Exception as error:
-            # Not as the cause: its frames hold the token.
+            # Without the cause, whose frames hold the token.
             raise _ReviewFailed(f"{run.name}: {error}") from None
 
     def _create_review(
@@ -340,20 +340,20 @@ class AuthFilter:
 
 
 def _refresh(start: Callable[[], object]) -> None:
-    """Ask again for what is known; nobody waits for that, and the next one may try it again."""
+    """Start a review to refresh a cached result; on failure the next request tries again."""
     with contextlib.suppress(TooManyUnknown, TooManyReviews, ReviewsClosed):
         start()
 
 
 def _is_transient(error: ClientError) -> bool:
-    """Whether to ask again: a review changes nothing, so it may be asked twice."""
+    """Whether to retry: a review changes nothing, so it is safe to repeat."""
     if isinstance(error, TransportError):
         return not isinstance(error, TLSFailed)
     return isinstance(error, (ServerError, TooManyRequests))
 
 
 def _printable(name: str) -> str:
-    """A name that others chose, on one line and not too long."""
+    """An untrusted name, on one line and not too long."""
     text = name if name.isprintable() else repr(name)
     return text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
 

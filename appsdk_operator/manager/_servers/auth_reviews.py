@@ -16,68 +16,68 @@ __all__ = ["PendingReviews", "ReviewCache", "ReviewsClosed", "TooManyReviews", "
 
 _T = TypeVar("_T")
 _REFRESH: Final = 0.75
-"""The part of its time after which an answer is asked for again, by the next who uses it."""
+"""The part of a result's lifetime after which its next use refreshes it."""
 _REMEMBERED: Final = 3600.0
-"""Seconds for which it is remembered that a key had an answer, once that is not used any more: the
-tokens of service accounts change about once an hour."""
+"""Seconds after its expiry for which a result counts as recent: tokens of service accounts change
+about once an hour."""
 
 
 class TooManyUnknown(Exception):  # noqa: N818 - an answer
-    """Too many reviews of unknown tokens are under way; the text says whose."""
+    """Too many reviews of unknown tokens are under way; the text names the quota."""
 
 
 class TooManyReviews(Exception):  # noqa: N818 - an answer
-    """Too many reviews of what is known are under way: the API server is slow, or away."""
+    """Too many reviews of known tokens and users are under way: the API server is slow or down."""
 
 
 class ReviewsClosed(Exception):  # noqa: N818 - an answer
-    """No more reviews are begun."""
+    """No more reviews are started."""
 
 
 @final
 class ReviewCache(Generic[_T]):
-    """ReviewCache for a while, the latest used ones; bounded. Not thread-safe."""
+    """A bounded LRU cache of review results that expire. Not thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        # When it is to be asked for again, when it is not used any more, and what it is.
-        self._kept: OrderedDict[object, tuple[float, float, _T]] = OrderedDict()
+        # By key: when the result is refreshed, when it expires, and the result.
+        self._entries: OrderedDict[object, tuple[float, float, _T]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def get(self, key: object, now: float) -> _T | None:
-        """The answer; None when there is none, or its time is over."""
-        entry = self._kept.get(key)
+        """The result; None when there is none or it has expired."""
+        entry = self._entries.get(key)
         if entry is None or entry[1] <= now:
             return None
-        self._kept.move_to_end(key)
+        self._entries.move_to_end(key)
         return entry[2]
 
     def needs_refresh(self, key: object, now: float) -> bool:
-        """Whether the answer's time is almost over."""
-        entry = self._kept.get(key)
+        """Whether the result is close to its expiry."""
+        entry = self._entries.get(key)
         return entry is not None and entry[0] <= now
 
     def had_recently(self, key: object, now: float) -> bool:
-        """Whether there is an answer, or was one not long ago."""
-        entry = self._kept.get(key)
+        """Whether there is a result, or one expired within the last hour."""
+        entry = self._entries.get(key)
         return entry is not None and now < entry[1] + _REMEMBERED
 
     def put(self, key: object, answer: _T, ttl: float, now: float) -> None:
-        """Keep an answer for ``ttl`` seconds."""
-        self._kept[key] = (now + ttl * _REFRESH, now + ttl, answer)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
+        """Store a result for ``ttl`` seconds."""
+        self._entries[key] = (now + ttl * _REFRESH, now + ttl, answer)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._size:
+            self._entries.popitem(last=False)
 
     def drop(self, key: object) -> None:
-        """Forget an answer."""
-        self._kept.pop(key, None)
+        """Remove a result."""
+        self._entries.pop(key, None)
 
 
 @attrs.frozen
-class _Review:
+class _PendingReview:
     run: TimedRun[Any]
     peer: str
     is_known: bool
@@ -100,21 +100,21 @@ class PendingReviews:
         self._stop = StopSignal(clock=clock)
         self._threads = ThreadGroup("auth-filter")
         self._lock = threading.Lock()
-        self._under_way: dict[object, _Review] = {}
+        self._under_way: dict[object, _PendingReview] = {}
 
     def __len__(self) -> int:
         return len(self._under_way)
 
     @property
     def stop(self) -> StopSignal:
-        """Set when no more reviews are begun."""
+        """Set when no more reviews are started."""
         return self._stop
 
     def start(
         self,
         key: object,
         name: str,
-        ask: Callable[[], _T],
+        review: Callable[[], _T],
         *,
         peer: str,
         is_known: bool,
@@ -123,66 +123,66 @@ class PendingReviews:
         """The review ``key``: the one under way, or a new one.
 
         Args:
-            key: what is asked.
-            name: the thread's.
-            ask: asks, and keeps the answer.
-            peer: who wants to know.
-            is_known: whether the token or user is, or was not long ago, known.
-            is_trusted_peer: whether the peer sent a known token not long ago.
+            key: identifies equal reviews.
+            name: the thread's name.
+            review: makes the review and caches the result.
+            peer: the address of the request.
+            is_known: whether the token or user was known within the last hour.
+            is_trusted_peer: whether the peer sent a known token within the last hour.
 
         Raises:
-            TooManyUnknown: there is no room for an unknown token.
-            TooManyReviews: there is none for what is known.
+            TooManyUnknown: the quota for unknown tokens is used up.
+            TooManyReviews: the quota for known tokens and users is used up.
             ReviewsClosed: after :meth:`close`.
         """
         with self._lock:
             if self._stop.is_set():
                 raise ReviewsClosed
-            review = self._under_way.get(key)
-            if review is None:
-                in_known = self._uses_known_quota(
+            pending = self._under_way.get(key)
+            if pending is None:
+                uses_known_quota = self._uses_known_quota(
                     peer, is_known=is_known, is_trusted_peer=is_trusted_peer
                 )
                 run: TimedRun[_T] = TimedRun(
                     name,
-                    lambda: self._run(key, ask),
+                    lambda: self._run(key, review),
                     threads=self._threads,
                     clock=self._clock,
                     stop=self._stop,
                 )
-                review = self._under_way[key] = _Review(run, peer, in_known)
-        return review.run
+                pending = self._under_way[key] = _PendingReview(run, peer, uses_known_quota)
+        return pending.run
 
     def close(self, timeout: float | None) -> list[str]:
-        """Begin none any more; the names of the threads that run on after ``timeout`` seconds."""
+        """Start no more; the names of the threads that still run after ``timeout`` seconds."""
         self._stop.set()
         return self._threads.join(timeout)
 
-    def _run(self, key: object, ask: Callable[[], _T]) -> _T:
+    def _run(self, key: object, review: Callable[[], _T]) -> _T:
         try:
-            return ask()
+            return review()
         finally:
-            # One that hangs stays, and counts against their number.
+            # A review that hangs stays here, and counts against its quota.
             with self._lock:
                 del self._under_way[key]
 
     def _uses_known_quota(self, peer: str, *, is_known: bool, is_trusted_peer: bool) -> bool:
-        """Whether it goes into the room of the known ones."""
+        """Whether a review counts against the quota for known tokens; raises when it is used up."""
         known = [each for each in self._under_way.values() if each.is_known]
         unknown = [each for each in self._under_way.values() if not each.is_known]
         if is_known:
             if len(known) >= self._limit:
                 raise TooManyReviews(f"{self._limit} reviews are under way (max_reviews)")
             return True
-        own = sum(each.peer == peer for each in unknown)
-        if own < self._by_peer and len(unknown) < self._limit:
+        of_peer = sum(each.peer == peer for each in unknown)
+        if of_peer < self._by_peer and len(unknown) < self._limit:
             return False
-        lent = any(each.peer == peer for each in known)
-        if is_trusted_peer and not lent and len(known) < self._limit:
+        has_borrowed = any(each.peer == peer for each in known)
+        if is_trusted_peer and not has_borrowed and len(known) < self._limit:
             return True
-        if own >= self._by_peer:
+        if of_peer >= self._by_peer:
             raise TooManyUnknown(
-                f"{own} reviews of unknown tokens of {peer or 'this peer'} are under way "
+                f"{of_peer} reviews of unknown tokens of {peer or 'this peer'} are under way "
                 "(max_reviews_by_peer)"
             )
         raise TooManyUnknown(f"{self._limit} reviews of unknown tokens are under way (max_reviews)")

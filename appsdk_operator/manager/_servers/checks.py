@@ -1,4 +1,4 @@
-"""Named checks, and the pages that show them as Kubernetes' own components do."""
+"""Named health checks, and their pages in the format of Kubernetes' own components."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HealthCheck = Callable[[], Any]
 
 
 def ping() -> None:
-    """The check that always passes: the server answers."""
+    """A check that always passes: the server answers."""
 
 
 @attrs.define
@@ -38,16 +38,16 @@ class _Check:
 
 @final
 class HealthChecks:
-    """Checks by name, and the answer to a probe: healthy when all of them pass.
+    """Named checks, and the answers to probes: healthy when all checks pass.
 
-    The pages are those of controller-runtime's and Kubernetes' own health endpoints: the root runs
-    all checks and, when one fails, lists them without saying why, since probes need no
-    credentials; ``/name`` runs one and says why; ``?verbose`` lists them anyway; ``?exclude=name``
-    leaves one out. Without any check there is one called ``ping``, which passes.
+    The pages are those of controller-runtime's and Kubernetes' own health endpoints. The root runs
+    all checks and, when one fails, lists them without reasons, because probes need no credentials.
+    ``/name`` runs one check and gives the reason. ``?verbose`` always lists the checks, and
+    ``?exclude=name`` skips one. Without any check there is one called ``ping``, which passes.
 
-    A check runs in a thread of its own, and never twice at once: probes that come while it runs
-    share its result. One that has not answered in time is failed, by name, and not asked again
-    before it has answered. What fails, and recovers, is logged once, with the reason.
+    Each check runs in its own thread, and never twice at once: probes that come while it runs share
+    its result. A check that does not answer in time fails, and is not called again until it has
+    returned. Each failure and each recovery is logged once, with the reason.
 
     Thread-safe.
 
@@ -57,12 +57,12 @@ class HealthChecks:
     {}
 
     Args:
-        name: what they are checks of, for logs and threads, for example ``"readyz"``.
-        timeout: the seconds in which all checks together have to answer a probe; default 5.
-            Have the probe's own ``timeoutSeconds`` above it: then the answer names who hangs.
-        show_reasons: say why a check failed also where all of them are shown; default: only on
-            the check's own page and in the log.
-        clock: what the time-out is measured with.
+        name: the endpoint's name, for logs and threads, for example ``"readyz"``.
+        timeout: seconds for all checks of a probe together; default 5. Set the probe's own
+            ``timeoutSeconds`` higher, so that the answer can name the check that hangs.
+        show_reasons: also give the reasons where all checks are listed; default: only on the
+            check's own page and in the log.
+        clock: the clock of the time-out.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class HealthChecks:
         """Run ``check`` at each probe.
 
         Args:
-            name: a part of a path, for example ``"database"``; its page is ``/readyz/database``.
-            check: fails by raising, or by returning a ``Health`` that is not ready. Anything else
-                but None is taken for a mistake, and fails, too.
+            name: a path segment, for example ``"database"``; its page is ``/readyz/database``.
+            check: fails by raising, or by returning a ``Health`` that is not ready. Any other
+                value but None is a mistake, and fails, too.
 
         Raises:
-            ValueError: the name is taken, or would not do in a path.
+            ValueError: the name is taken, or is not a path segment.
             RuntimeError: the endpoint is served already.
         """
         if not name or set(name) & set("/?#%\r\n") or not name.isprintable() or name in (".", ".."):
@@ -113,15 +113,15 @@ class HealthChecks:
             self._checks[name] = _Check(name, check)
 
     def freeze(self) -> None:
-        """Take no further checks: what probes were told of must not change its meaning."""
+        """Refuse further checks: the meaning of an endpoint must not change while it is probed."""
         with self._lock:
             self._is_frozen = True
 
     def failures(self, *names: str) -> dict[str, str]:
-        """Run the checks, and say why those that fail do, by name.
+        """Run the checks; the reasons of those that fail, by name.
 
         Args:
-            names: which to run; default: all.
+            names: the checks to run; default: all.
         """
         with self._lock:
             checks = [self._checks[name] for name in names or self._checks]
@@ -136,17 +136,17 @@ class HealthChecks:
         return failures
 
     def stop(self) -> None:
-        """Answer at once who waits for a check, and whoever comes later."""
+        """Answer all waiting and later probes at once."""
         self._stop.set()
 
     def close(self, timeout: float | None = None) -> list[str]:
-        """Wait for no check any longer, and join the threads.
+        """Stop waiting for checks, and join their threads.
 
         Args:
             timeout: seconds of real time for checks that still run; default: no limit.
 
         Returns:
-            The names of the threads of those that hang.
+            The names of the threads that still run.
         """
         self._stop.set()
         return self._threads.join(timeout)
@@ -154,7 +154,7 @@ class HealthChecks:
     # -- pages -----------------------------------------------------------------------------------
 
     def handler(self, root: str) -> Callable[[HTTPRequest], HTTPResponse]:
-        """The pages below the path ``root``, for a server.
+        """A handler for the pages below the path ``root``.
 
         >>> page = HealthChecks("readyz").handler("/readyz")
         >>> page(HTTPRequest(method="GET", path="/readyz/ping")).body

@@ -1,14 +1,15 @@
-"""The endpoints that kubelet's probes ask."""
+"""The endpoints for kubelet's probes."""
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import attrs
 
 from appsdk_operator.manager._servers.checks import HealthCheck, HealthChecks
+from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, EndpointServer
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
-from appsdk_operator.serving import HTTPLimits, HTTPServer, check_address, is_off
+from appsdk_operator.serving import HTTPLimits, HTTPServer, check_address
 
 __all__ = ["HealthServer", "HealthServerOptions"]
 
@@ -21,23 +22,23 @@ def _check_path(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class HealthServerOptions:
-    """Where and how health is served."""
+class HealthServerOptions(EndpointOptions):
+    """Options of a :class:`HealthServer`."""
 
     address: str = attrs.field(default="127.0.0.1:8081", validator=check_address)
-    """``host:port``; default ``127.0.0.1:8081``, which nobody but this machine reaches. kubelet
-    asks at the pod's address: name ``":8081"`` to listen on all. ``""`` or ``"0"``: no server."""
+    """``host:port``; default ``127.0.0.1:8081``, which only this machine reaches. kubelet probes
+    the pod's address: use ``":8081"`` to listen on all addresses. ``""`` or ``"0"``: no server."""
     readiness_path: str = attrs.field(default="/readyz", validator=_check_path)
-    """Where the ready checks are; default ``/readyz``."""
+    """The path of the ready checks; default ``/readyz``."""
     liveness_path: str = attrs.field(default="/healthz", validator=_check_path)
-    """Where the health checks are; default ``/healthz``. They are at ``/livez``, too."""
+    """The path of the health checks; default ``/healthz``. ``/livez`` serves them, too."""
     check_timeout: float = attrs.field(default=5.0)
-    """Seconds in which all checks together have to answer; default 5."""
+    """Seconds for all checks together; default 5."""
     show_reasons: bool = False
-    """Whether the endpoints themselves say why a check failed; default: only its own page, such as
-    ``/readyz/informers``, and the log do, as in Kubernetes' own components."""
+    """Whether the endpoints themselves say why a check failed. Default: only the check's own page,
+    such as ``/readyz/informers``, and the log do, as in Kubernetes' own components."""
     shutdown_timeout: float = 5.0
-    """Seconds of grace for probes under way at a stop; default 5."""
+    """Seconds at a stop for probes under way; default 5."""
 
     def __attrs_post_init__(self) -> None:
         if not self.check_timeout > 0:
@@ -45,14 +46,9 @@ class HealthServerOptions:
         if self.readiness_path == self.liveness_path:
             raise ValueError("readiness_path and liveness_path are the same: use two paths")
 
-    @property
-    def is_enabled(self) -> bool:
-        """Whether there is to be a server: False for the addresses ``""`` and ``"0"``."""
-        return not is_off(self.address)
-
 
 @final
-class HealthServer:
+class HealthServer(EndpointServer):
     """Serves ready checks and health checks; see :class:`HealthChecks` for the pages.
 
     The port is bound at the construction, so that a taken one is an error at once. A runnable:
@@ -67,9 +63,7 @@ class HealthServer:
         ValueError: the options switch the server off.
     """
 
-    name: Final = "health"
-    needs_leader_election: Final = False
-    only_serve_when_leader: Final = False
+    name: ClassVar[str] = "health"
 
     def __init__(
         self,
@@ -78,55 +72,36 @@ class HealthServer:
         limits: HTTPLimits | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """A server without checks, so one that says ok.
+        """A server without checks, which answers ok.
 
         Args:
-            options: where and how; see there.
-            limits: what clients may ask.
-            clock: what time-outs are measured with.
+            options: the address and the options of the checks.
+            limits: limits for clients.
+            clock: the clock of its time-outs.
         """
         options = options or HealthServerOptions()
-        if not options.is_enabled:
-            raise ValueError(f"address={options.address!r} means no server: do not make one")
         self._options = options
         self.ready_checks: Final = self._checks(options.readiness_path, clock)
-        """What has to pass for the process to be sent work."""
+        """The checks that must pass for the pod to be ready."""
         self.health_checks: Final = self._checks(options.liveness_path, clock)
-        """What has to pass for the process to be left alive."""
-        self._server = HTTPServer(
-            options.address,
-            name=self.name,
-            limits=limits,
-            shutdown_timeout=options.shutdown_timeout,
-            clock=clock,
-        )
-        pages = {
-            options.readiness_path: self.ready_checks,
-            options.liveness_path: self.health_checks,
+        """The checks that must pass, or kubelet restarts the container."""
+        super().__init__(options, limits=limits, clock=clock)
+
+    def _add_routes(self, server: HTTPServer) -> None:
+        routes = {
+            self._options.readiness_path: self.ready_checks,
+            self._options.liveness_path: self.health_checks,
         }
-        pages.setdefault(_LIVEZ, self.health_checks)
-        for path, checks in pages.items():
-            self._server.add_handler(path, checks.handler(path), is_prefix=True)
-
-    @property
-    def address(self) -> str:
-        """Where it listens, for example ``127.0.0.1:8081``."""
-        return self._server.address
-
-    @property
-    def url(self) -> str:
-        """The address as a URL."""
-        return self._server.url
-
-    def __repr__(self) -> str:
-        return f"<health server on {self.address}>"
+        routes.setdefault(_LIVEZ, self.health_checks)
+        for path, checks in routes.items():
+            server.add_handler(path, checks.handler(path), is_prefix=True)
 
     def add_ready_check(self, name: str, check: HealthCheck) -> None:
-        """Be ready only while ``check`` passes; see :meth:`HealthChecks.add`."""
+        """Add a check that must pass for the pod to be ready; see :meth:`HealthChecks.add`."""
         self.ready_checks.add(name, check)
 
     def add_health_check(self, name: str, check: HealthCheck) -> None:
-        """Be alive only while ``check`` passes: kubelet restarts the container when it does not."""
+        """Add a check that must pass, or kubelet restarts the container."""
         self.health_checks.add(name, check)
 
     def run(self, stop: StopSignal, /) -> None:
@@ -139,13 +114,13 @@ class HealthServer:
         """
         self.ready_checks.freeze()
         self.health_checks.freeze()
-        # Probes that wait for a check are answered at the stop: it may hang.
+        # At the stop, probes that wait for a check are answered: the check may hang.
         detach = [stop.on_set(self.ready_checks.stop), stop.on_set(self.health_checks.stop)]
         try:
-            self._server.run(stop)
+            super().run(stop)
         finally:
-            for forget in detach:
-                forget()
+            for each in detach:
+                each()
             end = system_clock.monotonic() + self._options.shutdown_timeout
             hanging = [
                 name
@@ -159,8 +134,8 @@ class HealthServer:
             )
 
     def close(self) -> None:
-        """Let go of the port of a server that is not to run. Harmless after a run, and twice."""
-        self._server.close()
+        """Close the port of a server that will not run. Harmless after a run, and twice."""
+        super().close()
         self.ready_checks.close()
         self.health_checks.close()
 

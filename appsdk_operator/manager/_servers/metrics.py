@@ -1,14 +1,15 @@
-"""The endpoint that Prometheus scrapes."""
+"""The endpoint for Prometheus' scrapes."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import attrs
 
 from appsdk_operator.client import ClientLike
+from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, EndpointServer
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
 from appsdk_operator.serving import (
     Certificates,
@@ -19,7 +20,6 @@ from appsdk_operator.serving import (
     HTTPServer,
     TLSOptions,
     check_address,
-    is_off,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _GZIP_LEVEL: Final = 1
 _GZIP_FROM: Final = 1024
 
 HTTPFilter = Callable[[HTTPHandler], HTTPHandler]
-"""Puts something before a handler, for example the question who asks."""
+"""Wraps a handler, for example with authentication."""
 
 
 def _check_handlers(_: object, __: object, value: Mapping[str, HTTPHandler]) -> None:
@@ -42,10 +42,10 @@ def _check_handlers(_: object, __: object, value: Mapping[str, HTTPHandler]) -> 
 
 
 def check_extra_path(path: str) -> None:
-    """Refuse paths that cannot be those of further handlers.
+    """Refuse a path that a further handler cannot have.
 
     Raises:
-        ValueError: it is the metrics' own, or begins without a slash.
+        ValueError: it is ``/metrics``, or begins without a slash.
     """
     if path.rstrip("/") == _PATH:
         raise ValueError(f"{path} is where the metrics are: choose another path")
@@ -54,43 +54,38 @@ def check_extra_path(path: str) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class MetricsServerOptions:
-    """Where and how metrics are served."""
+class MetricsServerOptions(EndpointOptions):
+    """Options of a :class:`MetricsServer`."""
 
     address: str = attrs.field(default="127.0.0.1:8080", validator=check_address)
-    """``host:port``; default ``127.0.0.1:8080``, which nobody but this machine reaches. Prometheus
-    scrapes at the pod's address: name ``":8443"`` to listen on all, best with ``tls`` and
+    """``host:port``; default ``127.0.0.1:8080``, which only this machine reaches. Prometheus
+    scrapes the pod's address: use ``":8443"`` to listen on all addresses, best with ``tls`` and
     ``filter_provider``. ``""`` or ``"0"``: no server."""
     tls: TLSOptions | None = None
-    """Serve HTTPS; ``TLSOptions()`` makes a certificate on the spot. Default: plain HTTP."""
+    """Serve HTTPS; ``TLSOptions()`` makes a self-signed certificate. Default: plain HTTP."""
     filter_provider: Callable[[ClientLike], HTTPFilter] | None = None
-    """Makes what every request has to pass, further handlers included, from a client of the
-    cluster: :class:`AuthFilter` asks the API server. Default: everybody who reaches the port may
+    """Makes a filter for all handlers from a client of the cluster, for example
+    :class:`AuthFilter`, which asks the API server. Default: everyone who reaches the port may
     read."""
     extra_handlers: Mapping[str, HTTPHandler] = attrs.field(factory=dict, validator=_check_handlers)
-    """Further handlers by their exact path; none at ``/metrics``."""
+    """Further handlers by exact path; not ``/metrics``."""
     process_metrics: bool = True
-    """Whether the process and its interpreter are measured, too (``process_*``, ``python_gc_*``,
-    ``python_info``), where the registry does not do so already; default True."""
+    """Whether to add the metrics of the process and the interpreter (``process_*``,
+    ``python_gc_*``, ``python_info``) that the registry does not have; default True."""
     only_serve_when_leader: bool = False
-    """Whether a manager serves them on the leader alone; default: on all replicas."""
+    """Whether a manager serves them only on the leader; default: on all replicas."""
     max_scrapes: int = attrs.field(default=8, validator=attrs.validators.ge(1))
     """How many scrapes are answered at once, each until its answer is read; default 8. Others wait
-    for up to ten seconds, and then get 503. Those that come at the same time share a page."""
+    for up to ten seconds and then get 503. Scrapes that come at the same time share a page."""
     shutdown_timeout: float = 60.0
-    """Seconds of grace for scrapes under way at a stop; default 60."""
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether there is to be a server: False for the addresses ``""`` and ``"0"``."""
-        return not is_off(self.address)
+    """Seconds at a stop for scrapes under way; default 60."""
 
 
 @final
-class MetricsServer:
-    """Serves a registry at ``/metrics``, as text or, where the scraper prefers it, as OpenMetrics.
+class MetricsServer(EndpointServer):
+    """Serves a registry at ``/metrics``, as text or, if the scraper prefers it, as OpenMetrics.
 
-    Nothing else is served but what was added. The port is bound at the construction, so that a
+    It serves nothing else but added handlers. The port is bound at the construction, so that a
     taken one is an error at once. A runnable: :meth:`run` serves until its stop signal is set.
     Thread-safe.
 
@@ -102,7 +97,7 @@ class MetricsServer:
         ValueError: the options switch the server off, or need a client and there is none.
     """
 
-    name: Final = "metrics"
+    name: ClassVar[str] = "metrics"
 
     def __init__(
         self,
@@ -116,75 +111,48 @@ class MetricsServer:
         """A server of ``metrics``.
 
         Args:
-            options: where and how; see there.
-            metrics: what to serve; default: the kit's own.
-            client: what ``filter_provider`` is given.
-            limits: what scrapers may ask.
-            clock: what time-outs are measured with.
+            options: the address, TLS, the filter and further handlers.
+            metrics: the metrics to serve; default: the kit's own.
+            client: the client for ``filter_provider``.
+            limits: limits for scrapers.
+            clock: the clock of its time-outs.
         """
         options = options or MetricsServerOptions()
-        if not options.is_enabled:
-            raise ValueError(f"address={options.address!r} means no server: do not make one")
-        if options.filter_provider is not None and client is None:
+        self._options = options
+        if options.is_enabled and options.filter_provider is not None and client is None:
             raise ValueError("filter_provider needs a client of the cluster: give client=")
         self._metrics = metrics or default_metrics()
         self._pages = _SharedPages()
         self._collectors = _ProcessCollectors() if options.process_metrics else None
+        self._client = client
         self._filter: HTTPFilter = lambda handler: handler
-        if options.filter_provider is not None and client is not None:
-            self._filter = options.filter_provider(client)
-        self._server = HTTPServer(
-            options.address,
-            name=self.name,
+        super().__init__(
+            options,
             tls=options.tls,
             limits=limits,
             only_serve_when_leader=options.only_serve_when_leader,
-            shutdown_timeout=options.shutdown_timeout,
             clock=clock,
             metrics=self._metrics,
         )
-        try:
-            serve = self._server.limited(self._serve, options.max_scrapes)
-            self._server.add_handler(_PATH, self._filter(serve))
-            for path, handler in options.extra_handlers.items():
-                self.add_handler(path, handler)
-        except BaseException:
-            self._server.close()
-            raise
 
-    @property
-    def address(self) -> str:
-        """Where it listens, for example ``127.0.0.1:8080``."""
-        return self._server.address
-
-    @property
-    def url(self) -> str:
-        """The address as a URL."""
-        return self._server.url
-
-    @property
-    def only_serve_when_leader(self) -> bool:
-        """Whether it runs on the leader alone."""
-        return self._server.only_serve_when_leader
-
-    @property
-    def needs_leader_election(self) -> bool:
-        """The same, under the name that managers look at."""
-        return self._server.needs_leader_election
+    def _add_routes(self, server: HTTPServer) -> None:
+        if self._options.filter_provider is not None and self._client is not None:
+            self._filter = self._options.filter_provider(self._client)
+        serve = server.limited(self._serve, self._options.max_scrapes)
+        server.add_handler(_PATH, self._filter(serve))
+        for path, handler in self._options.extra_handlers.items():
+            self.add_handler(path, handler)
 
     @property
     def certificates(self) -> Certificates | None:
-        """What it proves its name with; None without TLS."""
+        """The source of its certificate; None without TLS."""
         return self._server.certificates
 
-    def __repr__(self) -> str:
-        return f"<metrics server on {self.address}>"
-
     def add_handler(self, path: str, handler: HTTPHandler) -> None:
-        """Serve something else at an exact path, behind the same filter; also while it runs.
+        """Add a handler at an exact path, behind the same filter; also while it runs.
 
         Raises:
-            ValueError: the path is the metrics' own, or taken.
+            ValueError: the path is ``/metrics``, or taken.
         """
         check_extra_path(path)
         self._server.add_handler(path, self._filter(handler))
@@ -198,13 +166,13 @@ class MetricsServer:
             OSError: it cannot accept connections.
         """
         try:
-            self._server.run(stop)
+            super().run(stop)
         finally:
             self._close_filter()
 
     def close(self) -> None:
-        """Let go of the port of a server that is not to run. Harmless after a run, and twice."""
-        self._server.close()
+        """Close the port of a server that will not run. Harmless after a run, and twice."""
+        super().close()
         self._close_filter()
 
     def _close_filter(self) -> None:
@@ -232,12 +200,12 @@ class MetricsServer:
 
 
 def _encoder(accepted: str) -> tuple[Callable[[Any], bytes], str]:
-    """What makes the page in the form that the scraper prefers, and the form's name."""
+    """The encoder for the format that the scraper prefers, and the format's media type."""
     from prometheus_client.exposition import choose_encoder
 
     try:
         return choose_encoder(accepted)
-    except (ValueError, TypeError):  # a version such as a.b.c: what cannot be read is passed over
+    except (ValueError, TypeError):  # a version such as a.b.c: skip entries that cannot be parsed
         return choose_encoder(",".join(e for e in accepted.split(",") if _is_readable(e)))
 
 
@@ -253,9 +221,9 @@ def _is_readable(entry: str) -> bool:
 
 @final
 class _SharedPages:
-    """Pages, one made at a time, and shared by all who came before its making began.
+    """Makes one page at a time, and shares it with all requests that came before that began.
 
-    So each is as new as if it had been made for its reader alone. Thread-safe.
+    So each page is as new as if it had been made for its request alone. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -263,11 +231,11 @@ class _SharedPages:
         self._making = threading.Lock()
         self._begun = 0
         self._waiting = 0
-        # The number of the making, and what came of it; kept while somebody may want it.
+        # By key: the number of the page, and the page; cleared when no request waits.
         self._made: dict[object, tuple[int, tuple[bytes, bool]]] = {}
 
     def get(self, key: object, make: Callable[[], tuple[bytes, bool]]) -> tuple[bytes, bool]:
-        """The page ``key``; what ``make`` raises is raised by the one for whom it was called."""
+        """The page ``key``; an exception of ``make`` is raised to the request that called it."""
         with self._lock:
             arrived = self._begun
             self._waiting += 1
@@ -299,15 +267,14 @@ def _accepts_gzip(accepted: str) -> bool:
 
 @final
 class _ProcessCollectors:
-    """What prometheus-client knows of the process, in no registry of its own."""
+    """The metrics of the process from prometheus-client, in a registry of their own."""
 
     def __init__(self) -> None:
         self._collectors: list[Any] = []
 
     def collect(self) -> list[Metric]:
         if not self._collectors:
-            # Into a registry that is thrown away: the user's own may be the process-wide one,
-            # which has them already.
+            # Not into the user's registry: it may be the process-wide one, which has them already.
             from prometheus_client import (
                 CollectorRegistry,
                 GCCollector,
@@ -325,7 +292,7 @@ class _ProcessCollectors:
 
 @final
 class _MergedRegistry:
-    """What an encoder takes for a registry: the user's, and of the process what it has not."""
+    """A registry for encoders: the user's metrics, and those of the process that it lacks."""
 
     def __init__(self, registry: CollectorRegistry, process: _ProcessCollectors | None) -> None:
         self._registry = registry

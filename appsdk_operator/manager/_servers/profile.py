@@ -1,4 +1,4 @@
-"""What the process is doing right now: pages for whoever debugs it."""
+"""Debug pages of the running process: stacks, queues, memory and profiles."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import threading
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from types import FrameType
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import attrs
 
+from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, EndpointServer
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
 from appsdk_operator.serving import (
     HTTPLimits,
@@ -22,7 +23,6 @@ from appsdk_operator.serving import (
     HTTPServer,
     check_address,
     check_hosts,
-    is_off,
     text_response,
 )
 
@@ -40,40 +40,35 @@ _PAGES: Final = """\
 
 
 @attrs.frozen(kw_only=True)
-class ProfileServerOptions:
-    """Where and how a process shows what it is doing.
+class ProfileServerOptions(EndpointOptions):
+    """Options of a :class:`ProfileServer`.
 
-    Stacks and queues show names of objects and paths of files to whoever reaches the port, and
-    profiling costs time: keep it on loopback, and reach it with ``kubectl port-forward``.
+    Stacks and queues show names of objects and paths of files to everyone who reaches the port,
+    and profiling costs time: keep it on loopback and use ``kubectl port-forward``.
     """
 
     address: str = attrs.field(default="127.0.0.1:6060", validator=check_address)
-    """``host:port``; default ``127.0.0.1:6060``, which nobody but this machine reaches. ``""`` or
+    """``host:port``; default ``127.0.0.1:6060``, which only this machine reaches. ``""`` or
     ``"0"``: no server."""
     allowed_hosts: Collection[str] = attrs.field(default=(), validator=check_hosts)
-    """Names by which it may be called, as the ``Host`` header has them without the port, beside
-    ``localhost``, IP addresses and the host of ``address``. Others get 403, lest a page in a
-    browser on this machine read it under a name of its own (DNS rebinding). Default: none."""
+    """Host names that a ``Host`` header may have, without the port, besides ``localhost``, IP
+    addresses and the host of ``address``. Requests with another one get 403, which keeps out web
+    pages in a browser on this machine (DNS rebinding). Default: none."""
     max_seconds: float = 60.0
-    """The longest profile that can be asked for; default 60 seconds."""
+    """The longest profile that a client may ask for; default 60 seconds."""
     interval: float = 0.01
     """Seconds between two samples of a profile; default 0.01."""
     shutdown_timeout: float = 5.0
-    """Seconds of grace for pages under way at a stop; default 5. Profiles end at once."""
+    """Seconds at a stop for pages under way; default 5. Profiles end at once."""
 
     def __attrs_post_init__(self) -> None:
         if not self.max_seconds > 0 or not self.interval > 0:
             raise ValueError("max_seconds and interval must be more than 0 seconds")
 
-    @property
-    def is_enabled(self) -> bool:
-        """Whether there is to be a server: False for the addresses ``""`` and ``"0"``."""
-        return not is_off(self.address)
-
 
 @final
-class ProfileServer:
-    """Serves stacks, queues, memory and profiles below ``/debug``; what pprof is to Go.
+class ProfileServer(EndpointServer):
+    """Serves stacks, queues, memory and profiles below ``/debug``, like Go's pprof.
 
     The port is bound at the construction. A runnable: :meth:`run` serves until its stop signal is
     set. Thread-safe.
@@ -86,9 +81,7 @@ class ProfileServer:
         ValueError: the options switch the server off.
     """
 
-    name: Final = "profile"
-    needs_leader_election: Final = False
-    only_serve_when_leader: Final = False
+    name: ClassVar[str] = "profile"
 
     def __init__(
         self,
@@ -101,28 +94,22 @@ class ProfileServer:
         """A server of this process.
 
         Args:
-            options: where and how; see there.
-            snapshot: what ``/debug/queues`` shows, for example ``manager.debug_snapshot``; what
-                JSON does not know is shown as text. Default: nothing.
-            limits: what clients may ask.
-            clock: what profiles and time-outs are measured with.
+            options: the address and the options of profiles.
+            snapshot: returns the value for ``/debug/queues``, for example
+                ``manager.debug_snapshot``; values unknown to JSON are shown as text. Default: an
+                empty object.
+            limits: limits for clients.
+            clock: the clock of profiles and time-outs.
         """
         options = options or ProfileServerOptions()
-        if not options.is_enabled:
-            raise ValueError(f"address={options.address!r} means no server: do not make one")
         self._options = options
         self._snapshot = snapshot
         self._clock = clock
         # One at a time: two would measure each other.
         self._profiling = threading.Lock()
-        self._server = HTTPServer(
-            options.address,
-            name=self.name,
-            limits=limits,
-            shutdown_timeout=options.shutdown_timeout,
-            hosts=options.allowed_hosts,
-            clock=clock,
-        )
+        super().__init__(options, limits=limits, hosts=options.allowed_hosts, clock=clock)
+
+    def _add_routes(self, server: HTTPServer) -> None:
         pages = {
             "/debug": lambda _: HTTPResponse(body=_PAGES.encode()),
             "/debug/threads": lambda _: HTTPResponse(body=_threads().encode()),
@@ -131,28 +118,7 @@ class ProfileServer:
             "/debug/profile": self._profile,
         }
         for path, page in pages.items():
-            self._server.add_handler(path, page)
-
-    @property
-    def address(self) -> str:
-        """Where it listens, for example ``127.0.0.1:6060``."""
-        return self._server.address
-
-    @property
-    def url(self) -> str:
-        """The address as a URL."""
-        return self._server.url
-
-    def __repr__(self) -> str:
-        return f"<profile server on {self.address}>"
-
-    def run(self, stop: StopSignal, /) -> None:
-        """Serve until ``stop`` is set; errors as :meth:`HTTPServer.run`."""
-        self._server.run(stop)
-
-    def close(self) -> None:
-        """Let go of the port of a server that is not to run. Harmless after a run, and twice."""
-        self._server.close()
+            server.add_handler(path, page)
 
     def _queues(self, _: HTTPRequest) -> HTTPResponse:
         text = json.dumps(_with_text_keys(self._snapshot()), indent=2, default=str)
@@ -178,7 +144,7 @@ class ProfileServer:
 
     def _sample(self, seconds: float, stop: StopSignal) -> collections.Counter[str]:
         stacks: collections.Counter[str] = collections.Counter()
-        # By this server's clock, which need not be the one of the signal that it was given.
+        # With this server's clock, which the given signal may not have.
         own = StopSignal(clock=self._clock)
         detach = stop.on_set(own.set)
         own_id = threading.get_ident()
@@ -197,7 +163,7 @@ class ProfileServer:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """The value with text for the keys of all mappings, as JSON has it."""
+    """The value with the keys of all mappings as text, for JSON."""
     if isinstance(value, Mapping):
         return {str(key): _with_text_keys(inner) for key, inner in value.items()}
     return (
