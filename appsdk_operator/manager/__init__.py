@@ -1,18 +1,19 @@
-"""Run controllers together, stop them together, and say which one failed.
+"""Managers and operators: they run controllers together, in order, and report which one failed.
 
 A :class:`Manager` has the cache and the clients that controllers share, takes part in the leader
 election, serves health and metrics, and starts and stops everything in order. An :class:`Operator`
 is the small form: controllers that start, fail and stop together.
 
 Guarantees:
-    * What fails ends all the rest, and is raised; nothing that never started is started by a stop.
-    * What others rely on starts before them, is ready before they start, and ends after them.
-    * The lease of the leader is held until what runs on the leader only has ended. Once it has run
-      out by the own clock, the manager's clients refuse to write.
+    * A runnable that fails stops all others, and its error is raised. A stop starts nothing.
+    * A dependency, such as the cache, starts first, is ready before its users start, and ends after
+      them.
+    * The leader's Lease is held until everything that runs on the leader only has ended. Once it
+      has expired by this process' clock, the manager's clients refuse to write.
 
 Caveats:
-    * Plain code that does not look at its stop signal cannot be ended: after a stop or a lost
-      lease the process lives on until it returns. End such a process with a second signal.
+    * A function that ignores its stop signal cannot be ended: after a stop or a lost Lease the
+      process lives on until it returns. A second signal ends such a process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is no failure when it comes after the stop."""
+"""Errors that are no failures after a stop: cancelled requests and coroutines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ __all__ = ["is_cancellation"]
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Whether ``error`` says no more than that a stop ended what was under way."""
-    # Loaded when they are needed: an operator alone has no use for a client, nor for coroutines.
+    """Whether ``error`` only reports that a stop cut a request or a coroutine short."""
+    # Imported here: an Operator alone needs neither a client nor asyncio.
     import asyncio
     import concurrent.futures
 

@@ -1,4 +1,4 @@
-"""What is made by the first who asks, while no lock is held."""
+"""A value made on first use, outside of any lock."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 @final
 class LazyValue(Generic[T]):
-    """Something that is made when it is first asked for. Thread-safe.
+    """A value that is made when it is first needed. Thread-safe.
 
     >>> LazyValue(lambda: [1]).get()
     [1]
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
-        """Not made yet; ``make`` is called with no lock held."""
+        """``make`` is called once, with no lock held."""
         self._make = make
         self._lock = threading.Lock()
         self._made: list[T] = []
@@ -30,10 +30,10 @@ class LazyValue(Generic[T]):
         self._is_over = StopSignal()
 
     def get(self) -> T:
-        """It, made now by the first who asks; the others wait. If that fails, the next one tries.
+        """The value. The first caller makes it, others wait; if that fails, the next caller tries.
 
         Raises:
-            RuntimeError: making it asks for it.
+            RuntimeError: ``make`` itself asks for the value.
             Exception: what ``make`` raised.
         """
         me = threading.get_ident()

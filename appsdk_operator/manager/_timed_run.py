@@ -1,4 +1,4 @@
-"""A call that nobody has to wait for longer than they want, even when it hangs."""
+"""A function call in a thread of its own, so that its caller can stop waiting for it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 @final
 class TimedRun(Generic[T]):
-    """One run of a function in a thread of its own, begun at once. Thread-safe.
+    """One call of a function in a thread of its own, started at once. Thread-safe.
 
-    A thread cannot be ended from outside: a function that hangs keeps its thread, so whoever
-    starts runs has to bound their number.
+    A thread cannot be ended from outside: a function that hangs keeps its thread, so callers have
+    to limit the number of runs.
     """
 
     def __init__(
@@ -33,14 +33,14 @@ class TimedRun(Generic[T]):
         """Run ``function``, which may be ``async``, in a thread of ``threads``.
 
         Args:
-            name: the thread's.
+            name: the name of the thread.
             function: what to run.
-            threads: who joins the thread.
-            clock: what waits are measured with.
+            threads: the group that joins the thread.
+            clock: measures the waits.
             stop: ends every wait.
         """
         self.name = name
-        """The thread's, to report."""
+        """The name of the thread, for errors."""
         self._function = function
         self._clock = clock
         self._stop = stop
@@ -49,7 +49,7 @@ class TimedRun(Generic[T]):
         self._outcome: T | None = None
         self._error: BaseException | None = None
         self.started = clock.monotonic()
-        """When it began, by the clock."""
+        """When it began, in seconds of the clock."""
         threads.start(name, self._run)
 
     @property
@@ -58,13 +58,13 @@ class TimedRun(Generic[T]):
         return self._is_done
 
     def wait(self, deadline: float) -> T | None:
-        """What the function returned.
+        """Wait for the function and return its result.
 
         Args:
-            deadline: until when to wait, by the clock.
+            deadline: how long to wait, as a time of the clock.
 
         Raises:
-            TimeoutError: it runs on; or the stop signal was set meanwhile.
+            TimeoutError: it still runs at the deadline, or the stop signal was set.
             Exception: what the function raised.
         """
         detach = self._stop.on_set(self._wake)

@@ -1,1 +1,1 @@
-"""The manager and the operator: runnables in groups, started and stopped in order."""
+"""The manager and the operator, which start and stop runnables in groups."""

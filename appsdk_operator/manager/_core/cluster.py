@@ -1,4 +1,4 @@
-"""One API server as a manager sees it: a client that reads from a cache, and a live one."""
+"""A cluster: the cache and the clients for one API server."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ __all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "che
 _log = get_logger("appsdk_operator.manager")
 
 NewClient: TypeAlias = Callable[[ClientConfig], ClientLike]
-"""Makes the client that talks to the server."""
+"""Makes the client for the API server."""
 NewCache: TypeAlias = Callable[[ClientLike], Cache]
-"""Makes the cache, given the client that it is to list and watch with."""
+"""Makes the cache, given the client that lists and watches."""
 
 
-def _kept_kinds(value: Iterable[Kind]) -> tuple[Kind, ...]:
+def _cached_kinds(value: Iterable[Kind]) -> tuple[Kind, ...]:
     return kind_tuple("kinds", value)
 
 
@@ -77,49 +77,49 @@ def _kinds(_: object, field: attrs.Attribute[Any], value: Iterable[object]) -> N
 
 @attrs.frozen(kw_only=True)
 class CacheSetup:
-    """What the cache of a cluster keeps; the arguments of :class:`~appsdk_operator.cache.Cache`."""
+    """Options of a cluster's cache; the arguments of :class:`~appsdk_operator.cache.Cache`."""
 
     namespaces: Sequence[str] | Mapping[str, NamespaceOptions] = attrs.field(
         default=(), validator=lambda _, __, value: checked_namespaces(value)
     )
-    """The namespaces to follow, as names or with options for each; default: all."""
-    kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_kept_kinds)
-    """Kinds to keep from the start. Others come with the controllers that watch them."""
+    """The namespaces to watch, as names or with options for each; default: all."""
+    kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_cached_kinds)
+    """Kinds to cache from the start. Others are added by the controllers that watch them."""
     by_kind: Mapping[Kind, CacheOptions] = attrs.field(
         factory=dict, converter=_kind_dict, validator=_kinds
     )
-    """What to keep of single kinds, if they are kept; the rest here is for all others."""
+    """Options of single kinds; the other fields are for all other kinds."""
     label_selector: LabelSelection | None = attrs.field(
         default=None, validator=lambda _, __, value: label_selector_of(value)
     )
-    """Which objects, of whatever kind; default: all."""
+    """A label selector for objects of every kind; default: all objects."""
     field_selector: FieldSelection | None = attrs.field(
         default=None, validator=lambda _, __, value: field_selector_of(value)
     )
-    """The same for fields; default: all."""
+    """A field selector for objects of every kind; default: all objects."""
     transform: Transform | None = None
-    """What to make of each object before it is kept; default: nothing."""
+    """Changes each object before it is cached; default: none does."""
     resync: float = 0.0
-    """Seconds after which handlers are shown every object once more; default 0: never."""
+    """Seconds between two resyncs, which show handlers every object again; default 0: none."""
     lazy: bool = False
-    """Whether a read of a kind without an informer starts one, for all namespaces that are
-    followed; default: it is an error that says so."""
+    """Whether a read of a kind without an informer starts one, for all namespaces of the cache;
+    default: the read raises an error."""
     sync_timeout: float = 120.0
-    """Seconds that such a read waits; default 120."""
+    """Seconds that such a read waits for the informer to sync; default 120."""
     on_error: Callable[[Exception], None] | None = None
-    """Told of every informer's problems; default: they are logged."""
+    """Called with the errors of all informers; default: they are logged."""
 
 
 @attrs.frozen(kw_only=True)
 class ClientSetup:
-    """How the clients of a cluster read and write."""
+    """Options of a cluster's clients."""
 
     uncached: tuple[Kind, ...] = attrs.field(default=(), converter=_uncached_kinds)
-    """Kinds that ``client`` reads from the server even so."""
+    """Kinds that ``client`` reads from the server although it has a cache."""
     field_owner: str | None = None
-    """Who owns the fields of what is written; default: what the server makes of the user agent."""
+    """The field manager of all writes; default: the server derives it from the user agent."""
     dry_run: bool = False
-    """Have the server check every write, and store none; default False."""
+    """Whether all writes are dry runs: checked by the server, not stored; default False."""
 
 
 _REMEDIES = Remedies(
@@ -134,7 +134,7 @@ _REMEDIES = Remedies(
 
 
 def check_server(value: object) -> None:
-    """Refuse what does not say where the server is.
+    """Check that ``value`` is a client or a ClientConfig.
 
     Raises:
         TypeError: the text says what to give.
@@ -150,15 +150,15 @@ def check_server(value: object) -> None:
 
 @final
 class Cluster:
-    """An API server: its cache, a client that reads from the cache, and one that never does.
+    """The cache and the clients for one API server.
 
-    A :class:`Manager` has one. Add further ones to it to work with several servers:
+    ``client`` reads from the cache, ``live_client`` from the server. A :class:`Manager` has a
+    cluster of its own. Add further ones to it to work with several servers:
 
         elsewhere = Cluster(ClientConfig.load(context="elsewhere"))
         manager.add(elsewhere)
 
-    The manager closes it at its end. Is a runnable, in the group of the caches: :meth:`run` runs
-    the cache. Thread-safe.
+    The manager runs its cache, in the group of the caches, and closes it in the end. Thread-safe.
     """
 
     runnable_group = RunnableGroup.CACHES
@@ -179,18 +179,18 @@ class Cluster:
         """A cluster whose cache does not run yet.
 
         Args:
-            server: where it is; a config, from which it makes a client that it closes at its end,
-                or a client, which stays its owner's.
-            name: what it is called in logs and health checks; default ``"cluster"``.
-            cache: what the cache keeps.
-            client: how the clients read and write.
+            server: the API server: a config, from which the cluster makes a client and closes it
+                in the end, or a client, which its owner closes.
+            name: the name in logs and health checks; default ``"cluster"``.
+            cache: options of the cache.
+            client: options of the clients.
             new_cache: makes the cache, instead of ``cache``.
             new_client: makes the client for a config; default: :class:`Client`.
-            fence: wraps the client that writes; a manager's :meth:`Manager.fence` refuses the
-                writes of a process that has lost the lead. Default: nothing.
-            clock: what cache and client wait on; default: for the cache that of its Manager, else
-                the machine's, which is the client's.
-            metrics: where they publish; default: in those of its Manager, else in the kit's own.
+            fence: wraps the client that writes; with :meth:`Manager.fence` it refuses writes once
+                the process has lost the lead. Default: writes are not fenced.
+            clock: the clock of cache and client; default: the cache has that of its Manager, or
+                the machine's without one, and the client the machine's.
+            metrics: where both publish; default: the metrics of its Manager, or the kit's own.
 
         Raises:
             TypeError, ValueError: an option that cannot be used.
@@ -204,7 +204,7 @@ class Cluster:
         self._has_run = False
         self._environment = Environment(clock, metrics)
         metrics = self._environment.metrics
-        setup = client or ClientSetup()
+        client_options = client or ClientSetup()
         self._close: Callable[[], object] = _nothing
         self._end_metrics: Callable[[], object] = _nothing
         raw: ClientLike
@@ -218,17 +218,25 @@ class Cluster:
             self._close = own.close
         try:
             self.raw_client: ClientLike = raw
-            writing = raw if setup.field_owner is None else FieldOwnerClient(raw, setup.field_owner)
-            self.unfenced_client: ClientLike = DryRunClient(writing) if setup.dry_run else writing
+            writing = (
+                raw
+                if client_options.field_owner is None
+                else FieldOwnerClient(raw, client_options.field_owner)
+            )
+            self.unfenced_client: ClientLike = (
+                DryRunClient(writing) if client_options.dry_run else writing
+            )
             self.live_client: ClientLike = (
                 self.unfenced_client if fence is None else fence(self.unfenced_client)
             )
             if new_cache is not None:
                 self.cache: Cache = new_cache(raw)
             else:
-                self.cache = _cache(raw, cache or CacheSetup(), self._environment.clock, metrics)
+                self.cache = _make_cache(
+                    raw, cache or CacheSetup(), self._environment.clock, metrics
+                )
             cached = CachedClient(
-                self.live_client, self.cache, uncached=setup.uncached, metrics=metrics
+                self.live_client, self.cache, uncached=client_options.uncached, metrics=metrics
             )
             cached.remedies = _REMEDIES
             self.client: ClientLike = cached
@@ -238,11 +246,11 @@ class Cluster:
             raise
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was run already."""
+        """For managers: use these where none were given, unless it was run already."""
         if self._has_run:
             return
         self._environment.inherit(clock, metrics)
-        self._environment.hand_down(self.cache)  # one that somebody else has made
+        self._environment.hand_down(self.cache)  # for one that new_cache has made
 
     def run(self, stop: StopSignal) -> None:
         """Run the cache until ``stop`` is set; see :meth:`Cache.run`."""
@@ -254,11 +262,11 @@ class Cluster:
         return self.cache.wait_for_sync(stop, timeout)
 
     def health(self) -> Health:
-        """Whether the cache has synced and follows the server, and if not why."""
+        """Whether the cache has synced and watches the server, and if not why."""
         return self.cache.health()
 
     def close(self) -> None:
-        """Close the client that it made; harmless when done twice, and after a run."""
+        """Close the client that the cluster made; harmless when called twice, and after a run."""
         self._end_metrics()
         self._close()
 
@@ -267,21 +275,21 @@ def _nothing() -> None:
     pass
 
 
-def _cache(client: ClientLike, setup: CacheSetup, clock: Clock, metrics: Metrics) -> Cache:
+def _make_cache(client: ClientLike, options: CacheSetup, clock: Clock, metrics: Metrics) -> Cache:
     cache = Cache(
         client,
-        namespaces=setup.namespaces,
-        label_selector=setup.label_selector,
-        field_selector=setup.field_selector,
-        transform=setup.transform,
-        resync=setup.resync,
-        by_kind=setup.by_kind,
-        lazy=setup.lazy,
-        sync_timeout=setup.sync_timeout,
-        on_error=setup.on_error,
+        namespaces=options.namespaces,
+        label_selector=options.label_selector,
+        field_selector=options.field_selector,
+        transform=options.transform,
+        resync=options.resync,
+        by_kind=options.by_kind,
+        lazy=options.lazy,
+        sync_timeout=options.sync_timeout,
+        on_error=options.on_error,
         clock=clock,
         metrics=metrics,
     )
-    for kind in setup.kinds:
+    for kind in options.kinds:
         cache.add(kind)
     return cache

@@ -1,4 +1,4 @@
-"""Groups of runnables: each starts as a whole, stops as a whole, and takes what comes later."""
+"""Groups of runnables, which start and stop together; a started group starts later additions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REPORT_EVERY = 10.0
 _RECHECK_AFTER = 0.1
 
 OnFailure = Callable[[str, Exception], None]
-"""Told the name of the runnable that failed, and what it raised."""
+"""Called with the name of a runnable that failed, and its error."""
 
 
 class _GroupState(enum.Enum):
@@ -65,16 +65,16 @@ class _Member:
     state: _RunnableState = _RunnableState.QUEUED
     is_ready: bool = False
     threads: int = 0
-    """How many threads are at work for it: its run, and the wait until it is ready."""
+    """How many threads it has: one for its run, one that waits until it is ready."""
 
 
 @final
 class Group:
     """Runnables that start together and stop together.
 
-    What is added before :meth:`start` waits for it; what is added later starts at once; what is
-    added once the stop has begun is refused. Each runnable has a thread of its own, and all of
-    them one stop signal. Thread-safe.
+    Runnables that are added before :meth:`start` wait for it, later ones start at once. After the
+    stop has begun they are refused. Each runnable has a thread of its own; they share one stop
+    signal. Thread-safe.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class Group:
         base_stop: StopSignal | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """A group that has not started.
+        """A group that has not been started.
 
         Args:
-            name: which one.
-            on_failure: told of each runnable that raises, in the thread that it ran in.
-            base_stop: the runnables' stop signal is a child of this one; default: of none.
-            clock: what it waits on.
+            name: the group's name.
+            on_failure: called for each runnable that raises, in the thread of that runnable.
+            base_stop: the parent of the runnables' stop signal; default: none.
+            clock: the clock for waits.
         """
         self.name = name
         self._on_failure = on_failure
@@ -105,12 +105,12 @@ class Group:
         self._threads = ThreadGroup(f"manager/{name}")
 
     def add(self, runnable: Runnable, placement: Placement, name: str = "") -> None:
-        """Take ``runnable`` in, and start it if the group has started.
+        """Add ``runnable``, and start it if the group has started.
 
         Args:
-            runnable: whose work it is.
-            placement: what to run for it.
-            name: what it is called; default: what it calls itself.
+            runnable: the runnable.
+            placement: what the group runs for it.
+            name: its name in logs and errors; default: :func:`name_of` it.
 
         Raises:
             RuntimeError: the stop has begun, or there are no threads left.
@@ -135,45 +135,45 @@ class Group:
                 self._changed.notify_all()
 
     def start(self, halt: StopSignal) -> bool:
-        """Start what was added, and wait until all of it is ready.
+        """Start all runnables, and wait until all are ready.
 
-        What takes long is named in the log. Runnables that are added meanwhile are waited for too.
+        The wait includes runnables that are added meanwhile. Slow ones are named in the log.
 
         Args:
-            halt: ends the wait; set it when a runnable has failed, too.
+            halt: ends the wait; to be set at a stop and when a runnable fails.
 
         Returns:
-            Whether all are ready; False when halted or stopped. If it was halted before, nothing
-            was started.
+            Whether all are ready; False when halted or stopped. Nothing starts when ``halt`` was
+            set before.
         """
         with self._changed:
-            # The base's stop is known here before it is known to the run.
+            # The base signal reaches this group before it reaches the run.
             if self._state is not _GroupState.NEW or halt.is_set() or self._stop.is_set():
                 return False
             self._state = _GroupState.STARTED
             self._has_started = True
             for member in self._members:
                 self._launch(member)
-        forget = halt.on_set(self._wake)
+        detach = halt.on_set(self._wake)
         try:
             return self._wait_until_ready(halt)
         finally:
-            forget()
+            detach()
 
     def close(self) -> Sequence[Runnable]:
-        """Take nothing in any more; what has not started by now never will, and is returned."""
+        """Refuse further runnables; returns those that were never started."""
         with self._changed:
             self._is_closed = True
             if self._state is _GroupState.NEW:
                 self._state = _GroupState.STOPPED
-            left = [member for member in self._members if member.state is _RunnableState.QUEUED]
-            for member in left:
+            queued = [member for member in self._members if member.state is _RunnableState.QUEUED]
+            for member in queued:
                 self._members.remove(member)
             self._changed.notify_all()
-        return [member.runnable for member in left]
+        return [member.runnable for member in queued]
 
     def stop(self) -> None:
-        """Tell all to stop; returns at once. A group that never started never will."""
+        """Set the stop signal; returns at once. A group that has not started never will."""
         self.close()
         with self._changed:
             self._state = _GroupState.STOPPED
@@ -186,13 +186,13 @@ class Group:
         """Wait until all threads have ended.
 
         Args:
-            deadline: until when, by the clock; default: for ever.
+            deadline: how long to wait, as a time of the clock; default: for ever.
             hurry: ends the wait.
 
         Returns:
             The names of the runnables that still run.
         """
-        forget = (hurry or StopSignal()).on_set(self._wake)
+        detach = (hurry or StopSignal()).on_set(self._wake)
         try:
             with self._changed:
                 while running := self.running:
@@ -201,7 +201,7 @@ class Group:
                         return running
                     self._clock.wait(self._changed, left)
         finally:
-            forget()
+            detach()
         self._threads.join()
         return ()
 
@@ -211,31 +211,31 @@ class Group:
 
     @property
     def has_started(self) -> bool:
-        """Whether it ever did."""
+        """Whether the group was ever started."""
         with self._changed:
             return self._has_started
 
     @property
     def running(self) -> Sequence[str]:
-        """The names of the runnables that have threads at work."""
+        """The names of the runnables that have running threads."""
         with self._changed:
             return [member.name for member in self._members if member.threads]
 
     @property
     def runnables(self) -> Sequence[Runnable]:
-        """What was started and has not ended."""
+        """The runnables that were started and have not ended."""
         with self._changed:
             running = _RunnableState.RUNNING
             return [member.runnable for member in self._members if member.state is running]
 
     @property
     def members(self) -> Sequence[Runnable]:
-        """What was added and has not ended, started or not."""
+        """The runnables that have not ended, started or not."""
         with self._changed:
             return [member.runnable for member in self._members]
 
     def snapshot(self) -> dict[str, Any]:
-        """What is in it and how it stands, for a debug page."""
+        """The states of the group and its runnables, for a debug page."""
         with self._changed:
             state = self._state.value
             members = list(self._members)
@@ -303,7 +303,7 @@ class Group:
 
     def _fail(self, member: _Member, error: BaseException) -> None:
         if self._stop.is_set() and is_cancellation(error):
-            return  # as it should be
+            return  # a normal end after the stop
         error = as_exception(member.name, error, for_main_thread=False)
         with contextlib.suppress(Exception):  # a frozen error takes no notes
             error.add_note(f"raised by runnable {member.name} (group {self.name})")
@@ -313,7 +313,7 @@ class Group:
         with self._changed:
             member.threads -= 1
             if not member.threads:
-                # A manager must not grow with everything that it has ever run.
+                # A manager must not grow with every runnable that has ended.
                 self._members.remove(member)
             self._changed.notify_all()
 
@@ -351,15 +351,15 @@ def _unready(member: _Member) -> str:
     if member.placement.group is RunnableGroup.CACHES:
         with contextlib.suppress(Exception):
             health: Any = getattr(member.runnable, "health", None)
-            said = health()
-            if isinstance(said, Health):
-                return f"{member.name} ({said.text})"
+            result = health()
+            if isinstance(result, Health):
+                return f"{member.name} ({result.text})"
     return member.name
 
 
 @final
 class Groups:
-    """All groups of a manager. Thread-safe."""
+    """The groups of a manager, by name. Thread-safe."""
 
     def __init__(
         self,
@@ -368,24 +368,24 @@ class Groups:
         base_stop: StopSignal | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """Groups that have not started; the arguments are those of :class:`Group`."""
+        """For the arguments see :class:`Group`."""
         self._groups = {
             name: Group(name, on_failure=on_failure, base_stop=base_stop, clock=clock)
             for name in RunnableGroup
         }
-        # What is in two groups is taken in by both or refused, also while the stop begins.
+        # A runnable for two groups is added to both or to none, even while the stop begins.
         self._adding = Lock()
 
     def __getitem__(self, name: RunnableGroup) -> Group:
         return self._groups[name]
 
     def add(self, runnable: Runnable, *, group: RunnableGroup | None = None) -> None:
-        """Take ``runnable`` into the groups that it belongs in, or into ``group``.
+        """Add ``runnable`` to the groups that it belongs in, or to ``group``.
 
         Raises:
             RuntimeError: the stop has begun.
             ValueError: it was added before.
-            TypeError: it does not say clearly where it belongs.
+            TypeError: an attribute that selects its group is wrong; see :func:`placements`.
         """
         found = placements(runnable, group=group)
         name = name_of(runnable)
@@ -393,20 +393,20 @@ class Groups:
             for placement in found:
                 if any(one is runnable for one in self._groups[placement.group].members):
                     raise ValueError(f"{name} was added already: a runnable runs once")
-            # The warm-up last: only the run's own group still knows what was added before.
+            # The warm-up last: a duplicate is detected by the group of its run.
             for placement in reversed(found):
                 self._groups[placement.group].add(runnable, placement, name)
 
     def close(self) -> Sequence[Runnable]:
-        """Take nothing in any more: the stop has begun. Returns what was never started."""
+        """Refuse further runnables; returns those that were never started."""
         with self._adding:
             return [runnable for group in self._groups.values() for runnable in group.close()]
 
     @property
     def runnables(self) -> Sequence[Runnable]:
-        """What was started and has not ended."""
+        """The runnables that were started and have not ended."""
         return [r for group in self._groups.values() for r in group.runnables]
 
     def snapshot(self) -> dict[str, Any]:
-        """How the groups stand, by name, for a debug page."""
+        """The state of each group, by name, for a debug page."""
         return {str(name): group.snapshot() for name, group in self._groups.items()}

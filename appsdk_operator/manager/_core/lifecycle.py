@@ -1,4 +1,4 @@
-"""The order in which a manager's groups start and stop, and what comes of it."""
+"""The life of a manager: its groups start in order, run, and stop in reverse order."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _STOP_ORDER = (
     (RunnableGroup.HTTP_SERVERS,),
 )
 _SERVERS_END = 1.0
-"""Seconds for servers to close their ports when there is no time left."""
+"""Seconds for servers to close their ports when the grace period is over."""
 
 
 class ElectorLike(Protocol):
-    """Takes part in a leader election; an :class:`Elector` does it with a Lease."""
+    """A candidate in a leader election; :class:`Elector` is the one that uses a Lease."""
 
     @property
     def identity(self) -> str:
-        """This candidate's name, which no other has."""
+        """The name of this candidate, unique among all of them."""
         ...
 
     @property
     def leader(self) -> str:
-        """Who leads, as far as is known; "" when nobody does."""
+        """The identity of the leader that was last observed; "" when there is none."""
         ...
 
     @property
@@ -55,59 +55,59 @@ class ElectorLike(Protocol):
         ...
 
     def check_write(self) -> None:
-        """Raise LeadershipLost when a write that begins now would come too late."""
+        """Raise LeadershipLost when this process may not begin a write any more."""
         ...
 
     def run(self, stop: StopSignal, on_started: Callable[[], None], /) -> None:
         """Take part until ``stop``; call ``on_started``, which returns at once, when it leads.
 
         Raises:
-            LeadershipLost: it has led, and does not any more.
+            LeadershipLost: this process has lost the lead.
         """
         ...
 
     def keep_lease(self) -> None:
-        """Do not give the lease up at the stop: what it protects has not ended."""
+        """Do not release the lease at the stop, because work that it protects still runs."""
         ...
 
     def health(self) -> Health:
-        """Not ready when the election has been out of reach for too long."""
+        """Not ready when the lease could not be reached for too long."""
         ...
 
 
 @final
 class Elected:
-    """Whether this process leads and what runs on the leader only has started. Thread-safe.
+    """Set once this process leads and its leader-only runnables have started. Thread-safe.
 
-    Without leader election it does from the moment in which everything has started. It never
-    turns false again: a process that loses the lead ends.
+    Without leader election it is set once everything has started. It is never unset: a process
+    that loses the lead ends.
     """
 
     def __init__(self, signal: StopSignal) -> None:
-        """Set when ``signal`` is."""
+        """Follow ``signal``, which the manager sets."""
         self._signal = signal
 
     def is_set(self) -> bool:
-        """Whether it does."""
+        """Whether this process was elected and has started everything."""
         return self._signal.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for it for at most ``timeout`` seconds; whether it does."""
+        """Wait for at most ``timeout`` seconds; returns :meth:`is_set`."""
         return self._signal.wait(timeout)
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` once it does; see :meth:`StopSignal.on_set`."""
+        """Call ``callback`` once it is set; see :meth:`StopSignal.on_set`."""
         return self._signal.on_set(callback)
 
 
 @final
 class Lifecycle:
-    """Starts the groups one after another, waits, and stops them in the reverse order.
+    """Starts the groups one after another, waits for the stop, and stops them in reverse order.
 
     1. Servers, webhooks, caches, others, warm-up: each is ready before the next one starts.
-    2. The election; once it is won, or at once without one, what runs on the leader only.
-    3. At a stop or a failure: warm-up and others, leader only, caches, webhooks, servers; then
-       the election, so that the lease is held until what it protects has ended.
+    2. The election; once it is won, or at once without one, the leader-only group.
+    3. At a stop or a failure: warm-up and others, leader-only, caches, webhooks, servers; then
+       the election, so that the lease is held until everything that it protects has ended.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Lifecycle:
         graceful_shutdown_timeout: float | None = 30.0,
         clock: Clock = system_clock,
     ) -> None:
-        """Nothing runs yet; for the arguments see :class:`ManagerOptions`."""
+        """For the arguments see :class:`ManagerOptions`."""
         self._elector = elector
         self._base_stop = base_stop
         self._grace = graceful_shutdown_timeout
@@ -126,48 +126,48 @@ class Lifecycle:
         self._halt = StopSignal(clock=clock)
         self._lost = StopSignal(clock=clock)
         self._errors: list[tuple[str, Exception]] = []
-        self._work: list[str] = []
-        self._runs = False
+        self._running_reconciles: list[str] = []
+        self._is_running = False
         self._lock = threading.Lock()
         self._threads = ThreadGroup("manager")
         self._elector_stop = StopSignal(clock=clock)
         self.has_time = graceful_shutdown_timeout != 0
-        """Whether an end may take its time: everything has ended so far when it should."""
-        self._leads = StopSignal(clock=clock)
-        self.elected = Elected(self._leads)
+        """Whether the grace period goes on: it is not 0, and no group has exceeded it yet."""
+        self._elected_signal = StopSignal(clock=clock)
+        self.elected = Elected(self._elected_signal)
         self.groups = Groups(on_failure=self._fail, base_stop=base_stop, clock=clock)
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a stop was asked for, or something has failed."""
+        """Whether a stop was requested, or a runnable has failed."""
         return self._halt.is_set()
 
     def close(self) -> None:
-        """End the run, without waiting for it; where there is none, there never will be one."""
+        """Stop the run, without waiting for it; without a run, prevent one."""
         self._halt.set()
         with self._lock:
-            if self._runs:
-                return  # it closes what is left when all else has ended
-        left = self.groups.close()
+            if self._is_running:
+                return  # the run closes the rest when everything has ended
+        never_started = self.groups.close()
         for name in RunnableGroup:
             if not self.groups[name].has_started:
                 self.groups[name].stop()
-        _close_all(left)
+        _close_all(never_started)
 
     def run(self, stop: StopSignal | None = None) -> None:
         """Start all, wait for the stop or a failure, stop all; see :meth:`Manager.run`."""
         with self._lock:
-            self._runs = True
+            self._is_running = True
         signals = [signal for signal in (stop, self._base_stop) if signal is not None]
-        forget = [signal.on_set(self._halt.set) for signal in signals]
+        detachers = [signal.on_set(self._halt.set) for signal in signals]
         stuck: Sequence[str] = ()
         try:
             self._start()
             self._halt.wait()
         finally:
             self._halt.set()
-            for forget_one in forget:
-                forget_one()
+            for detach in detachers:
+                detach()
             stuck = self._end()
         self._raise(stuck)
 
@@ -180,12 +180,12 @@ class Lifecycle:
         if self._elector is not None and not self._lead(self._elector):
             return
         if self.groups[RunnableGroup.LEADER_ELECTION].start(self._halt):
-            self._leads.set()
+            self._elected_signal.set()
 
     def _lead(self, elector: ElectorLike) -> bool:
-        """Take part in the election; whether it was won before the stop."""
+        """Run the election in a thread; returns whether it was won before the stop."""
         leading = StopSignal(clock=self._clock)
-        forget = self._halt.on_set(leading.set)
+        detach = self._halt.on_set(leading.set)
 
         def run() -> None:
             try:
@@ -197,13 +197,13 @@ class Lifecycle:
                 self._fail("leader election", error)
             except BaseException as error:
                 failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
-                # Whoever leads now, it is not known to be this process.
+                # Without a running election this process cannot know whether it still leads.
                 self._lost.set()
                 self._fail("leader election", failure)
 
         self._threads.start("elector", run)
         leading.wait()
-        forget()
+        detach()
         return not self._halt.is_set()
 
     def _fail(self, name: str, error: Exception) -> None:
@@ -211,7 +211,7 @@ class Lifecycle:
             self._errors.append((name, error))
             is_late = self._halt.is_set()
         self._halt.set()
-        if is_late:  # perhaps nobody raises it
+        if is_late:  # run() may have collected its errors already
             text = "runnable %s failed while the manager stops: %s"
             _log.error(text, name, error, exc_info=error)
         else:
@@ -220,12 +220,12 @@ class Lifecycle:
     # Stop.
 
     def _end(self) -> Sequence[str]:
-        """Stop everything; the names of those that were given their time and still run."""
-        left = self.groups.close()
+        """Stop everything; returns the names of runnables that exceeded the grace period."""
+        never_started = self.groups.close()
         try:
-            return self._stop_in_order(left)
+            return self._stop_in_order(never_started)
         except BaseException:
-            # An interrupt while it stops: nobody is waited for any more, and nobody is left untold.
+            # Ctrl-C during the stop: set all stop signals, and wait for nothing any more.
             self.has_time = False
             for name in RunnableGroup:
                 self.groups[name].stop()
@@ -234,26 +234,26 @@ class Lifecycle:
             self._elector_stop.set()
             raise
 
-    def _stop_in_order(self, left: Sequence[Runnable]) -> Sequence[str]:
+    def _stop_in_order(self, never_started: Sequence[Runnable]) -> Sequence[str]:
         grace = self._grace
         deadline = None if grace is None or grace < 0 else self._clock.monotonic() + grace
         stuck: list[str] = []
-        for step in _STOP_ORDER:
-            for name in step:
+        for names in _STOP_ORDER:
+            for name in names:
                 self.groups[name].stop()
             if self.has_time:
-                for name in step:
+                for name in names:
                     running = self.groups[name].wait_ended(deadline, self._lost)
                     stuck += [f"{one} (group {name})" for one in running]
                     if running:
-                        self._work += _reconciles(self.groups[name].runnables)
+                        self._running_reconciles += _reconciles(self.groups[name].runnables)
                 self.has_time = not stuck and not self._lost.is_set()
         if grace != 0:
             self.groups[RunnableGroup.WEBHOOKS].join(_SERVERS_END)
             self.groups[RunnableGroup.HTTP_SERVERS].join(_SERVERS_END)
-        _close_all(left)
+        _close_all(never_started)
         self._end_election()
-        # Without the lease there is no time to give, so nobody has exceeded it.
+        # A lost lease ends the grace period at once, so no runnable has exceeded it.
         return () if self._lost.is_set() else stuck
 
     def _end_election(self) -> None:
@@ -273,7 +273,7 @@ class Lifecycle:
         if errors:
             _, first = errors[0]
             for name, error in errors[1:]:
-                with contextlib.suppress(Exception):  # it takes no notes, or cannot be shown
+                with contextlib.suppress(Exception):  # a frozen error, or one whose repr fails
                     first.add_note(f"after that, runnable {name} failed too: {error!r}")
             failures.append(first)
         if stuck:
@@ -281,9 +281,10 @@ class Lifecycle:
                 "failed waiting for all runnables to end within grace period of "
                 f"{self._grace:g}s: {', '.join(stuck)} still running"
             )
-            if self._work:
+            if self._running_reconciles:
+                reconciles = "; ".join(self._running_reconciles)
                 text += (
-                    f"; reconciles that do not return: {'; '.join(self._work)}: let them look at "
+                    f"; reconciles that do not return: {reconciles}: let them look at "
                     "reconcile_context().stop, and give what they wait for a time-out"
                 )
             failures.append(TimeoutError(text))
@@ -294,7 +295,7 @@ class Lifecycle:
 
 
 def _reconciles(runnables: Sequence[Runnable]) -> list[str]:
-    """What the controllers among them reconcile now."""
+    """The reconciles that run now, by controller."""
     from appsdk_operator.controllers import Controller
 
     return [
@@ -305,12 +306,12 @@ def _reconciles(runnables: Sequence[Runnable]) -> list[str]:
     ]
 
 
-def _close_all(left: Sequence[Runnable]) -> None:
-    """Let what was never started go of what it holds: ports, or what its warm-up began.
+def _close_all(never_started: Sequence[Runnable]) -> None:
+    """Close runnables that were never started: they may hold ports, or run after a warm-up.
 
-    Last first, each once. Clusters are not among them: their clients write the last events.
+    The last one first, each once. Clusters stay open: their clients write the last events.
     """
-    for runnable in {id(one): one for one in reversed(left)}.values():
+    for runnable in {id(one): one for one in reversed(never_started)}.values():
         if isinstance(runnable, Cluster):
             continue
         close = getattr(runnable, "close", None)

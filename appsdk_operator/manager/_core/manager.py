@@ -1,4 +1,4 @@
-"""One process of an operator: shared cache and client, and everything that runs on them."""
+"""The manager: one process of an operator, with a shared cache and client, servers and election."""
 
 from __future__ import annotations
 
@@ -48,31 +48,30 @@ _log = get_logger("appsdk_operator.manager")
 _LAST_ELECTION_REQUEST = 5.0
 _LAST_EVENTS = 5.0
 _LAST_EVENTS_IN_HASTE = 0.5
-"""Where there is no time left: enough for one request, the one that says that the lead was lost."""
+"""Seconds without a grace period: enough for one request, the event that the lead was lost."""
 
 
 @final
 class Manager:
-    """Runs controllers and what they need, on one or several replicas.
+    """Runs controllers and everything they share, in one or several replicas.
 
-    It has a cache and clients that its controllers share, takes part in the leader election, serves
-    health, metrics and webhooks, and starts and stops everything in an order in which nobody misses
-    what he needs:
+    It has the cache and the clients of its controllers, takes part in the leader election, serves
+    health, metrics and webhooks, and starts and stops all of it in order of dependency:
 
         with Manager(ClientConfig.load(), health_server=HealthServerOptions()) as manager:
             manager.add(my_controller)
             manager.run(handle_signals=True)
 
-    Everything is checked, and every port bound, at the construction; nothing runs before
-    :meth:`run`. Semantics and order are those of controller-runtime's Manager; ``docs/manager.md``
-    tells them, ``docs/differences.md`` where it differs. Thread-safe.
+    The constructor checks all options and binds all ports; nothing runs before :meth:`run`.
+    Semantics and order are those of controller-runtime's Manager; ``docs/manager.md`` describes
+    them, ``docs/differences.md`` lists the differences. Thread-safe.
 
     Args:
-        server: where the API server is; a config, which stays as it is, or a client that its owner
-            closes. With a wrapped client the election shares it; with a config, or a plain
-            :class:`Client`, the election has a client of its own.
+        server: the API server: a config, or a client, which its owner closes. With a wrapped
+            client the election shares it; with a config, or a plain :class:`Client`, the election
+            has a client of its own.
         options: all options as a value, see :class:`ManagerOptions`.
-        changes: single options, instead of those in ``options``.
+        changes: single options, which override those in ``options``.
 
     Raises:
         TypeError, ValueError: an option that cannot be used; the text says what to do.
@@ -100,7 +99,7 @@ class Manager:
         self._clusters: list[Cluster] = []
         self._drafts: list[Draft] = []
         self._elector: ElectorLike | None = None
-        # What to close at the end, last first.
+        # What close() closes, last first.
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self._closing.close)
@@ -146,60 +145,64 @@ class Manager:
     def __repr__(self) -> str:
         return f"<Manager of {self._cluster.raw_client!r}>"
 
-    # What controllers share.
+    # Shared by controllers.
 
     @property
     def client(self) -> ClientLike:
-        """Reads what is cached from the cache, own writes included, and the rest from the server.
+        """The client that reads from the cache, own writes included, and writes to the server.
 
-        Writes are refused once this process has lost the lead.
+        Kinds in ``ClientSetup(uncached=…)`` are read from the server. Writes are refused once this
+        process has lost the lead.
         """
         return self._cluster.client
 
     @property
     def live_client(self) -> ClientLike:
-        """Reads from the server only; for the rest like :attr:`client`."""
+        """The client that always reads from the server; otherwise like :attr:`client`."""
         return self._cluster.live_client
 
     @property
     def cache(self) -> Cache:
-        """The local copies."""
+        """The cache that controllers share."""
         return self._cluster.cache
 
     @property
     def clock(self) -> Clock:
-        """What everything waits on."""
+        """The clock of the manager and of all that it runs."""
         return self._options.clock
 
     @property
     def metrics(self) -> Metrics:
-        """Where everything publishes."""
+        """The metrics of the manager and of all that it runs."""
         return self._metrics
 
     @property
     def controller_options(self) -> ControllerOptions:
-        """The defaults of its controllers."""
+        """The default options of its controllers."""
         return self._options.controller_options
 
     @property
     def options(self) -> ManagerOptions:
-        """What it was told."""
+        """The options that it was made with."""
         return self._options
 
     def fence(self, client: ClientLike) -> ClientLike:
-        """``client``, refusing writes once this process has lost the lead; for other clusters.
+        """Wrap ``client`` so that it refuses writes once this process has lost the lead.
 
-        Cluster(ClientConfig.load(context="elsewhere"), fence=manager.fence)
+        For further clusters::
+
+
+            Cluster(ClientConfig.load(context="elsewhere"), fence=manager.fence)
         """
         return client if self._elector is None else FencedClient(client, self._elector)
 
     def event_recorder(self, name: str) -> EventRecorder:
-        """What records events in the name of the controller ``name``.
+        """The recorder for events of the controller ``name``.
 
-        What waits to be written is written at the end of the run, after all else has ended.
+        Pending events are written at the end of the run, after everything else has ended.
 
         Raises:
-            ValueError: no server takes it as a reporting controller.
+            ValueError: the API does not allow the name for a reporting controller.
         """
         with self._lock:
             if self._events is None:
@@ -210,22 +213,22 @@ class Manager:
                     metrics=self._metrics,
                 )
                 if self._is_closed:
-                    self._events.close(0.0)  # nobody else would: events are dropped from now on
+                    self._events.close(0.0)  # the manager is over: later events are dropped
             return self._events.recorder(name)
 
-    # What runs.
+    # Runnables.
 
     def add(self, runnable: Runnable | Callable[[StopSignal], object]) -> None:
         """Run ``runnable``: with its group, or at once when that has started.
 
-        A controller, an :class:`Operator`, a :class:`Cluster`, a cache or an informer, a server,
-        any object with ``run(stop)``, or a function; the rules of :func:`placements` say in which
-        group. What it raises ends the manager; when it returns, nothing happens.
+        It may be a controller, an :class:`Operator`, a :class:`Cluster`, a cache or an informer, a
+        server, any object with ``run(stop)``, or a function; :func:`placements` has the rules for
+        its group. An error that it raises stops the manager; when it returns, nothing happens.
 
         Raises:
-            RuntimeError: the manager stops already.
+            RuntimeError: the manager is stopping.
             ValueError: it was added before.
-            TypeError: it cannot be run, or does not say clearly where.
+            TypeError: it cannot be run, or an attribute that selects its group is wrong.
         """
         runnable = as_runnable(runnable)
         belong_to = getattr(runnable, "belong_to", None)
@@ -243,46 +246,47 @@ class Manager:
                 runnable.close()
 
     def note_draft(self, draft: Draft) -> None:
-        """For builders: :meth:`run` warns of a controller that was begun and not built by then."""
+        """For builders: :meth:`run` warns of controllers that were begun and not built by then."""
         with self._lock:
             self._drafts = [one for one in self._drafts if not one.is_over]
             self._drafts.append(draft)
 
     @property
     def webhook_server(self) -> Runnable:
-        """The webhook server; made now if the option is a function and it was not used before.
+        """The webhook server; the first use makes it if the option is a function.
 
         Raises:
             LookupError: the manager has none.
-            RuntimeError: the manager stops already, or the function asks for the webhook server.
+            RuntimeError: the manager is stopping, or the function itself uses this property.
         """
         return self._webhooks.get()
 
     def add_ready_check(self, name: str, check: HealthCheck) -> None:
-        """Have the pod sent work only while ``check`` passes; served at ``/readyz/<name>``.
+        """Make the pod ready only while ``check`` passes; served at ``/readyz/<name>``.
 
         Args:
-            name: a part of a path; ``caches``, ``controllers``, ``leader-election`` and
-                ``manager`` are the manager's own.
+            name: a path segment; ``caches``, ``controllers``, ``leader-election`` and ``manager``
+                are names of the manager's own checks.
             check: fails by raising, or by returning a Health that is not ready.
 
         Raises:
             RuntimeError: the manager was started.
-            ValueError: the name is taken, or would not do in a path.
+            ValueError: the name is taken, or is no valid path segment.
         """
         self._refuse_when_started(f"ready check {name!r}")
         self._servers.add_ready_check(name, check)
 
     def add_health_check(self, name: str, check: HealthCheck) -> None:
-        """Have the pod killed when ``check`` goes on failing; served at ``/healthz/<name>``.
+        """Have the pod restarted while ``check`` fails; served at ``/healthz/<name>``.
 
-        For the arguments and errors see :meth:`add_ready_check`; there are no checks but yours.
+        For the arguments and errors see :meth:`add_ready_check`. The manager has no health checks
+        of its own.
         """
         self._refuse_when_started(f"health check {name!r}")
         self._servers.add_health_check(name, check)
 
     def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
-        """Serve something else beside the metrics.
+        """Serve ``path`` on the metrics server, by ``handler``.
 
         Raises:
             RuntimeError: the manager was started.
@@ -291,11 +295,11 @@ class Manager:
         self._refuse_when_started(f"metrics handler {path!r}")
         self._servers.add_metrics_handler(path, handler)
 
-    # How it stands.
+    # Status.
 
     @property
     def elected(self) -> Elected:
-        """Set once this process leads and what runs on the leader only has started.
+        """Set once this process leads and its leader-only runnables have started.
 
         Without leader election: once everything has started.
         """
@@ -308,13 +312,13 @@ class Manager:
 
     @property
     def term(self) -> int:
-        """The number of the lead, see :attr:`Elector.term`; 0 without an election.
+        """The fencing token of the present lead, see :attr:`Elector.term`; 0 without an election.
 
-        Give it along with writes to other systems, and have them refuse a smaller one than they
-        have seen.
+        Send it with writes to other systems, and have them refuse a smaller number than they have
+        seen.
 
         Raises:
-            TypeError: ``new_elector`` made one that has no ``term``.
+            TypeError: ``new_elector`` made an elector without ``term``.
         """
         if self._elector is None:
             return 0
@@ -328,23 +332,23 @@ class Manager:
 
     @property
     def identity(self) -> str:
-        """The own identity in the election; "" without one."""
+        """The identity of this process in the election; "" without an election."""
         return "" if self._elector is None else self._elector.identity
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where its servers listen, by name: ``metrics``, ``health``, ``profile``."""
+        """The addresses of its servers, by name: ``metrics``, ``health``, ``profile``."""
         return self._servers.addresses
 
     def health(self) -> Health:
-        """Whether caches, controllers and the election are as they should be, and if not why."""
+        """Whether caches, controllers and the election are healthy, and if not why."""
         checks = (self._caches_health, self._controllers_health, self._election_health)
         healths = [check() for check in checks]
         bad = [health.text for health in healths if not health.is_ready]
         return Health(not bad, "; ".join(bad) or "; ".join(h.text for h in healths))
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """Groups, runnables, and what controllers tell of their queues, as plain values."""
+        """The states of groups and runnables, with the queues of controllers, as plain values."""
         snapshot: dict[str, Any] = {
             "elected": self.elected.is_set(),
             "stopping": self._lifecycle.is_stopping,
@@ -363,9 +367,8 @@ class Manager:
     def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
         """Start everything, and run it until ``stop`` is set or something fails; then stop it.
 
-        Runnables are not told of ``stop`` at once, but group by group; what they share ends after
-        them. All together they have ``graceful_shutdown_timeout``. What has not ended then goes on,
-        and keeps the process from ending.
+        Runnables stop group by group, dependencies last, and have ``graceful_shutdown_timeout``
+        together. A runnable that exceeds it goes on, and keeps the process alive.
 
         Args:
             stop: ends the run; default: only a signal or a failure does.
@@ -373,11 +376,11 @@ class Manager:
                 Works in the main thread only.
 
         Raises:
-            Exception: what failed first; what failed later is in the log and in its notes.
-            LeadershipLost: the lease was lost. Nobody was waited for: end the process.
-            TimeoutError: not all have ended in time; the text names them.
-            ExceptionGroup: something failed, and not all have ended in time.
-            RuntimeError: it was started already.
+            Exception: the first failure; later ones are in the log and in its notes.
+            LeadershipLost: the lease was lost. Runnables may still run: end the process.
+            TimeoutError: runnables have not ended in time; the text names them.
+            ExceptionGroup: a runnable failed, and others have not ended in time.
+            RuntimeError: it was started before.
             ValueError: ``handle_signals`` outside of the main thread.
         """
         if handle_signals:
@@ -407,10 +410,10 @@ class Manager:
             self.close()
 
     def close(self) -> None:
-        """Let go of ports and connections of a manager that is not to run.
+        """Close ports and connections of a manager that will not run.
 
-        :meth:`run` does so itself. Harmless when done twice; stops a manager that runs, without
-        waiting for it.
+        :meth:`run` does so itself. Harmless when called twice. A manager that runs is stopped,
+        without waiting for it.
         """
         self._lifecycle.close()
         with self._lock:
@@ -435,7 +438,7 @@ class Manager:
         self.close()
 
     def _run_with_signals(self, stop: StopSignal | None) -> None:
-        """Leave the waiting to another thread, so that this one always has time for signals."""
+        """Run in another thread, so that the main thread can handle signals at any time."""
         own = stop.child() if stop is not None else StopSignal()
         ended = StopSignal()
         raised: list[BaseException] = []
@@ -460,7 +463,7 @@ class Manager:
         if raised:
             raise raised[0]
 
-    # Parts.
+    # Internals.
 
     def _make_webhooks(self) -> Runnable:
         given = self._options.webhook_server
@@ -474,13 +477,13 @@ class Manager:
             server = as_runnable(made)
             self._lifecycle.groups.add(server, group=RunnableGroup.WEBHOOKS)
         except BaseException:
-            # Nobody else has it, and it may have bound its port.
+            # Nothing else refers to it, and it may have bound its port.
             getattr(made, "close", _nothing)()
             raise
         return server
 
     def _record_election(self, lease: Object, text: str) -> None:
-        # Different actions: what is alike but for its note becomes one event.
+        # Different actions, because events that differ only in their note become one series.
         action = "StopLeading" if text.endswith("stopped leading") else "StartLeading"
         recorder = self.event_recorder("leader-election")
         recorder.event(lease, "Normal", "LeaderElection", action, text)
@@ -495,8 +498,8 @@ class Manager:
             "manager": self._manager_health,
             "controllers": self._controllers_health,
         }
-        # Where the API server asks this process to convert what the caches are to list, it has to
-        # be ready first.
+        # With a conversion webhook the caches can sync only after this process is ready: the API
+        # server calls it to answer their lists.
         if self._options.webhook_server is None:
             checks["caches"] = self._caches_health
         if self._elector is not None:
@@ -523,7 +526,7 @@ class Manager:
 
 @final
 class _Servers:
-    """Metrics, health and profile servers: bound, and queued in their groups."""
+    """The metrics, health and profile servers of a manager: bound, and added to their groups."""
 
     def __init__(
         self,
@@ -534,14 +537,14 @@ class _Servers:
         metrics: Metrics,
         snapshot: Callable[[], dict[str, Any]],
     ) -> None:
-        """The servers that ``options`` ask for; when one cannot be made, none is left behind."""
+        """Make the servers that ``options`` enable; an error closes those made before."""
         self._groups = groups
         self._metrics: MetricsServer | None = None
         self._health: HealthServer | None = None
         self._profile: ProfileServer | None = None
         self._extra_paths: set[str] = set()
-        # Where there is no server the same names are refused, so that none of them fails only
-        # in production.
+        # Without a server invalid names are refused as well, so that no error appears only in
+        # production.
         self._ready_checks = HealthChecks("readyz", clock=options.clock)
         self._health_checks = HealthChecks("healthz", clock=options.clock)
         try:
@@ -570,7 +573,7 @@ class _Servers:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where they listen, by name."""
+        """The addresses of the servers, by name."""
         return {server.name: server.address for server in self._all}
 
     def add_ready_check(self, name: str, check: HealthCheck) -> None:
@@ -592,7 +595,7 @@ class _Servers:
         self._extra_paths.add(path)
 
     def close(self) -> None:
-        """Let go of the ports of those that have not been started."""
+        """Close the servers that were never started."""
         for server in self._all:
             [placement] = placements(server)
             if not self._groups[placement.group].has_started:
@@ -600,28 +603,28 @@ class _Servers:
 
 
 def _caches_health(clusters: Sequence[Cluster], group: Group) -> Health:
-    """Whether the caches of ``clusters``, and what else is in their group, follow their servers."""
+    """Whether the caches of ``clusters``, and others in their group, have synced."""
     others = [r for r in group.members if not any(r is cluster for cluster in clusters)]
-    asked = [getattr(one, "health", None) for one in (*clusters, *others)]
-    outcomes = [health() for health in asked if callable(health)]
-    healths = [outcome for outcome in outcomes if isinstance(outcome, Health)]
+    methods = [getattr(one, "health", None) for one in (*clusters, *others)]
+    results = [health() for health in methods if callable(health)]
+    healths = [result for result in results if isinstance(result, Health)]
     bad = [health.text for health in healths if not health.is_ready]
     return Health(not bad, "; ".join(bad or [health.text for health in healths]))
 
 
 def _runnables_health(groups: Groups) -> Health:
-    """Whether all runnables that can tell are well, the caches aside."""
+    """Whether all runnables with a ``health`` method are healthy, except the caches."""
     caches = groups[RunnableGroup.CACHES].runnables
     bad, good = [], 0
     for runnable in groups.runnables:
         health = getattr(runnable, "health", None)
         if not callable(health) or any(runnable is cache for cache in caches):
             continue
-        outcome = health()
-        if isinstance(outcome, Health):
-            good += outcome.is_ready
-            if not outcome.is_ready:
-                bad.append(outcome.text)
+        result = health()
+        if isinstance(result, Health):
+            good += result.is_ready
+            if not result.is_ready:
+                bad.append(result.text)
     return Health(not bad, "; ".join(bad) or f"{good} runnables ok")
 
 
@@ -633,10 +636,10 @@ def _make_elector(
     on_event: Callable[[Object, str], None],
     closing: contextlib.ExitStack,
 ) -> ElectorLike:
-    """The candidate that ``options`` ask for; what has to be closed is put on ``closing``.
+    """Make the elector for ``options``, and add its clean-up to ``closing``.
 
-    It has a client of its own wherever one can be made: from the config of the election, of the
-    manager, or of the manager's client. Only a wrapped client is shared.
+    It has a client of its own, made from the config of the election, of the manager, or of the
+    manager's client. Only a wrapped client is shared.
     """
     election = options.leader_election
     assert election is not None
@@ -665,7 +668,7 @@ def _make_elector(
                 metrics=metrics,
                 on_event=on_event,
             )
-            # Below the client's close, so after it: with that its last request ends.
+            # Called after the client's close, which ends the elector's last request.
             closing.callback(own.retire)
             closing.callback(own.join, _LAST_ELECTION_REQUEST)
         closing.callback(close)

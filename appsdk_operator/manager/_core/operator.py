@@ -32,10 +32,10 @@ _log = get_logger("appsdk_operator.manager")
 
 @runtime_checkable
 class OperatorController(Protocol):
-    """Anything an :class:`Operator` can run."""
+    """Anything that an :class:`Operator` can run."""
 
     def run(self, stop: StopSignal, /) -> None:
-        """Block until ``stop`` is set, or until it failed and raises."""
+        """Work until ``stop`` is set; an exception is a failure."""
         ...
 
 
@@ -52,7 +52,7 @@ class Operator:
     >>> Operator().run(stop)
     """
 
-    if not TYPE_CHECKING:  # which knows that all arguments are named
+    if not TYPE_CHECKING:  # type checkers see the signature of __init__
 
         def __new__(cls, *positional: Any, **_: Any) -> Any:
             if positional:
@@ -77,24 +77,25 @@ class Operator:
         """An operator without controllers.
 
         Args:
-            name: what it is called, at most 40 lower-case letters, digits and '-'. It stands in the
-                default finalizers of its controllers that have no name of their own, in the place
-                of "operator". Two operators on one kind need names of their own: with one finalizer
-                for both, objects go when one of them has cleaned up. Default: that of its Manager,
-                else none.
-            previous_names: names that it had before; finalizers with them are recognised, and
-                replaced. Default: ``("operator",)``, what operators without a name write.
+            name: the operator's name: at most 40 lower-case letters, digits and '-'. It replaces
+                "operator" in the default finalizers of its controllers that have no name of their
+                own. Two operators for one kind need different names: with a shared finalizer, an
+                object goes when one of them has cleaned up. Default: the name of its Manager, or
+                none.
+            previous_names: former names; finalizers with them are recognised, and replaced.
+                Default: ``("operator",)``, the name in finalizers of operators without one.
             stop_timeout: seconds to wait at a stop for controllers to end; default 60.
             on_error: called with a controller that failed and its error, in the controller's
-                thread, and decides: True goes on with the other controllers, and the error is not
-                raised by :meth:`run`; False stops. It is not asked once the operator stops. What it
-                raises stops the operator, too, and is raised along. Default: every failure stops.
-            clock: what it waits on; default: that of its Manager, else the machine's.
+                thread. It returns True to go on with the other controllers, and :meth:`run` does
+                not raise the error, or False to stop. It is not called once the operator stops. If
+                it raises, the operator stops, and its error is raised, too. Default: every failure
+                stops the operator.
+            clock: the clock for waits; default: that of its Manager, or the machine's.
         """
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
         self.name: str = check_operator_name(name)
-        """What it is called; ``""`` without a name."""
+        """The operator's name; ``""`` without one."""
         self._previous_names = check_previous_names(previous_names)
         if on_error is not None and not callable(on_error):
             raise TypeError(
@@ -116,8 +117,8 @@ class Operator:
         Raises:
             TypeError: it has no ``run``, or is a KubernetesInformer.
             ValueError: it was added before.
-            RuntimeError: the operator runs already, and would never start it; or the controller
-                does, without the operator's name.
+            RuntimeError: the operator runs already; or the controller does, and can no longer take
+                the operator's name.
         """
         _check_controller(controller)
         with self._lock:
@@ -128,12 +129,12 @@ class Operator:
                 )
             if any(other is controller for other in self._controllers):
                 raise ValueError(f"controller {controller!r} was added already: it runs once")
-            self._enlist(controller)
+            self._assign_to_owner(controller)
             self._environment.hand_down(controller)
             self._controllers.append(controller)
 
     def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
-        """For managers: become a part of ``operator``, whose name counts where there is no other.
+        """For managers: become a part of ``operator``, and take its name without an own one.
 
         Raises:
             RuntimeError, ValueError: a controller cannot take the name.
@@ -143,10 +144,10 @@ class Operator:
             if not self.name:
                 self.name, self._previous_names = name, tuple(previous_names)
             for controller in self._controllers:
-                self._enlist(controller)
+                self._assign_to_owner(controller)
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: have its controllers use these that were given no others."""
+        """For managers: pass both to the controllers that were given none."""
         with self._lock:
             if self._has_run:
                 return
@@ -154,22 +155,22 @@ class Operator:
             for controller in self._controllers:
                 self._environment.hand_down(controller)
 
-    def _enlist(self, controller: object) -> None:
+    def _assign_to_owner(self, controller: object) -> None:
         belong_to = getattr(controller, "belong_to", None)
         if callable(belong_to):
             belong_to(self._owner, self.name, self._previous_names)
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """What its controllers do and have to do, as far as they tell, as plain values."""
+        """The debug snapshots of its controllers, as plain values."""
         with self._lock:
             controllers = list(self._controllers)
-        told = [getattr(controller, "debug_snapshot", None) for controller in controllers]
-        return {"controllers": [tell() for tell in told if callable(tell)]}
+        methods = [getattr(controller, "debug_snapshot", None) for controller in controllers]
+        return {"controllers": [snapshot() for snapshot in methods if callable(snapshot)]}
 
     def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
-        """Run all controllers until ``stop`` is set or one of them fails; waits for all to end.
+        """Run all controllers until ``stop`` is set or one of them fails; then wait for all to end.
 
-        When every controller has returned although nobody stopped it, the run is over too.
+        The run is also over when every controller has returned by itself.
 
         Args:
             stop: ends the run; default: only a signal or a failure does.
@@ -177,11 +178,11 @@ class Operator:
                 Works in the main thread only.
 
         Raises:
-            Exception: what a controller raised, after all others have stopped.
+            Exception: the error of a controller, after all others have stopped.
             ExceptionGroup: several controllers failed.
             ValueError: ``handle_signals`` outside of the main thread.
-            TimeoutError: controllers still run ``stop_timeout`` seconds after the stop; as the
-                only error or one of the group.
+            TimeoutError: controllers still run ``stop_timeout`` seconds after the stop; it is
+                raised alone or in the group.
             RuntimeError: it was run before.
         """
         if handle_signals:
@@ -200,7 +201,7 @@ class Operator:
                 "add_controller before run"
             )
         failures: list[Exception] = []
-        left = set(map(id, controllers))
+        not_ended = set(map(id, controllers))
         threads = ThreadGroup("operator")
 
         def fail(controller: OperatorController, error: Exception) -> None:
@@ -218,13 +219,13 @@ class Operator:
                     _log.warning("controller %r ended although nobody stopped it", controller)
             except BaseException as error:
                 if own.is_set() and is_cancellation(error):
-                    return  # as it should be
+                    return  # a normal end after the stop
                 failure = as_exception(f"controller {controller!r}", error, for_main_thread=False)
                 fail(controller, failure)
             finally:
                 with self._lock:
-                    left.discard(id(controller))
-                    is_last = not left
+                    not_ended.discard(id(controller))
+                    is_last = not not_ended
                 if is_last:
                     own.set()
 
@@ -254,7 +255,7 @@ class Operator:
     def _goes_on(
         self, controller: OperatorController, error: Exception, failures: list[Exception]
     ) -> bool:
-        """Ask whether to go on without a controller that failed."""
+        """Whether ``on_error`` decides to go on without the controller."""
         if self._on_error is None:
             return False
         try:
@@ -287,7 +288,7 @@ class Operator:
                 return running
 
 
-if not TYPE_CHECKING:  # its signature is that of the arguments
+if not TYPE_CHECKING:  # inspect.signature shows the arguments of __init__
     Operator.__new__.__wrapped__ = Operator.__init__
 
 

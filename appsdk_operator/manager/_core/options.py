@@ -1,4 +1,4 @@
-"""What a manager can be told, checked when it is told."""
+"""The options of a manager, checked when they are given."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from appsdk_operator.runtime import (
 __all__ = ["ManagerOptions", "ManagerOptionsDict", "NewElector"]
 
 NewElector: TypeAlias = Callable[[ClientLike, LeaderElection], ElectorLike]
-"""Makes what takes part in the election, given the client that is for the election alone."""
+"""Makes the elector, given the client for the election."""
 
 
 def _check_type(*types: type, hint: str) -> Any:
@@ -72,9 +72,9 @@ def _check_grace(_: object, field: attrs.Attribute[Any], value: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class ManagerOptions:
-    """What a :class:`Manager` can be told; each of them is an argument of it, too.
+    """The options of a :class:`Manager`; each is an argument of it, too.
 
-    The defaults are controller-runtime's, but that no port is opened unless it is asked for.
+    The defaults are controller-runtime's, except that no port is opened by default.
 
     >>> ManagerOptions().graceful_shutdown_timeout
     30.0
@@ -83,42 +83,41 @@ class ManagerOptions:
     leader_election: LeaderElection | None = attrs.field(
         default=None, validator=_check_type(LeaderElection, hint="LeaderElection(id=…)")
     )
-    """How replicas agree on the one of them that works; default: each of them works."""
+    """The leader election, so that one replica works at a time; default: all replicas work."""
     leader_election_config: ClientConfig | None = attrs.field(
         default=None, validator=_check_type(ClientConfig, hint="a ClientConfig")
     )
-    """The API server that has the Lease; default: the manager's. Taken as it is; the default's
-    time-outs are cut to fit the election's."""
+    """The API server that has the Lease, with the time-outs to use; default: the manager's, with
+    time-outs that fit the election."""
     new_elector: NewElector | None = attrs.field(default=None, validator=_check_function)
-    """Makes what takes part in the election, for locks other than Leases and for tests; default:
-    :class:`Elector`."""
+    """Makes the elector, for locks other than Leases and for tests; default: :class:`Elector`."""
 
     metrics_server: MetricsServerOptions | None = attrs.field(
         default=None, validator=_check_type(MetricsServerOptions, hint="MetricsServerOptions(…)")
     )
-    """Where to serve metrics; default: nowhere."""
+    """The metrics server; default: none."""
     health_server: HealthServerOptions | None = attrs.field(
         default=None, validator=_check_type(HealthServerOptions, hint="HealthServerOptions(…)")
     )
-    """Where to answer probes; default: nowhere."""
+    """The server for probes; default: none."""
     profile_server: ProfileServerOptions | None = attrs.field(
         default=None, validator=_check_type(ProfileServerOptions, hint="ProfileServerOptions(…)")
     )
-    """Where to serve profiles and the debug page; default: nowhere."""
+    """The server for profiles and the debug page; default: none."""
     webhook_server: Runnable | Callable[[], Runnable] | None = attrs.field(
         default=None, validator=_check_webhooks
     )
-    """Serves webhooks, or makes what does when it is first asked for; default: there is none. It
-    starts before the caches."""
+    """The webhook server, or a function that makes it on first use; default: none. It starts before
+    the caches."""
 
     cache: CacheSetup | None = attrs.field(
         default=None, validator=_check_type(CacheSetup, hint="CacheSetup(…)")
     )
-    """What the cache keeps; default: what controllers watch, in all namespaces."""
+    """Options of the cache; default: it has the kinds that controllers watch, in all namespaces."""
     client: ClientSetup | None = attrs.field(
         default=None, validator=_check_type(ClientSetup, hint="ClientSetup(…)")
     )
-    """How the clients read and write."""
+    """Options of the clients."""
     new_cache: NewCache | None = attrs.field(default=None, validator=_check_function)
     """Makes the cache, instead of ``cache``."""
     new_client: NewClient | None = attrs.field(default=None, validator=_check_function)
@@ -127,42 +126,43 @@ class ManagerOptions:
     base_stop: StopSignal | None = attrs.field(
         default=None, validator=_check_type(StopSignal, hint="a StopSignal")
     )
-    """The parent of every runnable's stop signal: set, it ends everything at once and in no order.
-    Default: none. It is not what :meth:`Manager.run` takes."""
+    """The parent of all runnables' stop signals: setting it ends everything at once, in no order.
+    Default: none. The stop signal of :meth:`Manager.run` is another one."""
     graceful_shutdown_timeout: float | None = attrs.field(default=30.0, validator=_check_grace)
-    """Seconds that all runnables together have to end after a stop; default 30. 0: they are told
-    to, and nobody waits. None, or less than 0: no limit."""
+    """Seconds that all runnables together have to end after a stop; default 30. 0: the manager does
+    not wait for them. None, or less than 0: no limit."""
 
     controller_options: ControllerOptions = attrs.field(
         factory=ControllerOptions,
         validator=_check_type(ControllerOptions, hint="ControllerOptions(…)"),
     )
-    """The defaults of its controllers."""
+    """The default options of its controllers."""
     events: EventOptions | None = attrs.field(
         default=None, validator=_check_type(EventOptions, hint="EventOptions(…)")
     )
-    """How events are recorded."""
+    """Options of the event recorders."""
 
     clock: Clock = system_clock
-    """What everything waits on."""
+    """The clock of the manager and of everything that it runs."""
     metrics: Metrics | None = attrs.field(
         default=None, validator=_check_type(Metrics, hint="a Metrics")
     )
-    """Where everything publishes; default: :func:`~appsdk_operator.runtime.default_metrics`."""
+    """The metrics of the manager and of everything that it runs; default:
+    :func:`~appsdk_operator.runtime.default_metrics`."""
     rng: random.Random | None = attrs.field(
         default=None, validator=_check_type(random.Random, hint="a random.Random")
     )
-    """Spreads the candidates of an election; default: one of its own."""
+    """The source of jitter for the election; default: one of its own."""
 
     name: str = attrs.field(default="", validator=_check_name)
-    """What the operator is called, at most 40 lower-case letters, digits and '-'. It stands in the
-    default finalizers of its watchers, where neither their controller nor their Operator has a
-    name. Default: none."""
+    """The operator's name: at most 40 lower-case letters, digits and '-'. It is a part of the
+    default finalizers of its watchers, unless their controller or their Operator has a name.
+    Default: none."""
     previous_names: Sequence[str] = attrs.field(
         default=PREVIOUS_NAMES, converter=check_previous_names
     )
-    """Names that it had before; finalizers with them are recognised, and replaced. Default:
-    ``("operator",)``, what operators without a name write."""
+    """Former names of the operator; finalizers with them are recognised, and replaced. Default:
+    ``("operator",)``, the name in finalizers of operators without one."""
 
     def __attrs_post_init__(self) -> None:
         if self.leader_election is None and (self.new_elector or self.leader_election_config):
@@ -175,10 +175,10 @@ class ManagerOptions:
 
 
 def check_names(given: Iterable[str]) -> None:
-    """Refuse options that there are not.
+    """Check that all names are options of a manager.
 
     Raises:
-        TypeError: the text names the one that is like it.
+        TypeError: one is not; the text suggests the most similar one.
     """
     known = [field.name for field in attrs.fields(ManagerOptions)]
     for name in given:

@@ -1,4 +1,4 @@
-"""What a manager runs, and in which of its groups."""
+"""Runnables, and the rules for the group of a manager that each belongs in."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Runnable(Protocol):
     """Anything that a :class:`Manager` can run."""
 
     def run(self, stop: StopSignal, /) -> object:
-        """Do the work until ``stop`` is set; what is raised ends the manager. May be async."""
+        """Work until ``stop`` is set. An exception stops the manager. May be async."""
         ...
 
 
 @runtime_checkable
 class LeaderElectionRunnable(Protocol):
-    """A runnable that says whether it is for the leader only; without a word it is."""
+    """A runnable that says whether it runs on the leader only; without this attribute it does."""
 
     @property
     def needs_leader_election(self) -> bool:
@@ -48,21 +48,21 @@ class LeaderElectionRunnable(Protocol):
 
 @runtime_checkable
 class WarmUpRunnable(Protocol):
-    """A runnable that prepares on every replica for the moment in which it may run."""
+    """A runnable that prepares on every replica, so that it starts fast on a new leader."""
 
     def warm_up(self, stop: StopSignal, /) -> object:
-        """Get ready and return; what was started may go on until ``stop`` is set."""
+        """Prepare and return; threads that it started may go on until ``stop`` is set."""
         ...
 
 
 @runtime_checkable
 class ReadyRunnable(Protocol):
-    """A runnable that others have to wait for: its group has started when all are ready."""
+    """A runnable that takes time to become ready; later groups start after it is."""
 
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
-        """Wait until others may rely on it; False when stopped or after ``timeout`` seconds.
+        """Wait until it is ready; False when stopped or after ``timeout`` seconds.
 
-        May be async. One that says False while nobody stopped it is asked again a moment later.
+        May be async. If it returns False without a stop, it is called again a moment later.
         """
         ...
 
@@ -70,22 +70,22 @@ class ReadyRunnable(Protocol):
 class RunnableGroup(enum.StrEnum):
     """The groups of a manager, in the order in which they start.
 
-    A runnable that belongs in a group other than :func:`placements` would find has one of these
-    as its attribute ``runnable_group``.
+    A runnable chooses its group by an attribute ``runnable_group``; without one, the rules of
+    :func:`placements` do.
     """
 
     HTTP_SERVERS = "http-servers"
-    """Metrics, health, profiles: on every replica, from the first moment to the last."""
+    """Metrics, health, profiles: on every replica, started first and stopped last."""
     WEBHOOKS = "webhooks"
-    """Before the caches, because the API server asks a conversion webhook to answer a list."""
+    """Started before the caches: their lists may need a conversion webhook."""
     CACHES = "caches"
-    """Everything after them finds the caches synced."""
+    """Synced before any later group starts."""
     OTHERS = "others"
-    """What runs on every replica."""
+    """Runnables for every replica."""
     WARM_UP = "warm-up"
-    """Preparations of what will run on the leader."""
+    """The ``warm_up`` methods of leader-only runnables, on every replica."""
     LEADER_ELECTION = "leader-election"
-    """What runs on the leader only."""
+    """Runnables for the leader only."""
 
 
 ReadyCheck: TypeAlias = Callable[[StopSignal, float | None], bool]
@@ -93,31 +93,31 @@ ReadyCheck: TypeAlias = Callable[[StopSignal, float | None], bool]
 
 @attrs.frozen(kw_only=True)
 class Placement:
-    """What one group has to run for one runnable."""
+    """The part of a runnable that one group runs."""
 
     group: RunnableGroup
     run: Callable[[StopSignal], object]
     wait_until_ready: ReadyCheck | None = None
-    """What the start of the group waits for."""
+    """The start of the group waits for it."""
     is_ready_when_ended: bool = False
     """The start of the group waits until ``run`` has returned."""
 
 
 @final
 class RunnableFunction:
-    """A function as a runnable; it runs on the leader only.
+    """A function as a leader-only runnable.
 
     >>> RunnableFunction(print).name
     'print'
     """
 
     def __init__(self, function: Callable[[StopSignal], object]) -> None:
-        """Run ``function(stop)``; an ``async def`` one gets an event loop of its own."""
+        """Run ``function(stop)``; an ``async def`` function runs on an event loop of its own."""
         self.function = function
         self.name = str(getattr(function, "__qualname__", None) or function)
 
     def run(self, stop: StopSignal) -> object:
-        """Call it."""
+        """Call the function."""
         return self.function(stop)
 
     def __repr__(self) -> str:
@@ -125,10 +125,10 @@ class RunnableFunction:
 
 
 def as_runnable(value: Runnable | Callable[[StopSignal], object]) -> Runnable:
-    """``value``, or the runnable that it is when it is a plain function.
+    """Return ``value``, wrapped in a :class:`RunnableFunction` if it is a plain function.
 
     Raises:
-        TypeError: it is neither; the text says what to do.
+        TypeError: it is neither a runnable nor a function; the text says what to do.
     """
     if isinstance(value, type):
         raise TypeError(f"{value!r} is a class: add an instance, {value.__name__}(…)")
@@ -141,18 +141,18 @@ def as_runnable(value: Runnable | Callable[[StopSignal], object]) -> Runnable:
     except TypeError as error:
         raise TypeError(f"{value!r} cannot be run: it has to take the stop signal") from error
     except ValueError:
-        pass  # a builtin that does not say what it takes
+        pass  # a builtin without a signature
     return RunnableFunction(value)
 
 
 def name_of(runnable: object) -> str:
-    """What logs and errors call it: its ``name``, or its class."""
+    """The name of a runnable in logs and errors: its ``name``, or its class."""
     name = getattr(runnable, "name", None)
     return name if isinstance(name, str) and name else type(runnable).__name__
 
 
 def placements(runnable: Runnable, *, group: RunnableGroup | None = None) -> Sequence[Placement]:
-    """Where a manager runs ``runnable``: in ``group``, or else the first that fits:
+    """The groups of ``runnable``: ``group`` if given, or the first of these rules that applies:
 
     1. the group that its attribute ``runnable_group`` names;
     2. a server, which has ``only_serve_when_leader``: True → leader election, else HTTP servers;
@@ -163,7 +163,7 @@ def placements(runnable: Runnable, *, group: RunnableGroup | None = None) -> Seq
     The rules are controller-runtime's.
 
     Raises:
-        TypeError: one of these attributes is not what it should be.
+        TypeError: one of these attributes has a wrong type or value.
     """
     ready: ReadyCheck | None = getattr(runnable, "wait_until_ready", None)
     group = group or _group_of(runnable)

@@ -16,15 +16,15 @@ __all__ = ["SLICE", "check_main_thread", "stop_on_signals"]
 _log = get_logger("appsdk_operator.manager")
 
 SLICE = 0.5
-"""Seconds for which the main thread may wait at a time while signals are handled: one that comes
-just before a wait begins does not end that wait, and its handler would run only after it."""
+"""The longest single wait of the main thread, in seconds, while signals are handled. A signal right
+before a wait does not interrupt it, so its handler runs only after the wait."""
 
 
 def check_main_thread(whose: str) -> None:
-    """Refuse to handle signals elsewhere than in the main thread, as Python does.
+    """Check that this is the main thread, the only one in which Python handles signals.
 
     Raises:
-        ValueError: this is another thread.
+        ValueError: it is not.
     """
     if threading.current_thread() is not threading.main_thread():
         raise ValueError(
@@ -37,13 +37,13 @@ def check_main_thread(whose: str) -> None:
 def stop_on_signals(stop: StopSignal) -> Iterator[None]:
     """Set ``stop`` on the first SIGINT or SIGTERM, end the process on the second.
 
-    What handled the signals before does so again afterwards. In the main thread only, which must
-    not wait longer than :data:`SLICE` at a time.
+    Afterwards the former handlers are restored. For the main thread only, whose single waits must
+    not be longer than :data:`SLICE`.
     """
     numbers: list[int] = []
-    # A bare lock, because its release is one step. This handler interrupts the main thread
-    # anywhere, also where it holds a lock that a callback of the signal or a log needs: all that
-    # is left to a thread that waits already.
+    # The handler interrupts the main thread anywhere, perhaps while that holds a lock which logging
+    # or a stop callback needs. So it only releases a bare lock, in one step, and another thread,
+    # which waits for the lock, logs and sets the signal.
     gate = threading.Lock()
     gate.acquire()
 
@@ -60,7 +60,7 @@ def stop_on_signals(stop: StopSignal) -> Iterator[None]:
                 os.write(2, text.encode())
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-            # The first process of a container is spared by signals without a handler.
+            # The kernel ignores signals without a handler for the first process of a container.
             os._exit(128 + number)
         numbers.append(number)
         gate.release()
@@ -74,9 +74,9 @@ def stop_on_signals(stop: StopSignal) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            # None: a handler that was not set from Python, and cannot be set again from it.
+            # None: the handler was not set from Python, and cannot be restored from there.
             if handler is not None:
                 signal.signal(number, handler)
-        with contextlib.suppress(RuntimeError):  # one has come
+        with contextlib.suppress(RuntimeError):  # a signal has released it
             gate.release()
         setter.join()

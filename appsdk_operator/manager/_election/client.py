@@ -1,4 +1,4 @@
-"""What the state machine of an election asks for, as requests for a Lease."""
+"""Requests for Leases, as the state machine of an election asks for them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ LEASE = kinds.coordination.v1.Lease
 
 
 class LeaseClient(Protocol):
-    """What an election needs of a client; give another one to keep the Lease elsewhere.
+    """The methods of a client that an election calls; implement them to store the Lease elsewhere.
 
-    The update must refuse with :class:`Conflict` when the object has changed since it was read.
+    ``update`` must raise :class:`Conflict` when the object has changed since it was read.
     """
 
     def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
-        """The Lease; raises :class:`NotFound` when there is none."""
+        """Read the Lease; raises :class:`NotFound` when there is none."""
         ...
 
     def create(self, obj: MutableObject, /) -> Object:
-        """Make it; raises :class:`AlreadyExists` when there is one."""
+        """Create the Lease; raises :class:`AlreadyExists` when there is one."""
         ...
 
     def update(self, obj: MutableObject, /) -> Object:
@@ -43,16 +43,16 @@ class LeaseClient(Protocol):
 
 @attrs.frozen
 class LeaseResponse:
-    """What came of a request."""
+    """The response to a read or a write of a Lease, or its error."""
 
     action: ReadLease | WriteLease
     lease: ObservedLease | None = None
     error: Exception | None = None
     problem: str = ""
-    """What to tell the operator's operator; "" when all is as it should be."""
+    """The text for the log; "" when nothing is wrong."""
 
     def apply_to(self, state: LeaseState, now: float) -> None:
-        """Hand it to the state machine that asked."""
+        """Report the response to the state machine that asked for the request."""
         if isinstance(self.action, ReadLease):
             if self.error is None or isinstance(self.error, NotFound):
                 state.on_read(now, self.lease)
@@ -60,13 +60,13 @@ class LeaseResponse:
                 state.on_failure(now)
         elif self.lease is not None:
             state.on_write(now, self.lease)
-        elif self._is_refusal:
+        elif self._is_conflict:
             state.on_conflict(now)
         else:
             state.on_failure(now)
 
     @property
-    def _is_refusal(self) -> bool:
+    def _is_conflict(self) -> bool:
         if isinstance(self.action, WriteLease) and self.action.base is not None:
             return isinstance(self.error, (Conflict, NotFound))
         return isinstance(self.error, AlreadyExists)
@@ -82,7 +82,7 @@ class LeaseRequests:
         self._labels = labels
 
     def perform(self, name: str, action: ReadLease | WriteLease) -> LeaseResponse:
-        """Do it; what goes wrong is in the response."""
+        """Send the request; errors are in the response."""
         try:
             if isinstance(action, ReadLease):
                 return LeaseResponse(
@@ -118,17 +118,17 @@ class LeaseRequests:
 
 
 def observed_lease(lease: Object) -> ObservedLease:
-    """A Lease as the state machine takes it."""
+    """A Lease from the server, in the form of the state machine."""
     spec: Mapping[str, Any] = lease.get("spec") or {}
-    # An API server checks the types; what keeps Leases elsewhere may not, and nonsense must
-    # not end an election.
+    # An API server checks the types. Another store may not, and wrong types must not end an
+    # election.
     return ObservedLease(
         LeaseRecord(
             holder=str(spec.get("holderIdentity") or ""),
-            duration=_whole(spec.get("leaseDurationSeconds")),
+            duration=_int_or_none(spec.get("leaseDurationSeconds")),
             acquire_time=str(spec.get("acquireTime") or ""),
             renew_time=str(spec.get("renewTime") or ""),
-            transitions=_whole(spec.get("leaseTransitions")) or 0,
+            transitions=_int_or_none(spec.get("leaseTransitions")) or 0,
         ),
         version=lease.resource_version,
         uid=lease.uid,
@@ -136,7 +136,7 @@ def observed_lease(lease: Object) -> ObservedLease:
     )
 
 
-def _whole(value: object) -> int | None:
+def _int_or_none(value: object) -> int | None:
     return value if type(value) is int else None
 
 

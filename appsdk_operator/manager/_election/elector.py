@@ -1,4 +1,4 @@
-"""Takes part in a leader election: the thread and the requests around :class:`LeaseState`."""
+"""The elector: a candidate that runs :class:`LeaseState` with a thread and requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ _STATUS = Family(
     ("name",),
 )
 _HANGING_AT_MOST = 8
-"""More than a leader can have before it has lost: the limit is for a standby, which waits on."""
+"""Hanging requests at which no more are sent. A leader has lost its lead before it has so many; the
+limit is for standbys."""
 
 _SLOW_PATHS = Family(
     "leader_election_slowpath_total",
@@ -65,25 +66,25 @@ _SLOW_PATHS = Family(
 
 @final
 class Elector:
-    """One candidate for the lead.
+    """A candidate in a leader election with a Lease.
 
-    It leads from the moment it has the Lease until the Lease runs out by its own clock, counted
-    from before the request that renewed it last. Another candidate takes over later than that, as
-    long as the clocks run at about the same speed; what they show does not matter.
+    It leads from the moment it has the Lease until the Lease expires by its own clock, counted from
+    the start of the request that renewed it last. Another candidate can take over only later, as
+    long as all clocks run at about the same speed; they need not show the same time.
 
-    :meth:`run` drives it; everything else may be called from any thread at any time.
+    :meth:`run` blocks a thread; all other methods may be called from any thread at any time.
 
     Args:
         client: reads and writes the Lease; best one of its own, ``Client(elector_config(…))``,
-            since an election must not wait behind other requests.
-        options: which Lease, and the times.
-        clock: what it reads and waits on.
-        rng: spreads the tries of candidates.
-        metrics: where it counts; default: the kit's own.
-        on_new_leader: told the identity of each leader that is seen, and ``""`` when the Lease was
-            given up. Called by the thread of :meth:`run` between its requests, so it must be quick.
-        on_event: told the Lease and what happened to it, ``"<identity> became leader"`` or
-            ``"… stopped leading"``; for an event recorder. It must be as quick.
+            because an election must not wait behind other requests.
+        options: the name of the Lease, and the times.
+        clock: the clock for the lease and all waits.
+        rng: the source of jitter between the tries of candidates.
+        metrics: where it publishes; default: the kit's own.
+        on_new_leader: called with the identity of each new leader, and with ``""`` when the Lease
+            was released. It runs in the thread of :meth:`run` between requests, so it must be fast.
+        on_event: called with the Lease and a text, ``"<identity> became leader"`` or
+            ``"… stopped leading"``; for an event recorder. It must be fast, too.
 
     Raises:
         ValueError: no namespace is given, and this process does not run in a pod.
@@ -102,9 +103,9 @@ class Elector:
     ) -> None:
         self.options = options
         self.identity: str = options.identity or f"{socket.gethostname()}_{uuid.uuid4()}"
-        """What the Lease says when this process leads."""
+        """The holder in the Lease when this process leads."""
         self.namespace: str = namespace_of(options)
-        """Where the Lease is."""
+        """The namespace of the Lease."""
         self._leases = LeaseRequests(client, self.namespace, options.labels)
         self._state = LeaseState(options, self.identity, rng or random_of(clock))
         self._clock = clock
@@ -115,53 +116,53 @@ class Elector:
         self._threads = ThreadGroup("elector")
         self._requests: list[threading.Thread] = []
         self._reported_leader = ""
-        # By what had it: a read that succeeds says nothing about writes.
+        # By the sort of request: a read that succeeds does not clear the problem of a write.
         self._problems: dict[str, str] = {}
         self._blocked_since: float | None = None
         self._was_leading = False
         self._failure: BaseException | None = None
         self._keeps_lease = False
-        # A forked child has a copy of the Lease's state, and no thread that renews it.
+        # A forked child has a copy of the state, but no thread that renews the Lease.
         self._process = OneProcess(repr(self), "a child takes part with an Elector of its own")
         after_fork(self._on_fork)
         self._writes = UnansweredWrites(clock)
-        self._take_series_off = (metrics or default_metrics()).add_source(self._samples)
+        self._end_metrics = (metrics or default_metrics()).add_source(self._samples)
 
-    def start_from(self, seen: ObservedLease, since: float) -> None:
-        """Begin with what somebody else in this process has seen of the Lease, and since when."""
-        self._state.observed, self._state.observed_at = seen, since
+    def start_from(self, lease: ObservedLease, since: float) -> None:
+        """Use an observation of the Lease by another part of this process, and its time."""
+        self._state.observed, self._state.observed_at = lease, since
 
     def _on_fork(self) -> None:
         self._state.held_until = -math.inf
-        # Another thread may have held its lock, and is not there to let go of it.
+        # Its lock may have been held by a thread that does not exist in the child.
         self._writes = UnansweredWrites(self._clock)
 
     def __repr__(self) -> str:
         return f"<Elector {self.identity} for {self.namespace}/{self.options.id}>"
 
-    # -- what others ask -------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------
 
     @property
     def leader(self) -> str:
-        """The identity in the Lease when it was last seen; ``""`` when there is none."""
+        """The holder of the Lease when it was last observed; ``""`` when there was none."""
         observed = self._state.observed
         return observed.record.holder if observed is not None else ""
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process leads: it has the Lease, which has not run out by its own clock."""
+        """Whether this process leads: it has the Lease, which has not expired by its own clock."""
         return self._clock.monotonic() < self._state.held_until
 
     @property
     def term(self) -> int:
-        """The number of the lead, which grows with each change of the holder.
+        """The fencing token of the lead, which grows with each change of the holder.
 
-        In a process that leads, or has led, it is that of its own lead and never the successor's;
-        in a standby that of the present leader.
+        A process that leads or has led has the number of its own last lead, a standby that of the
+        present leader.
 
-        Give it along with writes to other systems, and have them refuse a smaller one than they
-        have seen: that keeps out a former leader even where no clock can. It begins anew when
-        somebody deletes the Lease.
+        Send it with writes to other systems, and have them refuse a smaller number than they have
+        seen: that stops a former leader even where no clock can. It starts again when the
+        Lease is deleted.
         """
         state = self._state
         if state.has_led:
@@ -171,18 +172,18 @@ class Elector:
 
     @property
     def has_led(self) -> bool:
-        """Whether this process leads or ever did."""
+        """Whether this process leads or has led."""
         return self._state.has_led
 
     def may_write(self) -> bool:
-        """Whether it leads, and will for the fence margin at least."""
+        """Whether this process leads, and its lease lasts longer than the fence margin."""
         return self._clock.monotonic() < self._state.held_until - self.options.margin
 
     def check_write(self) -> None:
-        """Return if a write may begin: while it leads, and in a process that has never led.
+        """Check that a write may begin: this process leads, or has never led.
 
         Raises:
-            LeadershipLost: it has led, and does not any more, or the fence margin has begun.
+            LeadershipLost: it has lost the lead, or the fence margin has begun.
         """
         if self._state.has_led and not self.may_write():
             raise LeadershipLost(
@@ -192,22 +193,22 @@ class Elector:
             )
 
     def track_write(self, check: Callable[[], None] | None = None) -> TrackedWrite:
-        """For :class:`FencedClient`: a write until its end, which ``check`` lets begin.
+        """For :class:`FencedClient`: track a write, which ``check`` allows by not raising.
 
-        The default is :meth:`check_write`.
+        The default check is :meth:`check_write`.
         """
         return self._writes.track(check or self.check_write)
 
     def last_write(self) -> float:
-        """When the last write began that has no answer, and so may yet be carried out."""
+        """When the last unanswered write began, which the server may still carry out."""
         return self._writes.latest
 
     def health(self, tolerance: float = 5.0) -> Health:
-        """Whether the election goes on; for a readiness check, or to end a process that hangs.
+        """Whether the election works; for a readiness check, or to restart a process that hangs.
 
-        Not ready when the lead was lost, and when the Lease could not be renewed, or by a
-        candidate not be read or not be taken, for longer than its duration and ``tolerance``
-        seconds.
+        Not ready when the lead was lost, and when for longer than the lease duration and
+        ``tolerance`` seconds the Lease could not be renewed, or a standby could not read or take
+        it.
         """
         state = self._state
         if state.phase is CandidatePhase.LOST:
@@ -229,22 +230,23 @@ class Elector:
     # -- the run ---------------------------------------------------------------------------------
 
     def run(self, stop: StopSignal, on_started: Callable[[], None]) -> None:
-        """Take part until ``stop``; then give the Lease up if the options say so. Blocks.
+        """Take part until ``stop``; then release the Lease if the options say so. Blocks.
 
-        Set ``stop`` when everything that the lead was for has ended: the Lease is renewed until
-        then. A request that a stop or a deadline has cut short may go on in the background; it does
-        no harm, and :meth:`join` waits for it.
+        Set ``stop`` when all work that needs the lead has ended: the Lease is renewed until then. A
+        request that a stop or a deadline interrupts may go on in the background, without harm;
+        :meth:`join` waits for it.
 
         Args:
-            stop: ends it.
-            on_started: called once, when this process has become the leader, by this thread, which
-                has to renew the Lease: set an event or start a thread, and return.
+            stop: ends the run.
+            on_started: called once, when this process has become the leader. It runs in the thread
+                that renews the Lease: set an event or start a thread, and return.
 
         Raises:
-            LeadershipLost: this process has led and does not any more. It is raised when the Lease
-                runs out by the own clock, whatever a request under way is waiting for.
-            Exception: what ``on_started`` raised; the lead was given up then.
-            RuntimeError: it was run before, or (ForkedError) in the process that forked this one.
+            LeadershipLost: this process has lost the lead. It is raised when the Lease expires by
+                the own clock, even while a request hangs.
+            Exception: the error of ``on_started``; the lead was given up then.
+            RuntimeError: it was run before, or (ForkedError) this process is a fork of the one that
+                made it.
         """
         self._process.check()
         with self._lock:
@@ -256,7 +258,7 @@ class Elector:
             while self._step(stop, on_started):
                 pass
         finally:
-            # Whatever ended it, nobody renews the Lease from here on.
+            # Nothing renews the Lease from here on.
             self._state.abandon()
         if self._failure is not None:
             raise self._failure
@@ -264,14 +266,14 @@ class Elector:
             raise LeadershipLost(f"leader election lost: {self._state.reason}")
 
     def keep_lease(self) -> None:
-        """Let the Lease run out after the stop, whatever ``release_on_cancel`` says.
+        """Let the Lease expire after the stop, also with ``release_on_cancel``.
 
-        For a stop that has to be made although not everything that the lead was for has ended.
+        For a stop while work that needs the lead still runs.
         """
         self._keeps_lease = True
 
     def join(self, timeout: float | None = None) -> list[str]:
-        """Wait for requests that were under way when :meth:`run` ended; close the client before.
+        """Wait for requests that still ran when :meth:`run` ended; close the client before.
 
         Returns:
             The names of the threads that still run after ``timeout`` seconds; default: no limit.
@@ -279,11 +281,11 @@ class Elector:
         return self._threads.join(timeout)
 
     def retire(self) -> None:
-        """Take its series off the metrics; what it has counted stays in the totals.
+        """Remove its gauges from the metrics; its counters stay in the totals.
 
-        For programs that make electors again and again.
+        For programs that make many electors.
         """
-        self._take_series_off()
+        self._end_metrics()
 
     def _step(self, stop: StopSignal, on_started: Callable[[], None]) -> bool:
         state = self._state
@@ -299,28 +301,28 @@ class Elector:
                 self._report(on_started)
                 return False
             case Wait(until):
-                with self._signal(stop) as done:
+                with self._wait_signal(stop) as done:
                     done.wait(max(0.0, until - self._clock.monotonic()))
             case ReadLease() | WriteLease():
-                with self._signal(stop) as done:
+                with self._wait_signal(stop) as done:
                     self._perform(action, done)
         return True
 
     @contextlib.contextmanager
-    def _signal(self, stop: StopSignal) -> Iterator[StopSignal]:
-        """What a wait is for; the stop sets it too, but not while the Lease is given up."""
+    def _wait_signal(self, stop: StopSignal) -> Iterator[StopSignal]:
+        """A signal for one wait. The stop sets it, too, except while the Lease is released."""
         done = StopSignal(clock=self._clock)
         if self._state.phase is CandidatePhase.RELEASING:
             yield done
             return
-        forget = stop.on_set(done.set)
+        detach = stop.on_set(done.set)
         try:
             yield done
         finally:
-            forget()
+            detach()
 
     def _perform(self, action: ReadLease | WriteLease, done: StopSignal) -> None:
-        """Do the request in a thread of its own, so that neither deadline nor stop wait for it."""
+        """Send the request in a thread of its own, so that deadline and stop interrupt the wait."""
         answers: list[LeaseResponse] = []
 
         def work() -> None:
@@ -347,7 +349,7 @@ class Elector:
         self._note("request", "")
 
     def _track_blocked_writes(self, response: LeaseResponse, now: float) -> None:
-        """Since when the Lease can be read but not be written, by anybody."""
+        """Note since when the Lease can be read, but no candidate can write it."""
         before = self._state.observed
         if (
             isinstance(response.action, WriteLease)
@@ -361,10 +363,10 @@ class Elector:
             self._blocked_since = None
 
     def _start(self, work: Callable[[], None]) -> threading.Thread | None:
-        """A thread for a request; None when there can be none now, as if it had failed."""
+        """Start a thread for a request; None if that is impossible, as if the request failed."""
         self._requests = [thread for thread in self._requests if thread.is_alive()]
         if len(self._requests) >= _HANGING_AT_MOST:
-            # A client that keeps to no time-out: one more request would hang just the same.
+            # The client ignores time-outs: one more request would hang as well.
             self._note(
                 "request",
                 f"{len(self._requests)} requests hang: no more are sent before one has ended",
@@ -378,17 +380,17 @@ class Elector:
         self._requests.append(thread)
         return thread
 
-    # -- what others are told ----------------------------------------------------------------------
+    # -- logs, events and callbacks ----------------------------------------------------------------
 
     @property
     def _name(self) -> str:
         return f"{self.namespace}/{self.options.id}"
 
     def _note(self, what: str, problem: str) -> None:
-        # Once each: a standby without permissions would say the same every two seconds.
+        # Log each problem once: a standby without permissions fails every two seconds.
         if problem and problem != self._problems.get(what):
             _log.warning("leader election for %s: %s", self._name, problem)
-        # Made anew: others read it meanwhile.
+        # A new dict, because other threads read this one.
         others = {key: text for key, text in self._problems.items() if key != what}
         self._problems = {**others, what: problem} if problem else others
 
@@ -398,7 +400,7 @@ class Elector:
         if leads and not self._was_leading:
             self._was_leading = True
             _log.info("%s became leader of %s", self.identity, self._name)
-            self._tell_event("became leader")
+            self._emit_event("became leader")
             try:
                 on_started()
             except BaseException as error:
@@ -408,7 +410,7 @@ class Elector:
             if self.leader and not leads:
                 _log.info("the leader of %s is %s", self._name, self.leader)
             if self._on_new_leader is not None:
-                self._tell(functools.partial(self._on_new_leader, self.leader))
+                self._call_safely(functools.partial(self._on_new_leader, self.leader))
         if self._was_leading and state.phase in (CandidatePhase.STOPPED, CandidatePhase.LOST):
             self._was_leading = False
             _log.log(
@@ -418,16 +420,16 @@ class Elector:
                 self._name,
                 f": {state.reason}" if state.reason else "",
             )
-            self._tell_event("stopped leading")
+            self._emit_event("stopped leading")
 
-    def _tell_event(self, text: str) -> None:
+    def _emit_event(self, text: str) -> None:
         observed = self._state.observed
         if self._on_event is not None and observed is not None:
-            self._tell(
+            self._call_safely(
                 functools.partial(self._on_event, observed.source, f"{self.identity} {text}")
             )
 
-    def _tell(self, callback: Callable[[], None]) -> None:
+    def _call_safely(self, callback: Callable[[], None]) -> None:
         try:
             callback()
         except Exception:

@@ -1,4 +1,4 @@
-"""A client that writes nothing once its process has lost the lead."""
+"""A client that refuses writes once its process has lost the lead."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ __all__ = ["Fence", "FencedClient"]
 
 
 class Fence(Protocol):
-    """Knows whether a write may begin; an :class:`Elector` is one."""
+    """Decides whether a write may begin; an :class:`Elector` is one."""
 
     def check_write(self) -> None:
-        """Return if a write may begin now. Called by any thread.
+        """Check that a write may begin now. Called by any thread.
 
         Raises:
-            LeadershipLost: it would come too late.
+            LeadershipLost: the lead is lost, or about to expire.
         """
         ...
 
 
 @runtime_checkable
 class _TrackingFence(Fence, Protocol):
-    """A fence that waits for the answers of writes before it lets another process write."""
+    """A fence that waits for unanswered writes before it lets another process take over."""
 
     def track_write(self) -> TrackedWrite:
-        """A write that is about to begin."""
+        """Track a write that is about to begin."""
         ...
 
 
 class FencedClient(ClientWrapper):
-    """Passes everything on, but for writes that would come too late.
+    """Forwards all requests, except writes after the lead was lost.
 
-    Every verb that changes something, those of subresources included, asks the fence twice: when it
-    is called, and right before its bytes are sent, again at each retry, so that a write which
-    waited for a connection, for a rate limit or out of a pause of the whole process does not
-    surprise the next leader. A process that has never led may write, as in controller-runtime.
+    Each method that writes, those of subresources included, checks the fence when it is called and
+    again right before its bytes are sent, at each retry. So a write that waited for a connection or
+    a rate limit, or was delayed by a pause of the whole process, does not reach the next leader's
+    time. A process that has never led may write, as in controller-runtime.
 
-    What is left: bytes that were sent, or that the machine was stopped from sending after the last
-    look, may reach the server when the next leader works already. That takes a write which the
-    server carries out later than the fence margin of :class:`LeaderElection` after the last look,
-    also where a lease is given up, for which an :class:`Elector` waits for writes without an
-    answer; ``docs/leader-election.md`` has the argument. Nothing here makes it impossible; an
-    update that carries the resource version it was made for is refused by the server even then.
+    The remaining risk: bytes that were already sent, or that the machine paused after the last
+    check, may reach the server when the next leader works already. That requires that the server
+    carries out the write later than the fence margin of :class:`LeaderElection` after the last
+    check. Before an :class:`Elector` releases a lease, it waits for unanswered writes;
+    ``docs/leader-election.md`` has the argument. Such a late write cannot be excluded, but the
+    server refuses an update whose resource version has changed.
 
     Args:
-        inner: does the work. A :class:`Client`, or anything around one; what is no Client itself
-            is asked once, when it is called.
-        fence: says whether a write may begin.
+        inner: sends the requests: a :class:`Client`, or a wrapper around one. For any other client
+            the fence is checked only when a method is called.
+        fence: decides whether a write may begin.
     """
 
     def __init__(self, inner: ClientLike, fence: Fence) -> None:
@@ -81,45 +81,45 @@ class FencedClient(ClientWrapper):
     def create(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
     ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.create`; raises LeadershipLost when it is too late."""
+        """See :meth:`Client.create`; raises LeadershipLost once the lead is lost."""
         with _guarded(self._fence):
             return self.inner.create(obj, **options)
 
     def update(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
     ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.update`; raises LeadershipLost when it is too late."""
+        """See :meth:`Client.update`; raises LeadershipLost once the lead is lost."""
         with _guarded(self._fence):
             return self.inner.update(obj, **options)
 
     def patch(
         self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
     ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.patch`; raises LeadershipLost when it is too late."""
+        """See :meth:`Client.patch`; raises LeadershipLost once the lead is lost."""
         with _guarded(self._fence):
             return self.inner.patch(kind, name, patch, **options)
 
     def apply(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
     ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.apply`; raises LeadershipLost when it is too late."""
+        """See :meth:`Client.apply`; raises LeadershipLost once the lead is lost."""
         with _guarded(self._fence):
             return self.inner.apply(obj, **options)
 
     def delete(
         self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
     ) -> Object[SpecT, StatusT] | None:
-        """See :meth:`Client.delete`; raises LeadershipLost when it is too late."""
+        """See :meth:`Client.delete`; raises LeadershipLost once the lead is lost."""
         with _guarded(self._fence):
             return self.inner.delete(kind, name, **options)
 
     def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
-        """See :meth:`Client.delete_collection`; raises LeadershipLost when it is too late."""
+        """See :meth:`Client.delete_collection`; raises LeadershipLost once the lead is lost."""
         with _guarded(self._fence):
             self.inner.delete_collection(kind, **options)
 
     def subresource(self, name: str) -> SubresourceLike:
-        """A subresource behind the same fence."""
+        """The subresource, with the same fence."""
         return _FencedSubresource(self.inner.subresource(name), self._fence)
 
 
@@ -168,17 +168,17 @@ def _guarded(fence: Fence) -> Iterator[None]:
             yield
         is_lost = False
     except BaseException as error:
-        is_lost = _may_be_done_yet(error)
+        is_lost = _may_still_be_carried_out(error)
         raise
     finally:
         write.end(is_lost=is_lost)
 
 
-def _may_be_done_yet(error: BaseException) -> bool:
-    """Whether the last try of a write that failed so may be carried out after this moment."""
+def _may_still_be_carried_out(error: BaseException) -> bool:
+    """Whether the server may still carry out a write that failed with ``error``."""
     if isinstance(error, TransportError):
         return error.sent
-    # With 5xx the server, or what is before it, gives up waiting for what goes on.
+    # A 5xx may mean that the server, or a proxy, stopped waiting for a write that goes on.
     return not isinstance(error, (LeadershipLost, DecodeError)) and not (
         isinstance(error, ApiError) and error.status < 500
     )

@@ -1,13 +1,13 @@
-"""Leader election on a Lease as a state machine without I/O: what to ask of the server, and when.
+"""Leader election on a Lease as a state machine without I/O.
 
-The semantics are client-go's ``leaderelection``, but for what is marked "unlike client-go" here.
-Two rules carry the safety:
+The semantics are client-go's ``leaderelection``, except where a comment says "unlike client-go".
+Two rules make it safe:
 
-* A candidate takes a Lease over only after it has seen the same record for as long as the record
-  says, by its own clock. Times in the record are for people.
-* A leader believes in its lease for ``lease_duration`` from the moment *before* it sent the request
-  that renewed it, by its own clock. Whoever takes over has seen that request's outcome later than
-  that, so the two beliefs never overlap while the clocks run at the same speed.
+* A candidate takes over a Lease only after it has observed the same record for the duration in the
+  record, by its own clock. Times in the record are for people.
+* A leader holds its lease for ``lease_duration`` from the moment *before* it sent the request that
+  renewed it, by its own clock. A candidate can observe that renewal only later, so two leads never
+  overlap while the clocks run at the same speed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _CONFLICTS_AT_ONCE = 3
 
 @attrs.frozen
 class LeaseRecord:
-    """What a Lease says."""
+    """The spec of a Lease."""
 
     holder: str
-    """Who leads; "" when nobody does."""
+    """The identity of the leader; "" when there is none."""
     duration: int | None
-    """The seconds for which the record counts; None when the Lease does not say."""
+    """The duration of the lease in seconds; None when the Lease has none."""
     acquire_time: str
     renew_time: str
     transitions: int
@@ -53,19 +53,19 @@ class LeaseRecord:
 
 @attrs.frozen
 class ObservedLease:
-    """A Lease as the server showed it."""
+    """A Lease as a read or a write returned it."""
 
     record: LeaseRecord = attrs.field(eq=False)
     version: str
-    """Its resource version. Any write to the Lease counts as a sign of life, unlike client-go,
-    which compares the record: two renewals may say the same where a clock stands or goes back."""
+    """Its resource version. Any write to the Lease counts as a renewal, unlike client-go, which
+    compares records: two renewals have equal records where a clock stands still or goes back."""
     uid: str = ""
     source: Any = attrs.field(default=None, eq=False, repr=False)
-    """The object, with the resource version that a write has to name."""
+    """The object, whose resource version a write has to carry."""
 
 
 class CandidatePhase(enum.Enum):
-    """Where a candidate is."""
+    """The phases of a candidate."""
 
     ACQUIRING = "acquiring"
     LEADING = "leading"
@@ -76,21 +76,21 @@ class CandidatePhase(enum.Enum):
 
 @attrs.frozen
 class Wait:
-    """Do nothing before ``until``, by the monotonic clock."""
+    """Wait until ``until``, a time of the monotonic clock."""
 
     until: float
 
 
 @attrs.frozen
 class ReadLease:
-    """Get the Lease; without an answer at ``deadline`` the request has failed."""
+    """Read the Lease; without an answer at ``deadline`` the request has failed."""
 
     deadline: float
 
 
 @attrs.frozen
 class WriteLease:
-    """Make the Lease say ``record``: update ``base`` at its version, or create it when None."""
+    """Write ``record``: update ``base`` at its version, or create the Lease if that is None."""
 
     record: LeaseRecord
     base: ObservedLease | None
@@ -98,54 +98,54 @@ class WriteLease:
 
 
 Action: TypeAlias = Wait | ReadLease | WriteLease | None
-"""What to do next; None: nothing any more."""
+"""What to do next; None: the election is over for this candidate."""
 
 
 @final
 class LeaseState:
-    """One candidate's side of an election.
+    """The state of one candidate.
 
-    Ask :meth:`next` what to do, do it, and tell what came of it: :meth:`got` after a read,
-    :meth:`wrote`, :meth:`refused` or :meth:`failed` after a write. All times are ``now``, seconds
-    of one monotonic clock that the caller reads; ``wall`` goes into the record only. One thread
-    drives it; ``held_until`` and ``has_led`` may be read by any.
+    The caller gets an action from :meth:`next`, carries it out, and reports the result:
+    :meth:`on_read` after a read, :meth:`on_write`, :meth:`on_conflict` or :meth:`on_failure` after
+    a write. Every ``now`` is in seconds of one monotonic clock; ``wall`` is for the record only.
+    One thread drives it; any thread may read ``held_until`` and ``has_led``.
     """
 
     def __init__(self, options: LeaderElection, identity: str, rng: random.Random) -> None:
         self.phase = CandidatePhase.ACQUIRING
         self.held_until = -math.inf
-        """Until when this candidate leads, by its own clock."""
+        """When the lead of this candidate ends, by its own clock."""
         self.has_led = False
         self.own_term = 0
-        """The number of the lead that this candidate has, or had last."""
+        """The ``transitions`` of the Lease in the present or last lead of this candidate."""
         self.observed: ObservedLease | None = None
-        """The Lease as it was last lease, be it gone since."""
+        """The Lease as it was last observed, even if it was deleted since."""
         self.observed_at = -math.inf
-        """When it was first lease as it is."""
+        """When this version of it was first observed."""
         self.contact_at = -math.inf
-        """When the server last answered a read or did a write."""
+        """When the server last answered a read or carried out a write."""
         self.renewed_at = -math.inf
-        """When the last write of ours was known to be in force."""
+        """When the server confirmed the last write of this candidate."""
         self.slow_paths = 0
-        """How many renewals needed more than one request."""
+        """How many renewals needed a read before the write."""
         self.reason = ""
         """Why the lead was lost."""
         self._options = options
         self._identity = identity
         self._rng = rng
         self._not_before = -math.inf
-        self._bound = math.inf  # when the present phase ends, come what may
+        self._bound = math.inf  # when the present phase ends at the latest
         self._base: ObservedLease | None = None
         self._is_write_next = False
         self._is_fast = False
         self._sent_at = -math.inf
-        self._may_hold = False  # whether a write of ours may be in force
+        self._may_hold = False  # whether the Lease may name this candidate
         self._conflicts = 0
 
-    # -- what to do ------------------------------------------------------------------------------
+    # -- actions ----------------------------------------------------------------------------------
 
     def next(self, now: float, wall: float) -> Action:
-        """What to do now. To be asked again after each answer, each wait, and each stop."""
+        """The next action. Call it again after each result, each wait, and a stop."""
         if now >= self._bound:
             self._run_out()
         if self.phase in (CandidatePhase.LOST, CandidatePhase.STOPPED):
@@ -155,19 +155,19 @@ class LeaseState:
         deadline = min(now + self._options.request_timeout, self._bound)
         if not self._is_write_next:
             return ReadLease(deadline)
-        # Before the request is sent: the record cannot be in force earlier than that.
+        # Before the request is sent: the record cannot take effect earlier.
         self._sent_at = now
         self._may_hold = True
         return WriteLease(self._record(wall), self._base, deadline)
 
     def stop(self, now: float, last_write: Callable[[], float] = lambda: -math.inf) -> None:
-        """End it: the belief at once, the Lease too if it is to be given up. Twice is harmless.
+        """End the lead at once, and release the Lease if the options say so. Twice is harmless.
 
         Args:
             now: the time.
-            last_write: asked when no more writes begin: when the last one began that may yet be
-                carried out. The Lease is given up the fence margin after that, which is before it
-                would run out.
+            last_write: returns when the last write began that the server may still carry out;
+                called when no further write can begin. The Lease is released the fence margin after
+                that, which is before it would expire.
         """
         if self.phase not in (CandidatePhase.ACQUIRING, CandidatePhase.LEADING):
             return
@@ -181,15 +181,15 @@ class LeaseState:
         self._read_at(begin)
 
     def abandon(self) -> None:
-        """Nobody drives this any more."""
+        """End the lead because nothing renews the Lease any more."""
         self.held_until = -math.inf
         if self.phase is not CandidatePhase.LOST:
             self.phase = CandidatePhase.STOPPED
 
-    # -- what came of it -------------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------------
 
     def on_read(self, now: float, lease: ObservedLease | None) -> None:
-        """A read was answered: with the Lease, or None when there is none."""
+        """A read has returned the Lease, or None when there is none."""
         self.contact_at = now
         if lease is not None:
             self._observe(now, lease)
@@ -198,20 +198,20 @@ class LeaseState:
         self._may_hold = self._may_hold and (is_mine or lease is None)
         match self.phase:
             case CandidatePhase.RELEASING if not is_mine:
-                # Unlike client-go, which asks its memory instead of what it has just read, and so
-                # may blank the Lease of the one that has taken over.
+                # Unlike client-go, which checks the record that it remembers instead of the one
+                # that it has just read, and so may clear the Lease of the next leader.
                 self.phase = CandidatePhase.STOPPED
             case CandidatePhase.LEADING if holder and not is_mine:
                 self._lose(f"the Lease was taken over by {holder!r}")
             case CandidatePhase.ACQUIRING if now < (free_at := self._free_at()):
-                # Unlike client-go we look at the moment when it is free, too, so that a take-over
-                # does not wait for the next turn.
+                # Unlike client-go, which waits for its next try, read again right when the Lease
+                # expires, so that a take-over is fast.
                 self._read_at(min(now + self._pause(), free_at))
             case _:
                 self._write_at(now, lease, is_fast=False)
 
     def on_write(self, now: float, lease: ObservedLease) -> None:
-        """A write is in force; ``lease`` is what the server made of it."""
+        """A write was carried out and returned ``lease``."""
         self.contact_at = self.renewed_at = now
         self._observe(now, lease)
         self._conflicts = 0
@@ -220,7 +220,7 @@ class LeaseState:
         elif self.phase in (CandidatePhase.ACQUIRING, CandidatePhase.LEADING):
             held_until = self._sent_at + self._options.lease_duration
             if self.phase is CandidatePhase.ACQUIRING and now >= held_until:
-                self._read_at(now)  # we slept, and it has run out before we could begin
+                self._read_at(now)  # this process slept, and the lease has expired already
                 return
             self.own_term = lease.record.transitions
             self.held_until = held_until
@@ -231,7 +231,7 @@ class LeaseState:
             self._write_at(now + period, lease, is_fast=True)
 
     def on_conflict(self, now: float) -> None:
-        """A write was not done: the Lease has changed, is gone, or was there already."""
+        """A write was refused: the Lease has changed, is gone, or exists already."""
         self._conflicts += 1
         if self.phase is CandidatePhase.RELEASING and self._conflicts <= _CONFLICTS_AT_ONCE:
             self._read_at(now)
@@ -239,10 +239,10 @@ class LeaseState:
             self._fall_back(now)
 
     def on_failure(self, now: float) -> None:
-        """There is no answer, or none that tells whether it was done: the next step looks."""
+        """A request has failed, and a write may have been carried out: read the Lease next."""
         self._fall_back(now)
 
-    # -- inside ----------------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
     def _fall_back(self, now: float) -> None:
         if self._is_write_next and self._is_fast:
@@ -275,8 +275,11 @@ class LeaseState:
         self.observed = lease
 
     def _free_at(self) -> float:
-        """When the Lease may be taken. One that is gone is held as long as it would have been, or
-        its deletion would make two leaders (unlike client-go)."""
+        """When the Lease may be taken over.
+
+        A deleted Lease counts until it would have expired (unlike client-go), or its deletion
+        would make two leaders.
+        """
         if self.observed is None or self.observed.record.holder in ("", self._identity):
             return -math.inf
         duration = self.observed.record.duration
@@ -299,7 +302,7 @@ class LeaseState:
         last = self.observed.record if self.observed is not None else None
         stamp = _micro_time(wall)
         if last is not None and stamp == last.renew_time:
-            # A write that changes nothing is no write to the server: no new version.
+            # A write without a change gets no new version from the server.
             stamp = _micro_time(wall + 1e-6)
         transitions = last.transitions if last is not None else 0
         if self.phase is CandidatePhase.RELEASING:
@@ -314,7 +317,7 @@ class LeaseState:
 
 
 def _micro_time(wall: float) -> str:
-    """A time as Kubernetes' MicroTime.
+    """Format a time as Kubernetes' MicroTime.
 
     >>> _micro_time(1_700_000_000.25)
     '2023-11-14T22:13:20.250000Z'

@@ -1,4 +1,4 @@
-"""What a leader election is about: the Lease, the candidate, and the times."""
+"""The options of a leader election: the Lease, the candidate, and the times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from appsdk_operator.client import ClientConfig, ClientError
 __all__ = ["JITTER", "LeaderElection", "LeadershipLost", "elector_config", "namespace_of"]
 
 JITTER = 1.2
-"""By how much of itself the wait between two tries to acquire is lengthened at random, at most."""
+"""The jitter of the wait between two tries to acquire, as a share of it."""
 
 _LEASE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME = 253
@@ -24,10 +24,10 @@ NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class LeadershipLost(ClientError):  # noqa: N818 - named as the other errors are
-    """This process has led and does not any more: whatever it still does for that must end.
+    """This process has lost the lead: all work that needs it must end.
 
-    Raised by :meth:`Elector.run`, and by a :class:`FencedClient` for a write that would come too
-    late. The process is expected to exit, and to be started anew as one more candidate.
+    Raised by :meth:`Elector.run`, and by a :class:`FencedClient` for a write after the lead. The
+    process should exit and be restarted, as a candidate again.
     """
 
 
@@ -51,10 +51,10 @@ def _labels(value: Mapping[str, str]) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True)
 class LeaderElection:
-    """How replicas agree on the one of them that works.
+    """The options of a leader election.
 
-    The times are checked when they are given: a leader has to have several tries to renew before
-    it gives up, and has to give up before others take over. The defaults are controller-runtime's.
+    The times are checked together: a leader needs several tries to renew before it gives up, and
+    has to give up before others take over. The defaults are controller-runtime's.
 
     >>> LeaderElection(id="my-operator", namespace="default").lease_duration
     15.0
@@ -65,29 +65,29 @@ class LeaderElection:
     """
 
     id: str = attrs.field(validator=_check_id)
-    """The name of the Lease; all replicas of one operator give the same."""
+    """The name of the Lease, the same in all replicas of one operator."""
     namespace: str | None = None
-    """Where the Lease is; default: the namespace of the pod that this is, an error outside one."""
+    """The namespace of the Lease; default: that of this pod, and outside of a pod an error."""
     identity: str | None = None
-    """What the Lease says who leads. Two processes must never have the same; default: the host's
+    """The name of this process in the Lease, which no other process may have. Default: the host's
     name and a random number, new in each process."""
     lease_duration: float = attrs.field(default=15.0, converter=float, validator=_positive)
-    """Seconds after the last renewal until others take over; default 15. A Lease counts whole
-    seconds: it is written rounded up, and the leader itself counts to the exact value."""
+    """Seconds after the last renewal until others take over; default 15. The Lease has whole
+    seconds, rounded up; the leader itself uses the exact value."""
     renew_deadline: float = attrs.field(default=10.0, converter=float, validator=_positive)
     """Seconds for which a leader tries to renew before it gives up; default 10."""
     retry_period: float = attrs.field(default=2.0, converter=float, validator=_positive)
-    """Seconds between two renewals, and between two tries to acquire, these up to 2.2 times that
-    long at random; default 2."""
+    """Seconds between two renewals; default 2. Between two tries to acquire, up to 2.2 times as long
+    at random."""
     fence_margin: float | None = None
-    """Seconds before the lease runs out in which the leader starts no more writes: time for those
-    that are under way, and for clocks that do not run at the same speed. Default: half of what is
-    between ``renew_deadline`` and ``lease_duration``, so 2.5; 0: none."""
+    """Seconds before the lease expires in which the leader begins no more writes: time for writes
+    in flight, and for clocks of different speed. Default: half the time between ``renew_deadline``
+    and ``lease_duration``, so 2.5; 0: none."""
     release_on_cancel: bool = False
-    """Give the Lease up at a stop, so that another takes over at once. Only for programs that do
-    nothing more once the manager's run has returned. Default: let it run out."""
+    """Release the Lease at a stop, so that another replica takes over at once. Only for programs
+    that end once the manager's run has returned. Default: let it expire."""
     labels: Mapping[str, str] = attrs.field(factory=dict, converter=_labels)
-    """Labels that the Lease is given; others on it stay."""
+    """Labels for the Lease; its other labels stay."""
 
     def __attrs_post_init__(self) -> None:
         if self.identity == "":
@@ -123,7 +123,7 @@ class LeaderElection:
 
     @property
     def record_duration(self) -> int:
-        """``lease_duration`` as the Lease carries it, rounded up."""
+        """``lease_duration`` in whole seconds, rounded up, as written to the Lease."""
         return math.ceil(self.lease_duration)
 
     @property
@@ -153,10 +153,10 @@ def namespace_of(options: LeaderElection) -> str:
 
 
 def elector_config(config: ClientConfig, options: LeaderElection) -> ClientConfig:
-    """``config`` for the client of an election, which must not wait behind other requests.
+    """Adapt ``config`` for the client of an election, which must not wait behind other requests.
 
-    It has connections and limits of its own, gives up early and tries nothing again, since the
-    election does that, and names itself in the audit log.
+    That client has connections of its own and no rate limit, short time-outs and no retries,
+    because the election itself tries again, and a user agent of its own for the audit log.
     """
     return attrs.evolve(
         config,

@@ -1,4 +1,4 @@
-"""Writes without an answer: the server may yet carry them out."""
+"""Writes without an answer, which the server may still carry out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TrackedWrite", "UnansweredWrites"]
 
 @final
 class UnansweredWrites:
-    """The writes of one lead that were sent and have no answer yet, or never will. Thread-safe."""
+    """The writes of one lead that have no answer yet, or will never have one. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,17 +23,17 @@ class UnansweredWrites:
         self._lost_at = -math.inf
 
     def track(self, check: Callable[[], None]) -> TrackedWrite:
-        """A write that is about to begin; ``check`` raises when it may not."""
+        """Track a write that is about to begin; ``check`` raises if it may not."""
         return TrackedWrite(self, check)
 
     @property
     def latest(self) -> float:
-        """When the last of them passed the check, by the clock; minus infinity: there are none."""
+        """The time at which the last of them passed its check; minus infinity: there is none."""
         with self._lock:
             return max([self._lost_at, *(write.started_at for write in self._open)])
 
     def start_try(self, write: TrackedWrite, *, again: bool) -> None:
-        """For writes: one is sent now; ``again``: an earlier try of it has no answer."""
+        """For writes: a try is sent now; ``again``: an earlier try of it has no answer."""
         with self._lock:
             if again:
                 self._lost_at = max(self._lost_at, write.started_at)
@@ -41,7 +41,7 @@ class UnansweredWrites:
             self._open.add(write)
 
     def finish(self, write: TrackedWrite, *, is_lost: bool) -> None:
-        """For writes: no more will be heard of one."""
+        """For writes: a write is over; ``is_lost``: its answer is missing."""
         with self._lock:
             if is_lost and write in self._open:
                 self._lost_at = max(self._lost_at, write.started_at)
@@ -50,26 +50,26 @@ class UnansweredWrites:
 
 @final
 class TrackedWrite:
-    """One write, from its first look at the fence to its end. One thread uses it."""
+    """One write, from its first check of the fence to its end. Used by one thread."""
 
     def __init__(self, writes: UnansweredWrites, check: Callable[[], None]) -> None:
         self.started_at: float = -math.inf
-        """When its last try passed the check."""
+        """The time at which its last try passed the check."""
         self._writes = writes
         self._check = check
         self._tries = 0
 
     def begin(self) -> None:
-        """The first look, when the verb is called."""
+        """Check the fence when the client's method is called."""
         self._check_now(again=False)
 
     def before_send(self) -> None:
-        """A look right before the bytes of a try."""
+        """Check the fence right before the bytes of a try are sent."""
         self._tries += 1
         self._check_now(again=self._tries > 1)
 
     def _check_now(self, *, again: bool) -> None:
-        # Noted first: an end of the lead that comes in between must know of it.
+        # Recorded first: if the lead ends between the two, the release has to wait for this write.
         self._writes.start_try(self, again=again)
         try:
             self._check()
@@ -78,5 +78,5 @@ class TrackedWrite:
             raise
 
     def end(self, *, is_lost: bool) -> None:
-        """Its answer has come; ``is_lost``: it has none that says whether it was carried out."""
+        """The write is over; ``is_lost``: no answer says whether it was carried out."""
         self._writes.finish(self, is_lost=is_lost)
