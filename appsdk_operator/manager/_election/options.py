@@ -77,8 +77,8 @@ class LeaderElection:
     renew_deadline: float = attrs.field(default=10.0, converter=float, validator=_positive)
     """Seconds for which a leader tries to renew before it gives up; default 10."""
     retry_period: float = attrs.field(default=2.0, converter=float, validator=_positive)
-    """Seconds between two renewals; default 2. Between two tries to acquire, up to 2.2 times as long
-    at random."""
+    """Seconds between two renewals; default 2. Between two tries to acquire up to 2.2 times as
+    long, at random."""
     fence_margin: float | None = None
     """Seconds before the lease expires in which the leader begins no more writes: time for writes
     in flight, and for clocks of different speed. Default: half the time between ``renew_deadline``

@@ -1,6 +1,6 @@
-"""Which events are written and when: repetitions become a series, floods are cut off.
+"""The event correlator: aggregates repetitions to a series, and drops floods, as client-go's does.
 
-A state machine without I/O, threads or clock; :mod:`._event_recorder` is the shell around it.
+A state machine without I/O, threads or clock; :mod:`.recorder` runs it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _F = TypeVar("_F")
 
 
 class ObserveResult(enum.Enum):
-    """What became of an occurrence."""
+    """What the correlator did with an occurrence."""
 
     RECORDED = "recorded"
     FLOODED = "flooded"
-    """Dropped: there were too many different events about one object."""
+    """Dropped: too many different events about one object."""
     FULL = "full"
-    """Dropped: too many events wait to be written."""
+    """Dropped: too many events are pending."""
 
 
 def _positive(_: object, field: attrs.Attribute[float], value: float) -> None:
@@ -45,36 +45,35 @@ class EventOptions:
     """How events are aggregated, limited and retried; the numbers are client-go's."""
 
     legacy: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
-    """Whether to write core/v1 Events instead of events.k8s.io/v1, for readers that look at their
-    ``count`` and ``source``. Servers show either kind under both APIs. Default: no."""
+    """Whether to write core/v1 Events instead of events.k8s.io/v1, for readers of their ``count``
+    and ``source``. Servers show either kind under both APIs. Default: no."""
     capacity: int = attrs.field(default=4096, validator=_at_least_one)
-    """Different events that are remembered at once; further ones are dropped and counted while
-    none of these is written. Default 4096."""
+    """The most series in memory; further events are dropped and counted while all of them are
+    pending. Default 4096."""
     burst: int = attrs.field(default=25, validator=_at_least_one)
-    """New events about one object that are written at once; repetitions do not count. Default
+    """New events about one object that are allowed at once; repetitions do not count. Default
     25."""
     refill: float = attrs.field(default=300.0, validator=_positive)
-    """Seconds until one more new event about the same object may be written. Default 300."""
+    """Seconds until one more new event about the same object is allowed. Default 300."""
     idle: float = attrs.field(default=360.0, validator=_positive)
     """Seconds without a repetition after which a series ends. Default 360."""
     refresh: float = attrs.field(default=1800.0, validator=_positive)
-    """Seconds after which the count of a series that goes on is written. Default 1800."""
+    """Seconds between writes of the count of a series that goes on. Default 1800."""
     attempts: int = attrs.field(default=12, validator=_at_least_one)
-    """Writes of one event, while the server cannot be reached, before it is given up. Default
-    12."""
+    """Attempts to write one event while the server cannot be reached. Default 12."""
     retry_pause: float = attrs.field(default=10.0, validator=_positive)
-    """Seconds between these. Default 10."""
+    """Seconds between these attempts. Default 10."""
 
 
 @attrs.frozen
 class KeyedOccurrence(Generic[_F]):
-    """An occurrence; those that are equal in ``key`` make a series."""
+    """An occurrence; those with the same ``key`` form a series."""
 
     key: Hashable
     burst_key: Hashable
-    """Whose burst it counts against: the recorder and the object."""
+    """What ``burst`` limits: the recorder and the object."""
     fields: _F = attrs.field(eq=False, repr=False)
-    """What the shell needs to write it."""
+    """The occurrence itself, for the event object."""
 
 
 @final
@@ -115,34 +114,34 @@ class _Series(Generic[_F]):
 @final
 @attrs.frozen
 class EventWrite(Generic[_F]):
-    """Something to be written now; the machine is told what became of it."""
+    """A write to be made now, whose result the caller reports."""
 
     first: KeyedOccurrence[_F]
-    """The first occurrence, which gives the event its name."""
+    """The first occurrence, which determines the name of the event."""
     latest: KeyedOccurrence[_F]
-    """The last one."""
+    """The last occurrence."""
     lasted: float
     """Seconds from the first to the last."""
     count: int
-    """How often it happened so far."""
+    """The number of occurrences so far."""
     is_new: bool
-    """Whether the event is to be created; otherwise its series is to be patched."""
+    """Whether to create the event; otherwise to patch its series."""
 
 
 @final
 class EventCorrelator(Generic[_F]):
-    """Takes occurrences in, gives writes out. Not thread-safe; times are monotonic seconds.
+    """Turns occurrences into writes of events. Not thread-safe; times are monotonic seconds.
 
-    Every occurrence is in a count that was written, or in ``pending``, or was counted as
-    ``dropped`` (not taken in) or ``failed`` (given up).
+    Every occurrence is in a written count or in ``pending``, or was counted as ``dropped`` (not
+    recorded) or ``failed`` (given up).
     """
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options
         self._series: dict[Hashable, _Series[_F]] = {}
-        # Those that are written, the one that was written longest ago first.
+        # The written series, the least recently written first.
         self._clean: OrderedDict[Hashable, None] = OrderedDict()
-        # Those that are not, by the time at which they were due when they were put there.
+        # The pending series, by the time at which they were due when they were scheduled.
         self._heap: list[tuple[float, int, _Series[_F]]] = []
         self._tickets = itertools.count()
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
@@ -152,16 +151,16 @@ class EventCorrelator(Generic[_F]):
 
     @property
     def pending(self) -> int:
-        """Occurrences that no write has carried yet."""
+        """The number of occurrences that are in no write yet."""
         return sum(series.pending for series in self._series.values())
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is left to be written, now or later."""
+        """Whether nothing is pending, now or later."""
         return len(self._clean) == len(self._series)
 
     def observe(self, occurrence: KeyedOccurrence[_F], now: float) -> ObserveResult:
-        """Count an occurrence into its series, begin a new one with it, or drop it."""
+        """Add an occurrence to its series, begin a series with it, or drop it."""
         series = self._series.get(occurrence.key)
         if (
             series is not None
@@ -188,17 +187,17 @@ class EventCorrelator(Generic[_F]):
         return ObserveResult.RECORDED
 
     def next_due(self) -> float | None:
-        """The time before which there is nothing to write; None: everything is written."""
+        """The time of the next write; None: nothing is pending."""
         while self._heap and self._heap[0][1] != self._heap[0][2].ticket:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def next_write(self, now: float) -> EventWrite[_F] | None:
-        """What is to be written now, if anything is."""
+        """The next write that is due, if any."""
         while (due := self.next_due()) is not None and due <= now:
             series = heapq.heappop(self._heap)[2]
             series.ticket = -1
-            # A series that went on ends later than it was thought to.
+            # The series has gone on since, so it ends later.
             if series.due(self._options) > now:
                 self._schedule(series)
                 continue
@@ -214,7 +213,7 @@ class EventCorrelator(Generic[_F]):
         return None
 
     def force(self, *, retries: bool) -> None:
-        """Make everything due that is not written; what failed only if ``retries``."""
+        """Make all pending series due at once; failed ones only with ``retries``."""
         for series in self._series.values():
             if series.is_dirty and not series.is_forced and (retries or not series.failures):
                 series.is_forced = True
@@ -222,22 +221,22 @@ class EventCorrelator(Generic[_F]):
                     self._schedule(series)
 
     def succeeded(self, write: EventWrite[_F], now: float) -> None:
-        """The server has it."""
+        """The server has stored the write."""
         self._has_written(write, write.count, now)
 
     def already_exists(self, write: EventWrite[_F], now: float) -> None:
-        """What was to be created is there: an earlier attempt had succeeded, unheard."""
+        """The event to be created exists: an earlier attempt had succeeded without an answer."""
         self._has_written(write, 1, now)
 
     def not_found(self, write: EventWrite[_F]) -> None:
-        """What was to be patched is gone, as events are after an hour: it is made anew, with the
-        count that it had."""
+        """The event to be patched is gone, as events are after an hour: create it again, with its
+        count."""
         series = self._finish_write(write)
         series.written = 0
         self._schedule(series)
 
     def retry_later(self, write: EventWrite[_F], now: float) -> bool:
-        """The server could not be reached; False when that was the last attempt."""
+        """The server could not be reached; returns False after the last attempt."""
         series = self._finish_write(write)
         series.failures += 1
         if series.failures >= self._options.attempts:
@@ -249,11 +248,11 @@ class EventCorrelator(Generic[_F]):
         return True
 
     def rejected(self, write: EventWrite[_F]) -> None:
-        """The server will not have it."""
+        """The server has rejected the write for good."""
         self._give_up(self._finish_write(write))
 
     def give_up(self) -> int:
-        """Forget everything; returns how many occurrences were not written."""
+        """Drop all series; returns how many occurrences were not written."""
         pending = self.pending
         self.failed += pending
         self._series.clear()
@@ -295,7 +294,7 @@ class EventCorrelator(Generic[_F]):
         if len(self._series) >= self._options.capacity:
             if not self._clean:
                 return ObserveResult.FULL
-            # Nothing is lost with it: its next repetition begins another event.
+            # It is written; its next repetition begins another event.
             self._forget(self._series[next(iter(self._clean))])
         tokens, since = self._buckets.pop(occurrence.burst_key, (float(self._options.burst), now))
         tokens = min(float(self._options.burst), tokens + (now - since) / self._options.refill)

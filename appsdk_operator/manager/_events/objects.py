@@ -1,4 +1,4 @@
-"""How an event looks on the wire, in both of its forms."""
+"""Event objects, of events.k8s.io/v1 and of core/v1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
-"""The types that the server knows."""
+"""The types of events in the API."""
 
 _MAX_NOTE = 1024  # bytes, as the server counts
 _MAX_WORD = 128
@@ -36,17 +36,17 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 @attrs.frozen
 class ObjectReference:
-    """Says which object an event is about, for objects that are not at hand."""
+    """A reference to the object of an event, for when the object itself is not available."""
 
     kind: Kind = attrs.field(validator=attrs.validators.instance_of(Kind))
     name: str = attrs.field(validator=attrs.validators.min_len(1))
     namespace: str = ""
     """Empty for cluster-scoped kinds."""
     uid: str = ""
-    """Empty when not known; kubectl then does not show the event with the object."""
+    """Empty when unknown; kubectl then does not show the event with the object."""
 
     def to_dict(self) -> dict[str, str]:
-        """As it stands in an event."""
+        """The reference as a part of an event object."""
         fields = {
             "apiVersion": self.kind.api_version,
             "kind": self.kind.kind,
@@ -58,12 +58,12 @@ class ObjectReference:
 
 
 Subject: TypeAlias = Object | MutableObject | ObjectReference
-"""What an event can be about."""
+"""An object that an event can be about."""
 
 
 @attrs.frozen
 class Occurrence:
-    """Something that happened, in full."""
+    """One occurrence, with all fields of its event."""
 
     controller: str
     instance: str
@@ -77,16 +77,16 @@ class Occurrence:
     time: float
     """Seconds since 1970."""
     number: int
-    """The recorder's own count, for names that differ within one microsecond."""
+    """The number of the occurrence, for different names within one microsecond."""
 
     def namespace(self, *, legacy: bool) -> str:
-        """Where its event lives: with its object, else where the server wants it."""
-        # The server checks this: an event without an eventTime belongs into default.
+        """The namespace of its event: that of its object, or the one that the API requires."""
+        # Checked by the server: an event without an eventTime belongs into default.
         return self.regarding.namespace or ("default" if legacy else "kube-system")
 
     @property
     def name(self) -> str:
-        """The event's name: always the same for this occurrence, and another for every other."""
+        """The name of the event, a digest of the occurrence, so that retries have the same name."""
         import hashlib
 
         identity = (
@@ -94,7 +94,7 @@ class Occurrence:
             f"{self.reason}\n{self.action}\n{self.time!r}\n{self.number}"
         )
         digest = hashlib.blake2b(identity.encode("utf-8", "replace"), digest_size=10).hexdigest()
-        # What was written about names that no event could have, such as "system:node".
+        # Names such as "system:node" are invalid in an event's name.
         stem = self.regarding.name[: _MAX_OBJECT_NAME - len(digest) - 1].rstrip("-.")
         if not _SUBDOMAIN.fullmatch(stem):
             stem = self.regarding.kind.kind.lower()
@@ -102,10 +102,10 @@ class Occurrence:
 
 
 def check_recorder_name(name: str) -> str:
-    """``name`` itself.
+    """Return ``name``.
 
     Raises:
-        ValueError: the server takes no such reporting controller.
+        ValueError: the API does not allow it for a reporting controller.
     """
     prefix, slash, rest = name.rpartition("/")
     fits = _NAME.fullmatch(rest) and (not slash or _SUBDOMAIN.fullmatch(prefix))
@@ -119,7 +119,7 @@ def check_recorder_name(name: str) -> str:
 
 
 def check_instance(instance: str) -> str:
-    """``instance``, cut to what the server takes, which counts bytes.
+    """Return ``instance``, cut to the bytes that the API allows.
 
     Raises:
         ValueError: it is empty.
@@ -143,10 +143,10 @@ def keyed_occurrence(
     time: float,
     number: int,
 ) -> KeyedOccurrence[Occurrence]:
-    """An occurrence with the key of its series.
+    """Make an occurrence with the key of its series.
 
     Raises:
-        ValueError: the server would refuse it.
+        ValueError: the server would reject the event.
     """
     if type not in ("Normal", "Warning"):
         raise ValueError(f"event type {type!r}: use 'Normal' or 'Warning'")
@@ -177,14 +177,14 @@ def keyed_occurrence(
         time,
         number,
     )
-    # Without the resource version, which client-go's key has: a series about an object whose
-    # status changes at each turn would never be one.
+    # Unlike client-go's key without the resource version: an object whose status changes at each
+    # reconcile would never have a series.
     key: Hashable = (controller, instance, about, other, type, reason, action)
     return KeyedOccurrence(key, (controller, instance, about), occurrence)
 
 
 def to_create(write: EventWrite[Occurrence], *, legacy: bool) -> MutableObject:
-    """The event as it is created."""
+    """The event object to create."""
     first = write.first.fields
     kind = kinds.core.v1.Event if legacy else kinds.events.v1.Event
     event = MutableObject.new(kind, first.name, namespace=first.namespace(legacy=legacy))
@@ -210,7 +210,7 @@ def to_create(write: EventWrite[Occurrence], *, legacy: bool) -> MutableObject:
 
 
 def to_patch(write: EventWrite[Occurrence], *, legacy: bool) -> MergePatch:
-    """What changes when it happened again."""
+    """The patch for a repetition."""
     return MergePatch(_changes(write, legacy=legacy))
 
 

@@ -1,4 +1,4 @@
-"""Tell users what a controller did, as events beside their objects."""
+"""The event recorder: tells users of an object, by events, what a controller did."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ _PENDING = Family(
 
 
 class EventClient(Protocol):
-    """What recording needs of a client."""
+    """The methods of a client that recorders call."""
 
     def create(self, obj: Object | MutableObject) -> Object:
-        """Make the event."""
+        """Create the event."""
         ...
 
     def patch(self, kind: Kind, name: str, patch: Patch, *, namespace: str = "") -> Object:
-        """Change its count."""
+        """Update the count of the event."""
         ...
 
 
 @final
 class EventRecorder:
-    """Records events in the name of one controller; see :meth:`EventBroadcaster.recorder`."""
+    """Records events of one controller; see :meth:`EventBroadcaster.recorder`."""
 
     def __init__(self, name: str, record: Callable[..., None]) -> None:
         self._record = record
@@ -99,30 +99,30 @@ class EventRecorder:
         related: Subject | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Say that something happened. Returns at once; never fails for the server's sake.
+        """Record an event. Returns at once; errors of the server are only logged and counted.
 
-        Events about cluster-scoped objects live in the namespace ``kube-system``, with
-        :attr:`EventOptions.legacy` in ``default``: the server wants it so.
+        Events about cluster-scoped objects are in the namespace ``kube-system``, with
+        :attr:`EventOptions.legacy` in ``default``, as the API requires.
 
-        Nothing of the objects but their kind, names and uid gets into the event. What is in
-        ``note`` can be read by everybody who may list events: put no secrets there.
+        Of the objects only their kind, names and uid get into the event. Everybody who may list
+        events can read ``note``: put no secrets there.
 
-        What is alike but for its note becomes one event with a count. That has the note of the
+        Events that differ only in their note become one event with a count. It has the note of the
         first (of the last with :attr:`EventOptions.legacy`).
 
         Args:
             regarding: the object, or an :class:`ObjectReference`.
             type: ``"Normal"`` or ``"Warning"``.
-            reason: why, one word for machines: ``"ScalingUp"``.
-            action: what was done, another one: ``"CreatePod"``; not the sentence for people, which
-                recorders of the older API take here.
+            reason: the reason, one word for machines: ``"ScalingUp"``.
+            action: the action, one word for machines: ``"CreatePod"``. Recorders of the older API
+                take the sentence for people here; that is ``note``.
             note: a sentence for people; cut to 1024 bytes.
-            related: another object that has to do with it.
-            annotations: for the event object.
+            related: a second object that the event concerns.
+            annotations: annotations of the event object.
 
         Raises:
-            ValueError: ``type``, ``reason`` or ``action`` are such that no server takes them, or
-                the object has no name.
+            ValueError: the API does not allow ``type``, ``reason`` or ``action``, or the object has
+                no name.
 
         Thread-safe.
         """
@@ -140,12 +140,12 @@ class EventRecorder:
 
 @final
 class EventBroadcaster:
-    """Writes the events of all recorders, in a thread that lives while there are some to write.
+    """Writes the events of all recorders, in a thread that runs while events are pending.
 
-    Semantics and numbers are those of client-go's ``tools/events``: repetitions become a series
-    whose count is written with the second, then every half hour and at its end; what floods is
-    dropped. Different from there: the counts that wait are written at the end, and an object's
-    resource version does not tell one series from another.
+    Semantics and numbers are those of client-go's ``tools/events``: repetitions become a series,
+    whose count is written with the second event, then every half hour and at its end; floods are
+    dropped. Two differences: pending counts are written at the end, and the resource version of an
+    object does not separate two series.
 
     Guarantees:
         * Recording never waits for the server, and memory is bounded.
@@ -153,8 +153,8 @@ class EventBroadcaster:
           ``event_recorder_dropped_total`` and ``event_recorder_failed_total``.
 
     Caveats:
-        * A write whose answer was lost is made again; its count is right all the same.
-        * Call :meth:`close` at the end, or run it in a Manager, or counts that wait are lost.
+        * A write without an answer is repeated; its count is correct all the same.
+        * Call :meth:`close` at the end, or run it in a Manager, or pending counts are lost.
 
     Thread-safe.
     """
@@ -170,15 +170,15 @@ class EventBroadcaster:
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
     ) -> None:
-        """A broadcaster that has no thread yet.
+        """The thread starts with the first event.
 
         Args:
             client: writes the events; the account needs ``create`` and ``patch`` on ``events``.
             options: see :class:`EventOptions`.
             instance: the reporting instance, cut to 128 bytes; default: the host's name,
                 which in a pod is the pod's.
-            clock: what it waits on and takes time stamps from.
-            metrics: where it counts; default: the kit's own.
+            clock: the clock for waits and time stamps.
+            metrics: where it publishes; default: the kit's own.
         """
         self._client = client
         self._options = options or EventOptions()
@@ -197,10 +197,10 @@ class EventBroadcaster:
         self._end_metrics = (metrics or default_metrics()).add_source(self._samples)
 
     def recorder(self, name: str) -> EventRecorder:
-        """The recorder for the controller ``name``, the same for all who ask.
+        """The recorder for the controller ``name``, the same for all callers.
 
         Raises:
-            ValueError: no server takes it as a reporting controller.
+            ValueError: the API does not allow the name for a reporting controller.
         """
         with self._condition:
             known = self._recorders.get(name)
@@ -209,12 +209,12 @@ class EventBroadcaster:
             return known
 
     def run(self, stop: StopSignal) -> None:
-        """Wait for ``stop``, then :meth:`close`: as a runnable of a manager or an operator."""
+        """Wait for ``stop``, then :meth:`close`; for managers and operators."""
         stop.wait()
         self.close()
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """Write all that waits, counts of series included.
+        """Write all pending events, counts of series included.
 
         Args:
             timeout: the longest wait in seconds.
@@ -239,15 +239,15 @@ class EventBroadcaster:
                 self._flushes -= 1
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Write what waits, with one attempt each, and end; later events are dropped.
+        """Write pending events, with one attempt each, and end; later events are dropped.
 
         Args:
             timeout: the longest wait in seconds.
 
         Returns:
-            Whether everything was written; what was not is counted as failed and logged.
+            Whether everything was written; lost events are counted as failed and logged.
 
-        Harmless when done twice.
+        Harmless when called twice.
         """
         deadline = self._clock.monotonic() + timeout
         with self._condition:
@@ -310,13 +310,13 @@ class EventBroadcaster:
             _log.warning(_REASONS[outcome], made.fields.regarding.name)
 
     def _ensure_writer(self) -> None:
-        """Have somebody write, with the lock held."""
+        """Wake or start the writer thread; the lock is held."""
         self._condition.notify_all()
         if not self._is_running:
             try:
                 self._threads.start("writer", self._write_all)
             except RuntimeError as error:
-                # Events wait then; the next one, or a flush, tries again.
+                # Events stay pending; the next event, or a flush, tries again.
                 _log.warning("cannot start the thread that writes events: %s", error)
             else:
                 self._is_running = True
@@ -331,7 +331,7 @@ class EventBroadcaster:
                 now = self._clock.monotonic()
                 write = self._correlator.next_write(now)
                 if write is None and self._flushes:
-                    # What was recorded, or became a series, since the flush began.
+                    # Also events that were recorded, or became a series, since the flush began.
                     self._correlator.force(retries=False)
                     write = self._correlator.next_write(now)
                 if write is not None:
@@ -356,12 +356,12 @@ class EventBroadcaster:
                     to_patch(write, legacy=self._options.legacy),
                     namespace=first.namespace(legacy=self._options.legacy),
                 )
-        except BaseException as raised:  # a thread that ended here would never write again
+        except BaseException as raised:  # the writer must survive every error
             error = raised
         with self._condition:
-            # After the end the machine has forgotten the write.
+            # After the end the correlator has dropped the series.
             is_lost = not self._is_closed and self._record_result(write, error)
-            # Once until something succeeds: what is wrong is usually wrong for all of them.
+            # Warn once until a write succeeds: usually all of them fail for the same reason.
             level = logging.DEBUG if "failed" in self._warned else logging.WARNING
             if is_lost:
                 self._warned.add("failed")
@@ -370,7 +370,7 @@ class EventBroadcaster:
             self._log_failure(write, error, level)
 
     def _record_result(self, write: EventWrite[Occurrence], error: BaseException | None) -> bool:
-        """Tell the machine what became of a write; whether it was given up."""
+        """Report the result of a write to the correlator; returns whether it was given up."""
         correlator, now = self._correlator, self._clock.monotonic()
         if error is None:
             self._warned.discard("failed")

@@ -1,4 +1,4 @@
-"""Who should hold which shard: decisions without I/O, from what the Leases show."""
+"""The assignment of shards to replicas: decisions without I/O, from the observed Leases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Decision", "ObservedLeases", "decide", "shard_of"]
 
 
 def shard_of(key: ObjectKey, count: int) -> int:
-    """The shard of an object, by its namespace and name: the same in each process, for ever.
+    """The shard of an object, by its namespace and name: the same in every process and version.
 
     The first 8 bytes of the BLAKE2b digest of ``namespace/name`` as a big-endian number, modulo
     ``count``.
@@ -29,34 +29,35 @@ def shard_of(key: ObjectKey, count: int) -> int:
 
 
 def _score(identity: str, shard: int) -> bytes:
-    """How much a replica likes a shard; spreads the first choices of several replicas."""
+    """A replica's preference for a shard, which differs between replicas to avoid conflicts."""
     return hashlib.blake2b(f"{identity}/{shard}".encode(), digest_size=8).digest()
 
 
 @attrs.frozen
 class Decision:
-    """What a replica should do now."""
+    """The next step of a replica: shards to acquire, or one to release."""
 
     acquire: tuple[int, ...] = ()
-    """Shards to take, all of them free."""
+    """Free shards to acquire."""
     release: int | None = None
-    """A shard to hand over; the next one when this counts as nobody's."""
+    """A shard to hand over. The next one follows once this one has no holder."""
 
 
 def decide(
     identity: str, count: int, holders: Mapping[int, str], members: frozenset[str]
 ) -> Decision:
-    """What ``identity`` should do.
+    """The next step of the replica ``identity`` towards a fair assignment.
 
-    Fair is: every shard is held, and nobody holds more than one shard more than any other. Each
-    replica takes what is free up to the smaller share, and to the larger one where that leaves
-    enough for the others; who has too much gives one shard at a time. What is fair stays as it is.
+    An assignment is fair when every shard is held, and no replica holds more than one shard more
+    than another. Each replica acquires free shards up to the smaller share, or the larger one where
+    enough are left for the others. A replica with too many releases one shard at a time. A fair
+    assignment does not change.
 
     Args:
-        identity: the replica that asks.
-        count: how many shards there are.
-        holders: who holds which shard; those that are missing are free.
-        members: the replicas that live.
+        identity: the replica.
+        count: the number of shards.
+        holders: the holders by shard; missing shards are free.
+        members: the live replicas.
     """
     members |= {identity}
     held = Counter(dict.fromkeys(members, 0))
@@ -70,8 +71,8 @@ def decide(
     if free and room > 0:
         wanted = sorted(free, key=lambda shard: _score(identity, shard), reverse=True)
         return Decision(acquire=tuple(wanted[:room]))
-    # Somebody may lack a shard although nobody has more than the larger share. Then the one who
-    # has most gives; all see the same, so there is one of them.
+    # A replica may lack a shard although none has more than the larger share. Then the one with
+    # most shards releases one; all replicas compute the same one.
     poorest = min(held.values())
     giver = max(members, key=lambda member: (held[member], member))
     gives = mine > large or (identity == giver and poorest < small < mine)
@@ -83,10 +84,10 @@ def decide(
 
 @final
 class ObservedLeases:
-    """What this replica has seen of the Leases of shards and members, and since when.
+    """The Leases of shards and members, as this replica has observed them, and since when.
 
-    As in an election, a Lease counts for as long as its record says from the moment in which it was
-    first seen as it is, by the own clock. One that is gone counts on until then.
+    As in an election, a Lease counts for the duration in its record from the moment in which this
+    version of it was first observed, by the own clock; a deleted one, too.
     """
 
     def __init__(self, default_duration: float) -> None:
@@ -95,7 +96,7 @@ class ObservedLeases:
         self._present: frozenset[str] = frozenset()
 
     def update(self, now: float, leases: Mapping[str, ObservedLease]) -> None:
-        """Take in all Leases that there are, by name."""
+        """Update from a list of all present Leases, by name."""
         for name, seen in leases.items():
             known = self._seen.get(name)
             self._seen[name] = (seen, known[1] if known and known[0] == seen else now)
@@ -104,7 +105,7 @@ class ObservedLeases:
             del self._seen[name]
 
     def holder(self, now: float, name: str) -> str:
-        """Who holds it; "" when it is free."""
+        """The holder of a Lease; "" when it is free."""
         known = self._seen.get(name)
         if known is None:
             return ""
@@ -113,11 +114,11 @@ class ObservedLeases:
         return record.holder if now < known[1] + duration else ""
 
     def known(self, name: str) -> tuple[ObservedLease, float] | None:
-        """How it was last seen, and since when."""
+        """The last observation of a Lease, and the time of the first with its version."""
         return self._seen.get(name)
 
     def expired_for(self, now: float, name: str) -> float:
-        """For how many seconds nobody has renewed a Lease that is there; 0 for one that counts."""
+        """Seconds since the last renewal of an expired Lease that still exists; 0 for others."""
         known = self._seen.get(name)
         if known is None or name not in self._present or self.holder(now, name):
             return 0.0

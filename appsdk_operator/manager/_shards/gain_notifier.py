@@ -1,4 +1,4 @@
-"""Tells callbacks of shards that were won, until each of them has been told."""
+"""Calls callbacks for shards that were won, again until each has succeeded."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ GainCallback: TypeAlias = Callable[[int], None]
 
 @final
 class GainNotifier:
-    """Whoever wants to know of won shards. Thread-safe.
+    """The callbacks for won shards. Thread-safe.
 
     Args:
-        threads: where it starts its threads.
-        retry_period: seconds until a callback that has failed is called again. Nobody else would
-            ask for the objects that it was to ask for.
-        give_up: lets go of a shard of which nobody can be told.
+        threads: the group for its threads.
+        retry_period: seconds until a callback that has failed is called again. Without the retry
+            the shard's objects would not be queued.
+        give_up: gives up a shard when no thread can be started for its callbacks.
     """
 
     def __init__(
@@ -41,45 +41,45 @@ class GainNotifier:
     def add(
         self, callback: GainCallback, held: Callable[[], Iterable[ShardClaim]]
     ) -> Callable[[], None]:
-        """Call it with what is held, in this thread, and with what is won from now on."""
+        """Call ``callback`` for held shards, in this thread, and for shards that are won later."""
         with self._lock:
             self._callbacks.append(callback)
         for claim in held():
-            if self._is_left(callback, claim, logging.ERROR):
-                self._begin([callback], claim)
+            if self._needs_retry(callback, claim, logging.ERROR):
+                self._start([callback], claim)
 
-        def forget() -> None:
+        def remove() -> None:
             with self._lock:
                 if callback in self._callbacks:
                     self._callbacks.remove(callback)
 
-        return forget
+        return remove
 
     def won(self, claim: ShardClaim) -> None:
-        """Tell all, in another thread: the one of an elector has to renew its Lease."""
+        """Call all callbacks, in another thread: the elector's has to renew its Lease."""
         with self._lock:
             callbacks = list(self._callbacks)
         if callbacks:
-            self._begin(callbacks, claim)
+            self._start(callbacks, claim)
 
-    def _begin(self, callbacks: list[GainCallback], claim: ShardClaim) -> None:
+    def _start(self, callbacks: list[GainCallback], claim: ShardClaim) -> None:
         try:
             self._threads.start(
-                f"gain-{claim.shard}", functools.partial(self._tell, callbacks, claim)
+                f"gain-{claim.shard}", functools.partial(self._call_all, callbacks, claim)
             )
         except RuntimeError as error:
-            # Whoever wins it next asks for its objects.
+            # The next replica that wins it queues its objects.
             _log.warning("shard %d is given up: no thread to tell of it: %s", claim.shard, error)
             self._give_up(claim)
 
-    def _tell(self, callbacks: list[GainCallback], claim: ShardClaim) -> None:
+    def _call_all(self, callbacks: list[GainCallback], claim: ShardClaim) -> None:
         level = logging.ERROR
-        while callbacks := [one for one in callbacks if self._is_left(one, claim, level)]:
+        while callbacks := [one for one in callbacks if self._needs_retry(one, claim, level)]:
             level = logging.DEBUG
             claim.stop.wait(self._retry_period)
 
-    def _is_left(self, callback: GainCallback, claim: ShardClaim, level: int) -> bool:
-        """Call it, unless that has become pointless; whether it is to be called again."""
+    def _needs_retry(self, callback: GainCallback, claim: ShardClaim, level: int) -> bool:
+        """Call ``callback`` if it still applies; returns whether it failed and needs a retry."""
         with self._lock:
             is_wanted = callback in self._callbacks
         if not is_wanted or not claim.accepts_work:

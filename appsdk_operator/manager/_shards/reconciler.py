@@ -1,4 +1,4 @@
-"""Reconciles of objects that belong to shards: which run here, and in whose name they write."""
+"""Sharded reconcilers and sources: they handle the objects of shards that this replica holds."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ R = TypeVar("R", bound=Any)
 
 @attrs.define(eq=False)
 class ShardClaim:
-    """One time of holding one shard, or of trying to."""
+    """The claim of this replica on one shard: its elector, and the reconciles that run under it."""
 
     shard: int
     elector: Elector
     stop: StopSignal
     running: int = 0
-    """How many reconciles of its objects run."""
+    """How many reconciles of the shard's objects run."""
     is_held: bool = False
     is_handing_over: bool = False
-    """Whether it is handed over as soon as they have ended."""
+    """Whether the shard is handed over as soon as they have ended."""
 
     @property
     def accepts_work(self) -> bool:
-        """Whether this replica takes on work for the shard.
+        """Whether this replica accepts requests for the shard.
 
-        It does in the fence margin, too, in which it must not write: the lease may still be
-        renewed, and nobody would ask again for what was dropped meanwhile.
+        It does so in the fence margin, too, when it must not write: the lease may still be renewed,
+        and a request that is dropped now would never come again.
         """
         return self.is_held and not self.is_handing_over
 
     @property
     def deferral(self) -> Result | None:
-        """What a reconcile returns that would begin in the fence margin; None: it may begin."""
+        """The requeue of a reconcile in the fence margin; None: the reconcile may begin."""
         if self.elector.may_write():
             return None
         return Result(requeue_after=self.elector.options.retry_period)
 
 
 current_claim: ContextVar[ShardClaim | None] = ContextVar("shard_claim", default=None)
-"""The claim in whose name this thread, or task, works."""
+"""The claim under which this thread, or task, works."""
 
 
 class _Shards(Protocol):
@@ -65,7 +65,7 @@ class _Shards(Protocol):
 
 @final
 class ShardedReconciler(Generic[R]):
-    """A reconciler for the objects of the own shards; made by :meth:`Shards.reconciler`."""
+    """A reconciler for the objects of held shards; made by :meth:`Shards.reconciler`."""
 
     def __init__(
         self, shards: _Shards, function: Callable[[R], Any], key_of: Callable[[R], ObjectKey]
@@ -76,9 +76,9 @@ class ShardedReconciler(Generic[R]):
         self._is_async = inspect.iscoroutinefunction(function)
 
     def reconcile(self, request: R, /) -> Outcome | Awaitable[Outcome]:
-        """Reconcile it if it is ours."""
+        """Reconcile the object if this replica holds its shard."""
         if self._is_async:
-            # Entered by the coroutine itself: one that is never begun has nothing to leave.
+            # The coroutine itself enters: one that is never started must not count as running.
             return self._awaited(request)
         claim = self._shards.enter(self._key_of(request))
         if claim is None:
@@ -118,14 +118,14 @@ class ShardedReconciler(Generic[R]):
 
 @final
 class ShardSource:
-    """Asks for a reconcile of each object of a shard that was won; see :meth:`Shards.source`."""
+    """Queues all objects of a shard that was won; see :meth:`Shards.source`."""
 
     def __init__(self, shards: _Shards, keys: Callable[[], Iterable[ObjectKey]]) -> None:
         self._shards = shards
         self._keys = keys
 
     def start(self, queue: RequestQueue[ObjectKey], stop: StopSignal, /) -> None:
-        """Feed ``queue`` until ``stop`` is set."""
+        """Queue the objects of each shard that is won, until ``stop`` is set."""
 
         def gained(shard: int) -> None:
             for key in self._keys():

@@ -1,4 +1,4 @@
-"""Several active replicas: each holds some shards, and reconciles the objects that are in them."""
+"""Shards: several active replicas, each of which reconciles the objects of the shards it holds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SHARDS_LABEL = "appsdk-operator.io/shards"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,50}[A-Za-z0-9])?")
 _STOP_TIMEOUT = 30.0
 _NOBODY = "?"
-_FORGET_AFTER = 10.0  # lease durations, after which the Lease of a member that died is deleted
+_FORGET_AFTER = 10.0  # lease durations until the Lease of a dead member is deleted
 
 R = TypeVar("R", bound=Any)
 
@@ -61,15 +61,15 @@ R = TypeVar("R", bound=Any)
 class Shards:
     """Divides objects between replicas: each object belongs to a shard, each shard to one replica.
 
-    Every shard has a Lease, won and renewed as in a leader election. Every replica announces itself
-    by a Lease of its own; those are counted by a label, and each replica takes its fair share: no
+    Every shard has a Lease, acquired and renewed as in a leader election. Every replica has a
+    member Lease of its own; replicas count these by a label, and each takes its fair share: no
     replica holds more than one shard more than another. Replicas may come and go at any time.
 
-    Promises:
-        * An object is reconciled by one replica at a time: who hands a shard over lets its
-          reconciles end first, and who loses one is fenced when its lease ends, before another can
-          take it.
-        * Whoever gets a shard reconciles all its objects.
+    Guarantees:
+        * An object is reconciled by one replica at a time. A replica that hands a shard over lets
+          its reconciles end first. One that loses a shard is fenced when its lease expires, before
+          another replica can take it.
+        * A replica that wins a shard reconciles all its objects.
 
     It runs on all replicas, and so must the controllers that use it:
     ``ControllerOptions(needs_leader_election=False)``. Thread-safe.
@@ -79,13 +79,13 @@ class Shards:
         election: name, namespace and times as in a leader election. The Leases are called
             ``<id>-shard-<number>`` and ``<id>-member-<digest>``. ``release_on_cancel`` has no
             effect: shards are handed over at a stop.
-        count: how many shards there are; the same in all replicas. A few times as many as there
-            will ever be replicas is a good number. To change it, stop all replicas first: an
-            object's shard depends on it.
-        clock, rng, metrics: as in :class:`Elector`; clock and metrics are by default those of its
+        count: the number of shards, the same in all replicas. A few times the largest number of
+            replicas is good. To change it, stop all replicas first: an object's shard depends on
+            it.
+        clock, rng, metrics: as in :class:`Elector`; the default clock and metrics are those of its
             Manager.
-        stop_timeout: seconds to wait at a stop for running reconciles; default 30. After that their
-            shards are not handed over but run out.
+        stop_timeout: seconds to wait at a stop for running reconciles; default 30. After that the
+            Leases of their shards are left to expire.
 
     Raises:
         ValueError: the count is not 1 to 1000, the id is too long, or no namespace is known.
@@ -114,7 +114,7 @@ class Shards:
                 "letters, digits, '-', '_' and '.'"
             )
         self.count = count
-        """How many shards there are."""
+        """The number of shards."""
         self._client = client
         self._environment = Environment(clock, metrics)
         self._clock = clock = self._environment.clock
@@ -123,11 +123,11 @@ class Shards:
         self._stop_timeout = stop_timeout
         labels = {**election.labels, SHARDS_LABEL: election.id}
         base = attrs.evolve(election, labels=labels, release_on_cancel=True)
-        # Made for its identity and namespace: both are to be found once, and to be the same for
-        # all Leases of this replica.
+        # Only for its identity and namespace, which are to be the same for all Leases of this
+        # replica.
         probe = Elector(client, base, metrics=Metrics())
         self.identity: str = probe.identity
-        """What the Leases of this replica's shards say."""
+        """The holder in the Leases of this replica."""
         self.namespace: str = probe.namespace
         self._election = attrs.evolve(base, identity=self.identity, namespace=self.namespace)
         digest = hashlib.blake2b(self.identity.encode(), digest_size=8).hexdigest()
@@ -155,16 +155,16 @@ class Shards:
     def __repr__(self) -> str:
         return f"<Shards {self._election.id} of {self.identity}>"
 
-    # -- what others ask -------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------
 
     @property
     def held(self) -> frozenset[int]:
-        """The shards that this replica works on."""
+        """The shards that this replica holds."""
         return frozenset(claim.shard for claim in self._held_now())
 
     @property
     def members(self) -> frozenset[str]:
-        """The replicas that were alive when we looked last, this one included."""
+        """The live replicas at the last list of the Leases, this one included."""
         return self._members
 
     def shard_of(self, key: ObjectKey) -> int:
@@ -172,26 +172,26 @@ class Shards:
         return shard_of(key, self.count)
 
     def owns(self, key: ObjectKey) -> bool:
-        """Whether this replica works on an object."""
+        """Whether this replica holds the shard of an object."""
         return self._claim_of(key) is not None
 
     def predicate(self, event: Event) -> bool:
-        """An event filter that drops the events of other replicas' objects.
+        """A predicate that drops events of other replicas' objects.
 
-        For the kind whose objects are reconciled. What a handler maps to other objects is dropped
+        For the kind that is reconciled. Requests that a handler maps to other objects are dropped
         by :meth:`reconciler`.
         """
         return self.owns(event.object.key)
 
     def health(self) -> Health:
-        """Not ready while the Leases cannot be listed; the text says which shards are held."""
+        """Not ready while the Leases cannot be listed; the text has the number of held shards."""
         if self._process.inherited:
             return Health(False, "shards: they belong to the process that this one was forked from")
         if self._problem:
             return Health(self._problem == "not started", f"shards: {self._problem}")
         return Health(True, f"holds {len(self.held)} of {self.count} shards")
 
-    # -- what a controller needs -----------------------------------------------------------------
+    # -- for controllers -------------------------------------------------------------------------
 
     def reconciler(
         self,
@@ -199,11 +199,11 @@ class Shards:
         *,
         key_of: Callable[[R], ObjectKey] | None = None,
     ) -> ShardedReconciler[R]:
-        """``reconciler``, but only for objects of the own shards; others are dropped.
+        """Wrap ``reconciler`` so that it drops requests for objects of other replicas.
 
         Args:
             reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
-            key_of: the object whose shard decides, for requests that are no keys.
+            key_of: the object that decides on the shard, for requests that are no keys.
         """
         function: Any = getattr(reconciler, "reconcile", reconciler)
         if not callable(function):
@@ -211,37 +211,37 @@ class Shards:
         return ShardedReconciler(self, function, key_of or _as_key)
 
     def client(self, inner: ClientLike) -> FencedClient:
-        """``inner``, refusing writes for shards that this replica does not hold any more.
+        """Wrap ``inner`` so that it refuses writes for shards that this replica has lost.
 
-        The shard is that of the reconcile that writes, or of :meth:`acting_for`; a write outside of
+        The shard is that of the running reconcile, or of :meth:`acting_for`; a write outside of
         both is refused.
         """
         return FencedClient(inner, self)
 
     def source(self, keys: Callable[[], Iterable[ObjectKey]]) -> ShardSource:
-        """A controller's source: when a shard is won, all its objects are to be reconciled.
+        """A source for controllers that queues all objects of each shard that is won.
 
         Args:
-            keys: all keys that there are, of any shard, for example of the objects in a cache.
+            keys: returns the keys of all objects of any shard, for example from a cache.
         """
         return ShardSource(self, keys)
 
     def on_gain(self, callback: Callable[[int], None]) -> Callable[[], None]:
-        """Call ``callback`` with each shard that is won, and now with those that are held.
+        """Call ``callback`` with each shard that is held now or won later.
 
-        One that fails is called again each retry period, as long as the shard is held.
+        A callback that fails is called again each retry period, as long as the shard is held.
 
         Returns:
-            A function that takes it back.
+            A function that removes the callback.
         """
         return self._gains.add(callback, self._held_now)
 
     @contextlib.contextmanager
     def acting_for(self, key: ObjectKey) -> Iterator[bool]:
-        """Work on an object outside of a reconcile: False when it is not ours.
+        """Work on an object outside of a reconcile; yields False for another replica's object.
 
-        Until the block ends the shard is not handed over, and writes of :meth:`client` in it are
-        those of the shard.
+        Until the block ends, the shard is not handed over, and writes by :meth:`client` count for
+        it.
         """
         claim = self.enter(key)
         token = current_claim.set(claim)
@@ -252,10 +252,10 @@ class Shards:
             self.leave(claim)
 
     def term(self) -> int:
-        """The number of the present hold of the shard that is worked on; see :attr:`Elector.term`.
+        """The fencing token of the current shard; see :attr:`Elector.term`.
 
         Raises:
-            RuntimeError: it is asked outside of a reconcile and of :meth:`acting_for`.
+            RuntimeError: called outside of a reconcile and of :meth:`acting_for`.
         """
         claim = current_claim.get()
         if claim is None:
@@ -263,16 +263,16 @@ class Shards:
         return claim.elector.term
 
     def check_write(self) -> None:
-        """The fence; see :meth:`client`.
+        """Check that a write for the current shard may begin; see :meth:`client`.
 
         Raises:
-            LeadershipLost: the shard's lease has run out, or is about to.
+            LeadershipLost: the shard's lease has expired, or is about to.
             RuntimeError: the write belongs to no shard.
         """
         self._current_claim().elector.check_write()
 
     def track_write(self) -> TrackedWrite:
-        """For :class:`FencedClient`: a write of the shard that is worked on, until its end."""
+        """For :class:`FencedClient`: track a write for the current shard."""
         return self._current_claim().elector.track_write(self.check_write)
 
     def _current_claim(self) -> ShardClaim:
@@ -286,7 +286,7 @@ class Shards:
         return claim
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless they were given others or were run already."""
+        """For managers: use these where none were given, unless it was run already."""
         with self._changed:
             if not self._has_run:
                 self._environment.inherit(clock, metrics)
@@ -294,7 +294,7 @@ class Shards:
     # -- running ---------------------------------------------------------------------------------
 
     def run(self, stop: StopSignal) -> None:
-        """Hold shards until ``stop``; then hand all of them over. Blocks.
+        """Hold shards until ``stop``, then hand all over. Blocks.
 
         Raises:
             RuntimeError: it was run before.
@@ -317,7 +317,7 @@ class Shards:
             self._threads.join()
 
     def _sync(self) -> None:
-        """Look at all Leases, and take or give what is fair."""
+        """List all Leases, and acquire or release shards."""
         try:
             leases = {
                 lease.name: observed_lease(lease)
@@ -341,8 +341,8 @@ class Shards:
             if name.startswith(self._member_prefix)
         }
         self._members = frozenset({*filter(None, members.values()), self.identity})
-        self._forget_dead(now, members)
-        # Nobody knows of us before our own Lease is there: they would take our share.
+        self._delete_dead_members(now, members)
+        # Before its own member Lease exists, other replicas would take this one's share.
         if self._member in leases:
             self._balance(now)
 
@@ -356,19 +356,19 @@ class Shards:
             own = list(self._claims.values())
         for shard, holder in holders.items():
             if holder == self.identity and all(claim.shard != shard for claim in own):
-                # Given up since we have looked, or left by an earlier life: soon it is free.
+                # Released since the list, or held by an earlier run of this process: free soon.
                 holders[shard] = _NOBODY
         for claim in own:
             other = holders.get(claim.shard, self.identity)
             if not claim.is_held and other != self.identity:
-                # Somebody was faster, and it is theirs. If it was won all the same since, nothing
-                # begins there.
+                # Another replica was faster. If this one has won it since the list, no reconcile
+                # may begin.
                 self._hand_over(claim)
                 continue
-            # What is handed over counts as given already: a reconcile that does not end would keep
-            # all that is too much here, and not only its own shard.
-            is_given = claim.is_held and claim.is_handing_over
-            holders[claim.shard] = _NOBODY if is_given else self.identity
+            # A shard in hand-over counts as released: otherwise a reconcile that does not end would
+            # block the release of further shards, too.
+            is_released = claim.is_held and claim.is_handing_over
+            holders[claim.shard] = _NOBODY if is_released else self.identity
         decision = decide(self.identity, self.count, holders, self._members)
         for shard in decision.acquire:
             self._acquire(shard)
@@ -378,7 +378,7 @@ class Shards:
             if claim_or_none is not None:
                 self._hand_over(claim_or_none)
 
-    def _forget_dead(self, now: float, members: dict[str, str]) -> None:
+    def _delete_dead_members(self, now: float, members: dict[str, str]) -> None:
         limit = _FORGET_AFTER * self._election.lease_duration
         for name in members:
             known = self._leases.known(name)
@@ -393,7 +393,7 @@ class Shards:
                     resource_version=known[0].version,
                 )
 
-    # -- claims ---------------------------------------------------------------------------------
+    # -- claims ----------------------------------------------------------------------------------
 
     def _name(self, shard: int) -> str:
         return f"{self._election.id}-shard-{shard}"
@@ -445,7 +445,7 @@ class Shards:
         self._gains.won(claim)
 
     def _hand_over(self, claim: ShardClaim) -> None:
-        """No new reconciles; the Lease is given up with the end of the last one."""
+        """Begin no more reconciles; release the Lease when the last one has ended."""
         with self._changed:
             claim.is_handing_over = True
             is_idle = not claim.running
@@ -498,7 +498,7 @@ class Shards:
         return claim if claim is not None and claim.accepts_work else None
 
     def enter(self, key: ObjectKey) -> ShardClaim | None:
-        """Begin to work on an object, None when it is not ours; for :class:`ShardedReconciler`."""
+        """For :class:`ShardedReconciler`: begin a reconcile; None for another replica's object."""
         with self._changed:
             claim = self._claims.get(self.shard_of(key))
             if claim is None or not claim.accepts_work:
@@ -507,7 +507,7 @@ class Shards:
             return claim
 
     def leave(self, claim: ShardClaim | None) -> None:
-        """End it."""
+        """For :class:`ShardedReconciler`: end a reconcile."""
         if claim is None:
             return
         with self._changed:
