@@ -1,4 +1,4 @@
-"""Finds what is wrong when it is given, not when it is first needed."""
+"""Argument checks of the room's constructors and add methods."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from appsdk_operator.runtime.validation import check_callable
 from appsdk_operator.watchers._informer_binding import RunnableInformer
 
 __all__ = [
+    "check_argument_order",
     "check_cache",
     "check_informer",
-    "check_order",
     "check_returned",
     "check_watcher",
     "checked_kind",
 ]
 
 
-def check_order(method: str, what: str, given: object, kind: object) -> None:
-    """Refuse arguments that are swapped.
+def check_argument_order(method: str, what: str, given: object, kind: object) -> None:
+    """Refuse swapped arguments.
 
     Raises:
-        TypeError: the kind is the first of them.
+        TypeError: the kind comes first.
     """
     if isinstance(given, (str, Kind)) and not isinstance(kind, (str, Kind, type(None))):
         raise TypeError(
@@ -78,7 +78,7 @@ def check_watcher(watcher: object) -> None:
 
 
 def check_returned(watcher: object, returned: object) -> None:
-    """Refuse a result that a watcher wants somebody to hear.
+    """Refuse a return value that would be ignored although the watcher means something by it.
 
     Raises:
         TypeError: it is a Result or an error; the text says what to do instead.

@@ -1,4 +1,4 @@
-"""An InformerController's numbers, read when somebody scrapes.
+"""The metrics of an InformerController, sampled at each scrape.
 
 Names and labels are those of grafana-app-sdk, so that its dashboards work.
 """
@@ -56,7 +56,7 @@ _WAITED = Family(
 
 
 class Role(enum.Enum):
-    """What an entry is; metrics are kept apart by it."""
+    """Watcher or reconciler; they have separate metrics."""
 
     WATCHER = "watcher"
     RECONCILER = "reconciler"
@@ -71,7 +71,7 @@ _ACTIONS = tuple(a for a in ResourceAction if a is not ResourceAction.GENERIC)
 
 @final
 class CallNumbers:
-    """The calls of one role."""
+    """The metrics of the calls of one role."""
 
     __slots__ = ("duration", "errors", "given_up")
 
@@ -81,53 +81,53 @@ class CallNumbers:
 
 
 class _Series:
-    """One kind and action."""
+    """The metrics of one kind and action."""
 
     __slots__ = ("enqueued", "executed", "of_reconcilers", "of_watchers", "requeued", "waited")
 
     def __init__(self) -> None:
-        # No dict by role: an enumeration's hash costs as much as all else here.
+        # No dict by role: hashing an enumeration costs as much as the rest of a call's metrics.
         self.of_watchers = CallNumbers()
         self.of_reconcilers = CallNumbers()
         self.waited = LocalHistogram(_BUCKETS)
         self.enqueued = self.executed = self.requeued = 0
 
     def of(self, role: Role) -> CallNumbers:
-        """The calls of one role."""
+        """The metrics of the calls of one role."""
         return self.of_watchers if role is Role.WATCHER else self.of_reconcilers
 
 
 @final
 class ControllerMetrics:
-    """Counts for one controller. Thread-safe."""
+    """The metrics of one controller. Thread-safe."""
 
     def __init__(self, metrics: Metrics, pending: Callable[[], int]) -> None:
         self._metrics = metrics
         self._pending = pending
         self.lock = threading.Lock()
-        """Held while numbers are changed."""
+        """Held while metrics change."""
         self._series: dict[str, dict[ResourceAction, _Series]] = {}
         self._reconciled: set[str] = set()
-        # By thread: a dict's own atomicity is enough, so that a call costs one lock and not two.
+        # By thread, because a dict is atomic by itself: a call then costs one lock and not two.
         self.running: dict[int, str] = {}
-        """The kinds of the calls that run now, by the identity of their threads."""
+        """The kind of each running call, by thread id."""
         self._retire: Callable[[], None] = lambda: None
 
     def publish(self) -> None:
-        """Show the numbers from now on."""
+        """Publish the metrics."""
         self._retire = self._metrics.add_source(self._samples)
 
     def retire(self) -> None:
-        """Keep the totals, end the rest."""
+        """Stop publishing; the registry keeps the totals."""
         self._retire()
 
     def add_kind(
         self, kind: str, role: Role = Role.WATCHER
     ) -> Mapping[ResourceAction, CallNumbers]:
-        """Make every series of ``kind``, at 0; those of reconcilers only where there are any.
+        """Create every series of ``kind`` at 0; those of reconcilers only if there are any.
 
         Returns:
-            The numbers of the calls of that role, to be changed under :attr:`lock`.
+            The metrics of the calls of that role by action, to be changed under :attr:`lock`.
         """
         with self.lock:
             if kind not in self._series:
@@ -137,22 +137,22 @@ class ControllerMetrics:
             return {action: series.of(role) for action, series in self._series[kind].items()}
 
     def requeued(self, kind: str, action: ResourceAction) -> None:
-        """A reconciler asked to be called again."""
+        """Count a requeue that a reconciler asked for."""
         with self.lock:
             self._series[kind][action].requeued += 1
 
     def retry_planned(self, kind: str, action: ResourceAction) -> None:
-        """A failed call will be tried again."""
+        """Count a failed call that will be retried."""
         with self.lock:
             self._series[kind][action].enqueued += 1
 
     def gave_up(self, kind: str, role: Role, action: ResourceAction) -> None:
-        """A failed call will not be tried again."""
+        """Count a failed call that will not be retried."""
         with self.lock:
             self._series[kind][action].of(role).given_up += 1
 
     def retry_made(self, kind: str, action: ResourceAction, late: float) -> None:
-        """A retry begins, ``late`` seconds after it was due."""
+        """Count a retry that starts ``late`` seconds after it was due."""
         with self.lock:
             series = self._series[kind][action]
             series.executed += 1

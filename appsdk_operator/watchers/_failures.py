@@ -1,4 +1,4 @@
-"""What is done about a call that failed: who is told, and when it is made again."""
+"""Failed calls: the error handler, the log, and the delay until the retry."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ __all__ = ["ErrorHandler", "Failures", "counts_as_attempt", "retry_action"]
 _log = get_logger("appsdk_operator.watchers")
 
 ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
-"""Told of every failed call, before the retry policy is asked."""
+"""Called for every failed call, before the retry policy."""
 
 
 def retry_action(action: ResourceAction, role: Role) -> ResourceAction:
-    """What a call is owed as.
+    """The action of a call's retry.
 
-    A watcher knows no resyncs, and gets the update that it may have been by then.
+    A watcher's failed resync becomes an update, since watchers have no method for resyncs and the
+    object may have changed by then.
     """
-    is_shown_again = action is ResourceAction.RESYNC and role is Role.WATCHER
-    return ResourceAction.UPDATE if is_shown_again else action
+    is_watcher_resync = action is ResourceAction.RESYNC and role is Role.WATCHER
+    return ResourceAction.UPDATE if is_watcher_resync else action
 
 
 def counts_as_attempt(error: Exception) -> bool:
-    """Whether the retry policy is to know of this failure when it is asked about the next one."""
+    """Whether the failure increases the attempt number that the retry policy gets."""
     return not isinstance(sole_error(error), RetryAfter)
 
 
@@ -60,19 +61,21 @@ class Failures:
         self.log = FailureLog(_log, clock)
 
     def delay_after(self, error: Exception, call: WatcherCall, role: Role) -> float | None:
-        """Seconds until ``call``, which failed, is made again; None: given up.
+        """Report a failed call; returns the seconds until its retry, or None if it is given up.
 
-        The traceback of ``error`` is gone afterwards: what is kept of it must not keep the frames
-        of the failed call, and all that they hold.
+        Removes the traceback of ``error``: a stored error must not keep the frames of the failed
+        call alive.
         """
         explain_frozen(sole_error(error))
         if self._error_handler is not None:
             try:
                 self._error_handler(error, call)
             except BaseException as raised:
-                self._say(raised, "error handler", "the error handler of controller %s failed")
-        delay = self._ask(error, call.attempt)
-        self._tell(error, call, delay)
+                self._log_failure_of(
+                    raised, "error handler", "the error handler of controller %s failed"
+                )
+        delay = self._retry_delay(error, call.attempt)
+        self._log_failure(error, call, delay)
         if delay is None:
             self._metrics.gave_up(call.kind, role, call.action)
         else:
@@ -80,7 +83,7 @@ class Failures:
         _drop_tracebacks(error)
         return delay
 
-    def _ask(self, error: Exception, attempt: int) -> float | None:
+    def _retry_delay(self, error: Exception, attempt: int) -> float | None:
         sole = sole_error(error)
         if isinstance(sole, TerminalError):
             return None
@@ -89,18 +92,18 @@ class Failures:
         try:
             return _checked_delay(self._retry_policy(error, attempt))
         except BaseException as raised:
-            self._say(
+            self._log_failure_of(
                 raised,
                 "retry policy",
                 "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
             )
             return None
 
-    def _say(self, error: BaseException, whose: str, message: str) -> None:
-        self.log.failed(error, whose, message, self._name, extra={"controller": self._name})
+    def _log_failure_of(self, error: BaseException, function: str, message: str) -> None:
+        self.log.failed(error, function, message, self._name, extra={"controller": self._name})
 
-    def _tell(self, error: Exception, call: WatcherCall, delay: float | None) -> None:
-        """Log a failure; who has an error handler decides there what is shown of it."""
+    def _log_failure(self, error: Exception, call: WatcherCall, delay: float | None) -> None:
+        """Log a failure: as an error, or as info without traceback if there is an error handler."""
         name = failed_function(error) or call.callback
         if delay is not None:
             then = f"retry in {delay:g} s"
@@ -139,7 +142,7 @@ def _checked_delay(answer: float | None) -> float | None:
     if answer is None:
         return None
     delay = float(answer)
-    # One that never comes due would wait for ever, and no resync would bring it back.
+    # A retry that never comes due would wait for ever: no resync repeats it.
     if not 0 <= delay < math.inf:
         raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None for never")
     return delay

@@ -1,6 +1,6 @@
-"""What of an object's life is shown to whom, and what becomes of its finalizers by that.
+"""The finalizer lifecycle: which callback an event leads to, and which finalizer writes go with it.
 
-The one table behind :class:`OpinionatedWatcher` and :class:`OpinionatedReconciler`.
+:class:`OpinionatedWatcher` and :class:`OpinionatedReconciler` are built on it.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ _CREATE, _UPDATE, _DELETE, _RESYNC = (
 
 
 class NotifyCallback(Protocol):
-    """Shows a moment to the user's code."""
+    """Calls the user's callback for an action."""
 
     def __call__(self, action: ResourceAction, obj: Object, old: Object | None, /) -> Outcome:
-        """Show it, and wait for the end.
+        """Call it, and wait for its result.
 
         Args:
-            action: CREATE for what was not handled before, RESYNC for what was, UPDATE for a
-                change, DELETE for what is to be cleaned up.
+            action: CREATE for an object that was not handled before, RESYNC for one that was,
+                UPDATE for a change, DELETE for a clean-up.
             obj: the object.
-            old: for an UPDATE, what it was before.
+            old: for an UPDATE, the state before it.
 
         Returns:
-            With ``requeue_after``, also of 0: it is not finished, finalizers stay as they are.
+            A result with ``requeue_after``, 0 included, means unfinished: finalizers stay.
         """
         ...
 
 
 @final
 class FinalizerLifecycle:
-    """Holds the objects of a kind with a finalizer for as long as somebody has a stake in them.
+    """Decides on callbacks for the events of one kind, and writes its finalizers around them.
 
-    What a :class:`NotifyCallback` raises goes to the caller, and leaves the finalizers as they are.
+    An error of the :class:`NotifyCallback` is raised to the caller; finalizers then stay.
     Thread-safe for different objects.
     """
 
@@ -86,7 +86,7 @@ class FinalizerLifecycle:
         self.kind = kind
         self.client = client
         self.takes_operator_name: bool = finalizer is default_finalizer
-        """Whether an operator's name goes into the finalizer."""
+        """Whether the finalizer is the default one, which contains the operator's name."""
         self._operator = ""
         self._set_finalizer(finalizer(kind))
         if self.finalizer == in_progress_finalizer(kind):
@@ -94,20 +94,20 @@ class FinalizerLifecycle:
                 f"finalizer {self.finalizer!r} is the one for objects in progress: choose another"
             )
         check_client(client, "get", "patch")
-        # Finalizers of this operator under the names that it had before, each with the one for
-        # objects in progress, and the objects on which they wait to be replaced.
+        # The finalizers of this operator's earlier names, each with its in-progress finalizer; and
+        # the objects on which they still have to be replaced, by uid.
         self._previous: tuple[tuple[str, str], ...] = ()
         self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
         self._concerns = concerns
         self._lock = threading.Lock()
-        # The version at which this process put the finalizer on, until events have caught up:
-        # those before it still show the object without.
+        # By uid, the resourceVersion at which this process wrote the finalizer, until an event
+        # with that version arrives: earlier events show the object without the finalizer.
         self._finalizer_versions: dict[str, str] = {}
-        # Objects that a callback began with, and on which there may be no finalizer of ours any
-        # more: they are cleaned up at their end although nothing on them says so.
+        # Objects that a callback was called for and that may lack our finalizer: they are cleaned
+        # up when deleted although nothing on them says so.
         self._unprotected: set[str] = set()
-        # What a callback succeeded for, and which only the write after it is still missing for.
+        # Objects whose callback succeeded for the action, but whose finalizer write then failed.
         self._write_pending: dict[str, ResourceAction] = {}
         self._times_stripped = 0
 
@@ -117,7 +117,7 @@ class FinalizerLifecycle:
         self.names: tuple[str, str] = (self.finalizer, self.in_progress_finalizer)
 
     def use_operator_name(self, operator: OperatorName) -> None:
-        """Put the operator's name into the default finalizer; before the first event.
+        """Put the operator's name into the default finalizer; call it before the first event.
 
         Raises:
             ValueError: another operator's name is in it already.
@@ -139,11 +139,11 @@ class FinalizerLifecycle:
 
     @property
     def all_names(self) -> frozenset[str]:
-        """Its finalizers, those with older names included."""
+        """All of its finalizers, including those of earlier operator names."""
         return frozenset([*self.names, *(name for pair in self._previous for name in pair)])
 
     def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
-        """The object is new, or was there at the start."""
+        """Handle an addition: a new object, or one of the initial list."""
         self._check_object(obj, "add")
         if self._previous and not obj.is_deleting:
             self._note_legacy(obj)
@@ -155,7 +155,7 @@ class FinalizerLifecycle:
         return self._on_known(obj, notify)
 
     def on_resync(self, obj: Object, notify: NotifyCallback) -> Outcome:
-        """Nothing happened to the object."""
+        """Handle a resync: the object is unchanged."""
         self._check_object(obj, "resync")
         if self._legacy and not obj.is_deleting:
             obj = self._migrated(obj)
@@ -166,7 +166,7 @@ class FinalizerLifecycle:
         return self._on_known(obj, notify)
 
     def on_update(self, old: Object, new: Object, notify: NotifyCallback) -> Outcome:
-        """The object is not what it was."""
+        """Handle a change of the object."""
         self._check_object(old, "update")
         self._check_object(new, "update")
         is_news, is_stripped = self._is_news(old, new), self._is_stripped(old, new)
@@ -180,21 +180,21 @@ class FinalizerLifecycle:
             new = self._migrated(new)
             if new.is_deleting:
                 return self._clean_up(new, notify)
-        # An event older than our finalizer shows the object without it.
+        # An event from before our write shows the object without the finalizer.
         if self.finalizer in new.finalizers or self._is_before_our_write(new):
             return self._call(notify, _UPDATE, new, old)
-        begun, outcome = self._on_new(new, notify)
-        if begun is None or not is_news or not self._wants_update(old, new):
+        added, outcome = self._on_new(new, notify)
+        if added is None or not is_news or not self._wants_update(old, new):
             return outcome
-        return self._call(notify, _UPDATE, begun, old)
+        return self._call(notify, _UPDATE, added, old)
 
     def on_delete(self, obj: Object, notify: NotifyCallback) -> Outcome:
-        """The object is gone; usually all is done then.
+        """Handle the removal of an object; usually its clean-up is done by then.
 
-        But a server that is carrying out a deletion when a finalizer is put on may drop the object
-        all the same, as kube-apiserver does; and somebody may have taken our finalizer off. An
-        object that add began with, that went in another way than by our clean-up and is gone from
-        the server, is cleaned up now.
+        Two cases need one now: kube-apiserver may remove an object although a finalizer was put on
+        it while it carried out the deletion; and another client may have removed our finalizer.
+        An object that ``add`` was called for and that left the server without our clean-up is
+        cleaned up here.
         """
         self._check_object(obj, "delete")
         with self._lock:
@@ -203,7 +203,7 @@ class FinalizerLifecycle:
             is_unprotected = obj.uid in self._unprotected
         outcome: Outcome = None
         is_held = not obj.is_deleting and any(name in obj.finalizers for name in self.names)
-        # An object that only left the informer's selector looks the same, and lives on.
+        # An object that left the informer's selector looks the same, but still exists.
         if (is_held or is_unprotected) and not is_done and self._finalizers.is_gone(obj):
             outcome = self._call(notify, _DELETE, obj, None)
         if not _is_unfinished(outcome):
@@ -211,11 +211,10 @@ class FinalizerLifecycle:
         return outcome
 
     def concerns(self, old: Object, new: Object) -> bool:
-        """Whether there is anything to do: for us, or for the callback of an update.
+        """Whether an update needs a callback or a finalizer write.
 
-        Not for changes of status, labels, annotations or our own finalizers alone: while the first
-        call fails, our own write of the finalizer in progress must not pass for news that ends its
-        retries.
+        Changes of the status, labels, annotations or our own finalizers alone need none. Otherwise
+        our own write of the in-progress finalizer would end the retries of a failing first call.
         """
         if self._is_stripped(old, new):
             return True
@@ -227,9 +226,9 @@ class FinalizerLifecycle:
         return is_bare or self._wants_update(old, new)
 
     def _is_news(self, old: Object, new: Object) -> bool:
-        """Whether more than status, labels, annotations or our own finalizers on_update."""
+        """Whether more than the status, labels, annotations or our own finalizers changed."""
         self._forget_seen_write(old, new)
-        # After a restore the state is another one, whatever its generation.
+        # After a restore the state differs, whatever the generation.
         if new.is_deleting != old.is_deleting or _goes_back(old, new):
             return True
         if new.generation > 0:
@@ -237,7 +236,7 @@ class FinalizerLifecycle:
         return not self._is_own_write(old, new)
 
     def _wants_update(self, old: Object, new: Object) -> bool:
-        """Whether the callback of an update would do anything, as far as it can say."""
+        """Whether the user's ``concerns`` wants the update; yes if there is none or it fails."""
         if self._concerns is None:
             return True
         try:
@@ -249,9 +248,9 @@ class FinalizerLifecycle:
             return True
 
     def _is_stripped(self, old: Object, new: Object) -> bool:
-        """Whether somebody took our finalizer off, between these two."""
+        """Whether another client removed our finalizer between the two states."""
         if self.finalizer in new.finalizers or old.is_deleting:
-            return False  # the clean-up knows
+            return False  # the clean-up handles it
         if self.finalizer in old.finalizers:
             return not (new.is_deleting and self.in_progress_finalizer in new.finalizers)
         with self._lock:
@@ -265,7 +264,7 @@ class FinalizerLifecycle:
             self._unprotected.add(obj.uid)
             self._times_stripped += 1
             times = self._times_stripped
-        if times & (times - 1) == 0:  # 1, 2, 4, …: whoever does so may do so all day long
+        if times & (times - 1) == 0:  # logs 1, 2, 4, …: it may go on for long
             _log.warning(
                 "somebody took finalizer %s off %r (%d objects so far): it is handled as a new one "
                 "again, or cleaned up if it is being deleted; look for who writes whole lists of "
@@ -277,10 +276,10 @@ class FinalizerLifecycle:
             )
 
     def _note_legacy(self, obj: Object) -> None:
-        """Remember an object that was handled under an older name, until it has the new one.
+        """Record an object with a finalizer of an earlier name, until that is replaced.
 
-        Only one that is there when we see it first: on others the old name comes from another
-        operator that has it.
+        Only for objects that have it when first seen: later it comes from another operator that
+        uses the name.
         """
         present = obj.finalizers
         is_ours = any(name in present for name in self.names)
@@ -289,8 +288,7 @@ class FinalizerLifecycle:
                 self._legacy.add(obj.uid)
 
     def _migrated(self, obj: Object) -> Object:
-        """The object with our finalizer in the place of the one with an older name, if it waits for
-        that.
+        """Replace the finalizer of an earlier name if the object has one; returns the new state.
 
         Raises:
             FinalizerError: it could not be written.
@@ -311,7 +309,7 @@ class FinalizerLifecycle:
         return obj if made is None else made
 
     def _on_known(self, obj: Object, notify: NotifyCallback) -> Outcome:
-        """Show an object that was handled before, and drop what is left of its beginning."""
+        """Resync an object that was handled before, and remove its in-progress finalizer."""
         outcome: Outcome = None
         if not self._pop_write_pending(obj, _RESYNC):
             outcome = self._call(notify, _RESYNC, obj, None)
@@ -321,12 +319,12 @@ class FinalizerLifecycle:
         return outcome
 
     def _on_new(self, obj: Object, notify: NotifyCallback) -> tuple[Object | None, Outcome]:
-        """Show a new object, as it is with the finalizer in progress.
+        """Write the in-progress finalizer, call ``add``, then write the finalizer.
 
-        If that was done, and only the finalizer could not be written, that is all that is done now.
+        When an earlier attempt failed only at the last write, only that is repeated.
 
         Returns:
-            The object as it is then; None when that is not finished, or it is on its way out.
+            The object's new state, or None if it is unfinished or being deleted; and the result.
         """
         present = obj
         outcome: Outcome = None
@@ -348,8 +346,8 @@ class FinalizerLifecycle:
         with self._retry_write_only(obj, _CREATE, "add"):
             done = self._put(present, self.finalizer, instead_of=self.in_progress_finalizer)
         with self._lock:
-            # An object that is being deleted by now keeps the finalizer in progress, which holds
-            # it as well until the delete callback has succeeded.
+            # An object that is being deleted by now keeps the in-progress finalizer, which also
+            # holds it until the delete callback has succeeded.
             if done is not None and any(name in done.finalizers for name in self.names):
                 self._unprotected.discard(obj.uid)
                 if done.uid:
@@ -357,10 +355,10 @@ class FinalizerLifecycle:
         return done, outcome
 
     def _put(self, obj: Object, name: str, *, instead_of: str | None = None) -> Object | None:
-        """Put a finalizer on.
+        """Write a finalizer.
 
         Raises:
-            FinalizerError: it could not be put on, or is not there after that.
+            FinalizerError: it could not be written, or the server left it out.
         """
         made = self._finalizers.put(obj, name, instead_of=instead_of)
         if made is not None and not made.is_deleting and name not in made.finalizers:
@@ -376,10 +374,10 @@ class FinalizerLifecycle:
         is_held = bool(names)
         with self._lock:
             if not is_held and obj.uid not in self._unprotected:
-                self._write_pending.pop(obj.uid, None)  # events have caught up with our clean-up
+                self._write_pending.pop(obj.uid, None)  # this event shows our clean-up
                 return None
             if obj.uid:
-                self._unprotected.add(obj.uid)  # somebody may take it off before this has succeeded
+                self._unprotected.add(obj.uid)  # the finalizer may be removed before this succeeds
         outcome: Outcome = None
         if not self._pop_write_pending(obj, _DELETE):
             outcome = self._call(notify, _DELETE, obj, None)
@@ -391,11 +389,11 @@ class FinalizerLifecycle:
             self._finalizer_versions.pop(obj.uid, None)
             self._unprotected.discard(obj.uid)
             if obj.uid:
-                self._write_pending[obj.uid] = _DELETE  # events before our write show it as it was
+                self._write_pending[obj.uid] = _DELETE  # for events from before our write
         return outcome
 
     def _our_finalizers_on(self, obj: Object) -> list[str]:
-        """Our finalizers on an object; those with an older name only where no newer one is."""
+        """Our finalizers on the object; those of earlier names only if it has no current one."""
         present = obj.finalizers
         own = [name for name in self.names if name in present]
         if own or obj.uid in self._unprotected:
@@ -405,21 +403,21 @@ class FinalizerLifecycle:
     def _call(
         self, notify: NotifyCallback, action: ResourceAction, obj: Object, old: Object | None
     ) -> Outcome:
-        """Show a moment, with the types of our own kind, whatever those of the informer are."""
+        """Call the callback with the types of our own kind, whatever the informer's are."""
         kind = self.kind
         return notify(action, obj.viewed_as(kind), old and old.viewed_as(kind))
 
     def _pop_write_pending(self, obj: Object, action: ResourceAction) -> bool:
-        """Whether the callback has succeeded, and only the write after it is missing."""
+        """Whether the callback succeeded before and only its finalizer write is missing."""
         with self._lock:
-            # If it is another one its life went on, or back: that does not count any more.
+            # Dropped for any other action: the object has moved on since, or back.
             return self._write_pending.pop(obj.uid, None) is action
 
     @contextlib.contextmanager
     def _retry_write_only(
         self, obj: Object, action: ResourceAction, callback: str
     ) -> Iterator[None]:
-        """For a write after a callback: if it fails it alone is done again, not the callback."""
+        """For the write after a callback: when it fails, a retry repeats only the write."""
         try:
             yield
         except FinalizerError as error:
@@ -429,33 +427,33 @@ class FinalizerLifecycle:
             raise error.after(f"the {callback} callback succeeded, but then") from error
 
     def _is_before_our_write(self, obj: Object) -> bool:
-        """Whether this process put the finalizer on at a version that ``obj`` has not reached."""
+        """Whether ``obj`` is a state from before this process wrote the finalizer."""
         with self._lock:
             version = self._finalizer_versions.get(obj.uid)
         return version is not None and is_older_version(obj.resource_version, version)
 
     def _forget_seen_write(self, old: Object, new: Object) -> None:
-        """Forget our own write when events have caught up with it, or when history went back."""
+        """Forget our own write once an event shows it, or after a restore of the server."""
         goes_back = _goes_back(old, new)
         with self._lock:
             version = self._finalizer_versions.get(new.uid)
             has_caught_up = version is not None and not is_older_version(
                 new.resource_version, version
             )
-            # Without the finalizer: somebody took it off, and it is put on again.
+            # Without the finalizer: another client removed it, and it is written again.
             if goes_back or (has_caught_up and self.finalizer in new.finalizers):
                 self._finalizer_versions.pop(new.uid, None)
             if goes_back:
                 self._write_pending.pop(new.uid, None)
 
     def _is_own_write(self, old: Object, new: Object) -> bool:
-        """Whether our own finalizers are all that on_update."""
+        """Whether only our own finalizers changed."""
         before, after = set(old.finalizers), set(new.finalizers)
         if not (before ^ after) & set(self.names):
             return False
-        return self._without_bookkeeping(old) == self._without_bookkeeping(new)
+        return self._without_own_fields(old) == self._without_own_fields(new)
 
-    def _without_bookkeeping(self, obj: Object) -> dict[str, Any]:
+    def _without_own_fields(self, obj: Object) -> dict[str, Any]:
         data = obj.to_dict()
         metadata = data.get("metadata", {})
         for field in ("managedFields", "resourceVersion"):
@@ -482,15 +480,15 @@ class FinalizerLifecycle:
 
 
 class HasFinalizerLifecycle:
-    """The part that OpinionatedWatcher and OpinionatedReconciler share: their finalizers."""
+    """The finalizer properties of OpinionatedWatcher and OpinionatedReconciler."""
 
     def __init__(self, lifecycle: FinalizerLifecycle) -> None:
         self._finalizer_lifecycle = lifecycle
 
     @property
     def finalizer(self) -> str:
-        """The finalizer on objects that were handled; the default one gets the operator's name
-        when this is added to a controller that has one, by itself or from its operator."""
+        """The finalizer on handled objects. The default one gets the operator's name when this is
+        added to a controller that has a name, of its own or from its operator."""
         return self._finalizer_lifecycle.finalizer
 
     @property
@@ -505,7 +503,7 @@ class HasFinalizerLifecycle:
 
 
 def _has_reached(obj: Object, version: str) -> bool:
-    """Whether the object is as new as that, for versions that can be compared."""
+    """Whether the object has that version or a newer one, for comparable versions."""
     return obj.resource_version == version or is_older_version(version, obj.resource_version)
 
 

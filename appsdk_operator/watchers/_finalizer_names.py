@@ -1,4 +1,4 @@
-"""The names of the finalizers that watchers put on objects."""
+"""The default finalizer names of opinionated watchers and reconcilers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from appsdk_operator.runtime.validation import check_text
 __all__ = ["FinalizerSupplier", "default_finalizer", "in_progress_finalizer", "in_progress_name"]
 
 FinalizerSupplier: TypeAlias = Callable[[Kind], str]
-"""Gives the name of the finalizer for a kind."""
+"""Returns the finalizer name for a kind."""
 
 
 def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
-    """``{operator}.{version}.{kind}.{group}``, as in grafana-app-sdk, where the name is "operator".
+    """``{operator}.{version}.{kind}.{group}``; in grafana-app-sdk the first part is "operator".
 
-    Where it is used the name is that of the controller, the Operator or the Manager, whichever has
-    one and is nearest. With a name, what is longer than 63 characters is cut, and a digest stands
-    for the rest. Built-in kinds take only finalizers with a domain in front, so theirs are
-    ``operator.appsdk/{version}.{kind}.{group}``.
+    Controllers pass the name of the controller, or else of its Operator or Manager. Finalizers with
+    such a name are cut at 63 characters and then end with a digest. Built-in kinds only accept
+    finalizers with a domain, so theirs are ``operator.appsdk/{version}.{kind}.{group}``.
 
     >>> default_finalizer(Kind(group="example.com", version="v1", kind="Widget"))
     'operator.v1.Widget.example.com'
@@ -42,14 +41,14 @@ def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
 def in_progress_finalizer(kind: Kind) -> str:
     """``wip.{version}.{kind}.{group}``: on objects whose add callback has not succeeded yet.
 
-    It belongs to :func:`default_finalizer`; a watcher with another one gets ``wip.`` in front of
-    that, because one watcher must not end what another has begun.
+    It belongs to :func:`default_finalizer`. A watcher with another finalizer has its own, with
+    ``wip.`` before the name, so that watchers do not finish each other's additions.
     """
     return _finalizer("wip", check_kind(kind))
 
 
 def in_progress_name(kind: Kind, finalizer: str) -> str:
-    """The finalizer for objects in progress that belongs to ``finalizer``."""
+    """The in-progress finalizer that belongs to ``finalizer``."""
     if finalizer == default_finalizer(kind):
         return in_progress_finalizer(kind)
     prefix, slash, rest = finalizer.rpartition("/")
@@ -61,7 +60,7 @@ def _shortened(name: str, whole: str) -> str:
         return name
     import hashlib
 
-    # Still one for each: the digest stands for what is cut off.
+    # The digest keeps the names of different finalizers different.
     digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
     return f"{name[: MAX_FINALIZER_NAME - 17].rstrip('.-_')}.{digest}"
 

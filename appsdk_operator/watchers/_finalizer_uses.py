@@ -1,4 +1,4 @@
-"""An operator's name in the finalizers of its watchers, and no two watchers with one finalizer."""
+"""The finalizers in use in this process, and the check that no two controllers share one."""
 
 from __future__ import annotations
 
@@ -24,33 +24,34 @@ __all__ = [
 @final
 @attrs.frozen
 class OperatorName:
-    """What an operator is called, and was called before."""
+    """An operator's name, and its earlier names."""
 
     name: str = ""
-    """``""``: it has no name."""
+    """Empty if it has no name."""
     previous: tuple[str, ...] = PREVIOUS_NAMES
 
 
 @final
 @attrs.frozen(eq=False)
 class FinalizerUse:
-    """One watcher or reconciler that puts a finalizer on objects."""
+    """The use of a finalizer by one watcher or reconciler."""
 
     user: str
-    """Who, for errors."""
+    """The watcher or reconciler, for errors."""
     kind: Kind
     names: frozenset[str]
-    """Its finalizer, and the one for objects in progress."""
+    """Its finalizer and its in-progress finalizer."""
     client: Any
     operator: object
-    """The Operator or Manager that it belongs to; None: none."""
+    """The Operator or Manager that it belongs to; None for none."""
     informers: Sequence[object]
-    """Those that show it objects; other objects than these show are none of its business."""
+    """The informers that feed it. It handles no other objects than theirs."""
 
     def conflicts_with(self, other: FinalizerUse) -> bool:
-        """Whether both handle the same objects with the same finalizer, in one process.
+        """Whether both put the same finalizer on the same objects.
 
-        A test may run several processes in one: they have their own clients and managers.
+        Uses with different clients and different operators do not conflict: a test may run several
+        operators in one process.
         """
         if self.kind != other.kind or not self.names & other.names:
             return False
@@ -62,38 +63,39 @@ class FinalizerUse:
 
 @final
 class FinalizerUses:
-    """The finalizers that the controllers of this process put on objects. Thread-safe."""
+    """The finalizers that controllers of this process use. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._uses: dict[int, tuple[FinalizerUse, ...]] = {}
 
     def register(self, owner: object, uses: Sequence[FinalizerUse]) -> None:
-        """Note what the controller ``owner`` uses from now on.
+        """Register the finalizers of the controller ``owner``.
 
         Raises:
-            ValueError: another controller has the same finalizer for the same objects.
+            ValueError: another controller uses one of them for the same objects.
         """
         with self._lock:
             others = [use for key, uses in self._uses.items() if key != id(owner) for use in uses]
             for use in uses:
-                twin = next((other for other in others if use.conflicts_with(other)), None)
-                if twin is not None:
+                clash = next((other for other in others if use.conflicts_with(other)), None)
+                if clash is not None:
                     raise ValueError(
-                        f"{use.user} would share its finalizer with {twin.user}, and objects would "
-                        "go when one of them has cleaned up: give the controllers names of their "
-                        "own with name=, or one of the watchers another finalizer with finalizer="
+                        f"{use.user} would share its finalizer with {clash.user}, and objects "
+                        "would go when one of them has cleaned up: give the controllers names of "
+                        "their own with name=, or one of the watchers another finalizer with "
+                        "finalizer="
                     )
             self._uses[id(owner)] = tuple(uses)
 
     def unregister(self, owner: object) -> None:
-        """Forget what ``owner`` used."""
+        """Remove the finalizers of ``owner``."""
         with self._lock:
             self._uses.pop(id(owner), None)
 
 
 finalizer_uses: Final = FinalizerUses()
-"""Those of this process."""
+"""The finalizers in use in this process."""
 
 
 def _is_one_server(one: FinalizerUse, other: FinalizerUse) -> bool:
@@ -110,16 +112,16 @@ def _server_of(client: Any) -> str | None:
 
 def _share_objects(ours: Sequence[object], theirs: Sequence[object]) -> bool:
     if not ours or not theirs:
-        return True  # informers may still come
+        return True  # informers may still be added
     return any(_overlap(one, other) for one in ours for other in theirs)
 
 
 def _overlap(one: object, other: object) -> bool:
     if not isinstance(one, Informer) or not isinstance(other, Informer):
-        return True  # a cache, whose namespaces change, or somebody else's
+        return True  # a cache, whose namespaces may change, or another package's informer
     if one.namespace and other.namespace and one.namespace != other.namespace:
         return False
-    # Who gives two selections means two sets of objects.
+    # Two different selectors are taken to select different objects.
     selections = [(str(i.label_selector), str(i.field_selector)) for i in (one, other)]
     return selections[0] == selections[1] or not all(map(_selects, (one, other)))
 

@@ -31,9 +31,9 @@ from appsdk_operator.runtime import (
 from appsdk_operator.runtime.validation import check_callable, check_count, check_number
 from appsdk_operator.watchers._bindings import InformerBindings
 from appsdk_operator.watchers._checks import (
+    check_argument_order,
     check_cache,
     check_informer,
-    check_order,
     check_watcher,
     checked_kind,
 )
@@ -200,7 +200,7 @@ class InformerController:
             ValueError: ``kind`` is empty, or the informer was added before.
             RuntimeError: the controller has ended.
         """
-        check_order("add_informer", "informer", informer, kind)
+        check_argument_order("add_informer", "informer", informer, kind)
         kind = checked_kind(kind)
         check_informer(informer)
         self._check_open("informers")
@@ -235,7 +235,7 @@ class InformerController:
             ValueError: this kind of this cache was added before.
             RuntimeError: the cache has stopped, or the controller has ended.
         """
-        check_order("add_cache", "cache", cache, kind)
+        check_argument_order("add_cache", "cache", cache, kind)
         check_cache(cache, kind)
         self._check_open("caches")
         self._bindings.add_cache(cache, kind, resync)
@@ -261,7 +261,7 @@ class InformerController:
                 OpinionatedReconciler, or another one of these has the same finalizer.
             RuntimeError: the controller has ended.
         """
-        check_order("add_watcher", "watcher", watcher, kind)
+        check_argument_order("add_watcher", "watcher", watcher, kind)
         checked_kind(kind)
         check_watcher(watcher)
         self._add(RegisteredWatcher(watcher, kind), kind)
@@ -292,7 +292,7 @@ class InformerController:
             TypeError: it is not a reconciler.
             ValueError: as :meth:`add_watcher`.
         """
-        check_order("add_reconciler", "reconciler", reconciler, kind)
+        check_argument_order("add_reconciler", "reconciler", reconciler, kind)
         checked_kind(kind)
         check_reconciler(reconciler)
         self._add(

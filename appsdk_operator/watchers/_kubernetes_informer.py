@@ -33,10 +33,10 @@ class InformerOptions(TypedDict, total=False):
 
 @final
 class KubernetesInformer(Informer[SpecT, StatusT]):
-    """An :class:`~appsdk_operator.cache.Informer` that shows every object again every 30 seconds.
+    """An :class:`~appsdk_operator.cache.Informer` with a resync of every object each 30 seconds.
 
-    The resync costs no request: it is made from the local copy. It is what brings a watcher up to
-    date whose retry policy has given up on an object.
+    The resync reads the local copy and costs no request. It repeats calls that the retry policy of
+    a controller has given up on.
     """
 
     not_a_controller: ClassVar[str] = (
@@ -59,17 +59,17 @@ class KubernetesInformer(Informer[SpecT, StatusT]):
         """An informer.
 
         Args:
-            kind: what to follow.
+            kind: the kind to list and watch.
             client: lists and watches.
-            namespace: the one to follow; default: all.
+            namespace: its namespace; default: all.
             label_selector: which objects: text such as ``"app=web,tier"``, a mapping of labels to
                 values, or a LabelSelector; default: all.
             field_selector: the same for fields, for example ``"metadata.name=web"``.
-            resync: seconds, give or take a tenth; default 30; 0: never.
-            options: any other of :class:`~appsdk_operator.cache.Informer`.
+            resync: seconds between resyncs, give or take a tenth; default 30; 0: never.
+            options: any other option of :class:`~appsdk_operator.cache.Informer`.
 
         Raises:
-            TypeError, ValueError: an argument that cannot be used.
+            TypeError, ValueError: an argument is invalid.
         """
         check_client(client, "list_page", "watch")
         others: dict[str, Any] = {**options}

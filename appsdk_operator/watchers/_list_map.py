@@ -15,14 +15,13 @@ D = TypeVar("D")
 
 @final
 class ListMap(Generic[K, V]):
-    """Lists by key, which may be changed while they are being walked.
+    """Lists by key that may change during an iteration. Thread-safe.
 
-    Readers get snapshots and never wait. Writers hold a lock only to put a new list in place, never
-    while a ``match`` function runs, so that writers of different keys do not wait for each other's
-    code. Keys whose list becomes empty are forgotten. An absent key is never an error.
+    Readers get snapshots and never wait. Writers hold a lock only while they replace a list, never
+    while a ``match`` function runs, so they do not wait for each other's code. A key whose list
+    becomes empty is removed. An absent key is never an error.
 
-    The semantics are those of grafana-app-sdk's ``ListMap``, but for the empty keys, which that
-    keeps.
+    The semantics are those of grafana-app-sdk's ``ListMap``, which however keeps empty keys.
 
     >>> watchers = ListMap[str, str]()
     >>> watchers.add_items("pods", "first", "second")
@@ -34,7 +33,7 @@ class ListMap(Generic[K, V]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # A tuple is never changed, only replaced: whoever holds one has a snapshot.
+        # A tuple is never changed, only replaced, so each one is a snapshot.
         self._lists: dict[K, tuple[V, ...]] = {}
 
     def add_item(self, key: K, item: V) -> None:
@@ -66,14 +65,14 @@ class ListMap(Generic[K, V]):
             return list(self._lists)
 
     def items(self, key: K) -> tuple[V, ...]:
-        """The items of ``key`` in order, as they are now."""
+        """A snapshot of the items of ``key``, in order."""
         return self._lists.get(key, ())
 
     def all_items(self) -> Iterator[tuple[K, int, V]]:
-        """Every item with its key and index, as they are now."""
+        """A snapshot of every item with its key and index."""
         with self._lock:
             lists = list(self._lists.items())
-        # Not a generator itself, which would look only when somebody begins to walk.
+        # Not a generator function, which would take the snapshot only at the first step.
         return ((key, index, item) for key, items in lists for index, item in enumerate(items))
 
     def __len__(self) -> int:
@@ -88,9 +87,9 @@ class ListMap(Generic[K, V]):
         return self.remove_items(key, match, limit=1) == 1
 
     def remove_items(self, key: K, match: Callable[[V], bool], *, limit: int = 0) -> int:
-        """Remove the items that match, the first ``limit`` of them (below 1: all); how many.
+        """Remove the first ``limit`` items that match (below 1: all); returns their number.
 
-        Items that are added while ``match`` is being asked may not be looked at.
+        Items that are added while ``match`` runs may be left out.
         """
         removed = 0
         while True:
@@ -103,40 +102,40 @@ class ListMap(Generic[K, V]):
                         break
             gone = self._discard(key, before, matched)
             removed += gone
-            # Somebody else was faster with one of them: others may match as well.
+            # Another thread removed one of them first: look for further matches.
             if limit < 1 or gone == len(matched):
                 return removed
 
     def _discard(self, key: K, before: tuple[V, ...], matched: list[int]) -> int:
-        """Remove the items at those places of ``before``, as far as they are still there."""
+        """Remove the items at those indexes of ``before`` that are still there; their number."""
         if not matched:
             return 0
         with self._lock:
-            kept = list(self._lists.get(key, ()))
+            items = list(self._lists.get(key, ()))
             if self._lists.get(key) is before:
-                places = matched
+                indexes = matched
             else:
                 # By identity: equal items may be different ones.
-                ids = [id(item) for item in kept]
-                places = []
+                ids = [id(item) for item in items]
+                indexes = []
                 for index in matched:
                     wanted = id(before[index])
                     if wanted in ids:
-                        place = ids.index(wanted)
-                        ids[place] = 0
-                        places.append(place)
-            for place in sorted(places, reverse=True):
-                del kept[place]
-            self._replace(key, kept)
-            return len(places)
+                        found = ids.index(wanted)
+                        ids[found] = 0
+                        indexes.append(found)
+            for index in sorted(indexes, reverse=True):
+                del items[index]
+            self._replace(key, items)
+            return len(indexes)
 
     def remove_item_at(self, key: K, index: int) -> None:
-        """Remove the item at ``index``; out of range: nothing."""
+        """Remove the item at ``index``; an index out of range is ignored."""
         with self._lock:
-            kept = list(self._lists.get(key, ()))
-            if 0 <= index < len(kept):
-                del kept[index]
-                self._replace(key, kept)
+            items = list(self._lists.get(key, ()))
+            if 0 <= index < len(items):
+                del items[index]
+                self._replace(key, items)
 
     def remove_key(self, key: K) -> None:
         """Remove the whole list of ``key``."""

@@ -1,4 +1,4 @@
-"""A watcher that manages a finalizer, so that no deletion is missed."""
+"""The watcher that manages a finalizer, so that no deletion is missed."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ __all__ = ["OpinionatedWatcher"]
 
 @final
 class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
-    """Tells apart what is new, what was handled by an earlier process, and what must be cleaned up.
+    """A watcher that distinguishes new objects, already handled ones, and deleted ones to clean up.
 
-    An object that was handled carries this watcher's finalizer, so the server keeps it until the
-    ``delete`` callback has succeeded, also when nobody watched at the moment of the deletion.
+    A handled object has this watcher's finalizer. The server therefore keeps it until the
+    ``delete`` callback has succeeded, even if no process watched when it was deleted.
 
     Guarantees, whatever crashes when:
         * ``add`` is called for each object at least once, and succeeds before ``update``, ``sync``
           or the finalizer.
-        * An object that ``add`` began with is not let go before ``delete`` has succeeded.
-        * Foreign finalizers are never touched, and keep their order.
+        * An object that ``add`` was called for is not released before ``delete`` has succeeded.
+        * Other finalizers are never changed, and keep their order.
 
-    Callbacks (each optional, plain or ``async def``; to raise is to fail and be retried):
+    Callbacks (each optional, plain or ``async def``; one that raises is retried):
         * ``add(obj)``: an object that was not handled before.
-        * ``sync(obj)``: an object that an earlier process has handled already, once at the start.
-        * ``update(old, new)``: the spec changed. Changes that leave the generation as it is
-          (status, labels, annotations) are not shown; kinds without generations show all.
-        * ``delete(obj)``: the object is being deleted, and still there.
+        * ``sync(obj)``: an object that an earlier process has handled, once at the start.
+        * ``update(old, new)``: the spec changed. Changes that keep the generation (status, labels,
+          annotations) are not delivered; for kinds without generations all changes are.
+        * ``delete(obj)``: the object is being deleted, and still exists.
 
-    While ``add`` is under way the object carries a second finalizer (``wip.…``), so that a crash in
-    the middle cannot lose a deletion. Two watchers of one kind need different finalizers, or the
-    object goes when one of them has cleaned up. Thread-safe. The semantics are those of
-    grafana-app-sdk's OpinionatedWatcher.
+    While ``add`` runs the object has a second finalizer (``wip.…``), so that a crash in the middle
+    cannot lose a deletion. Two watchers of one kind need different finalizers; with a shared one
+    the object is removed when the first of them has cleaned up. Thread-safe. The semantics are
+    those of grafana-app-sdk's OpinionatedWatcher.
     """
 
     if not TYPE_CHECKING:
@@ -79,18 +79,19 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         """A watcher for objects of ``kind``.
 
         Args:
-            kind: the kind of the objects it will be given.
+            kind: the kind of its objects.
             client: reads objects and writes finalizers.
             add: see above, as the other callbacks.
             update: see above.
             delete: see above.
             sync: see above.
-            finalizer: gives the finalizer's name; default: :func:`default_finalizer`.
-            concerns: a function of (old, new): whether ``update`` would do anything; updates for
-                which it says no are not shown, and do not end pending retries. Default: all are.
+            finalizer: returns the finalizer's name; default: :func:`default_finalizer`.
+            concerns: a function of (old, new): whether ``update`` would do anything. Updates for
+                which it returns False are not delivered, and do not end pending retries.
+                Default: all are delivered.
 
         Raises:
-            ValueError: the finalizer's name is too long, or not a name that servers take.
+            ValueError: the finalizer's name is too long, or not a name that servers accept.
             TypeError: a callback is no function of what it is called with, ``kind`` is no Kind, or
                 ``client`` no client.
         """
@@ -119,11 +120,11 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         sync_to_add: bool = False,
         finalizer: FinalizerSupplier = default_finalizer,
     ) -> OpinionatedWatcher[OtherSpecT, OtherStatusT]:
-        """Give another watcher's callbacks the guarantees of this one.
+        """An OpinionatedWatcher around the callbacks of another watcher.
 
         Args:
-            watcher: whose ``add``, ``update`` and ``delete`` to call, and whose ``concerns`` to
-                ask if it has one; None: nothing is called.
+            watcher: its ``add``, ``update`` and ``delete`` are called, and its ``concerns`` if it
+                has one; None: nothing is called.
             kind: as for the constructor.
             client: as for the constructor.
             sync_to_add: whether ``sync`` calls the watcher's ``add`` too.
@@ -148,7 +149,7 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         )
 
     def add(self, obj: Object[SpecT, StatusT]) -> None:
-        """Handle an object that appeared, or was there at the start.
+        """Handle a new object, or one of the initial list.
 
         Raises:
             FinalizerError: a finalizer could not be written.
@@ -166,24 +167,24 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         self._finalizer_lifecycle.on_update(old, new, self._notify)
 
     def concerns(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> bool:
-        """Whether there is anything to do for an update.
+        """Whether an update needs a callback or a finalizer write.
 
-        There is nothing when only status, labels, annotations or our own finalizers changed (while
-        ``add`` fails, our own write of the finalizer in progress must not pass for news that ends
-        its retries), or when the ``concerns`` that was given says so; but always when somebody took
-        the finalizer off.
+        Changes of the status, labels, annotations or our own finalizers alone need none: otherwise
+        our own write of the in-progress finalizer would end the retries of a failing ``add``. The
+        given ``concerns`` decides on the other changes. An update that shows that another client
+        removed the finalizer is always handled.
         """
         return self._finalizer_lifecycle.concerns(old, new)
 
     def delete(self, obj: Object[SpecT, StatusT]) -> None:
-        """Usually nothing: the ``delete`` callback ran before the finalizer was taken off.
+        """Handle the removal of an object: usually nothing is left to do.
 
-        But a server that is carrying out a deletion when a finalizer is put on may drop the object
-        all the same, as kube-apiserver does; and somebody may have taken the finalizer off. An
-        object that went so is cleaned up now.
+        The ``delete`` callback normally ran before the finalizer was removed. Two cases are cleaned
+        up here: kube-apiserver may remove an object although a finalizer was put on it while it
+        carried out the deletion; and another client may have removed the finalizer.
 
         Raises:
-            FinalizerError: the server does not say whether the object is gone.
+            FinalizerError: it could not be found out whether the object is gone.
             Exception: what the callback raised.
         """
         self._finalizer_lifecycle.on_delete(obj, self._notify)

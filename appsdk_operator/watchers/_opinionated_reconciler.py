@@ -1,4 +1,4 @@
-"""A reconciler that manages a finalizer, so that no deletion is missed."""
+"""The reconciler that manages a finalizer, so that no deletion is missed."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ __all__ = ["OpinionatedReconciler"]
 
 @final
 class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
-    """Gives another reconciler the guarantees of an :class:`OpinionatedWatcher`.
+    """Wraps a reconciler with the finalizer guarantees of an :class:`OpinionatedWatcher`.
 
-    The other one gets requests with the action
+    The wrapped reconciler gets requests with the action
 
-        * CREATE for an object that was not handled before, until that succeeded once,
+        * CREATE for an object that was not handled before, until one has succeeded,
         * RESYNC for one that an earlier process has handled, once at the start, and at resyncs,
         * UPDATE when the spec changed, or for kinds without generations when anything did,
-        * DELETE for one that is being deleted, and still there.
+        * DELETE for one that is being deleted, and still exists.
 
     Guarantees, whatever crashes when:
-        * CREATE is asked for each object at least once, and succeeds before UPDATE, RESYNC or the
-          finalizer.
-        * An object that CREATE began with is not let go before DELETE has succeeded.
-        * Foreign finalizers are never touched, and keep their order.
+        * CREATE is requested for each object at least once, and succeeds before UPDATE, RESYNC or
+          the finalizer.
+        * An object that CREATE was requested for is not released before DELETE has succeeded.
+        * Other finalizers are never changed, and keep their order.
 
-    To succeed is to return without ``requeue_after``, also without one of 0: who asks to be called
-    again has not finished, so a CREATE is asked again then, and a DELETE keeps the object. That is
-    how to wait for something outside of the cluster to be gone.
+    A request succeeds when the reconciler returns without ``requeue_after``; 0 counts as one. With
+    it the request is unfinished: a CREATE is requested again, and a DELETE keeps the object. That
+    is how to wait until something outside of the cluster is gone.
 
     Two reconcilers or watchers of one kind need different finalizers. Thread-safe. The semantics
     are those of grafana-app-sdk's OpinionatedReconciler, with the finalizer in progress of its
@@ -64,40 +64,40 @@ class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         """A reconciler for objects of ``kind``.
 
         Args:
-            reconciler: what is called; plain or ``async def``. Updates for which its ``concerns``
-                says no, if it has one, are not shown.
-            kind: the kind of the objects it will be given.
+            reconciler: the reconciler to call; plain or ``async def``. Updates for which its
+                ``concerns``, if it has one, returns False are not delivered.
+            kind: the kind of its objects.
             client: reads objects and writes finalizers.
-            finalizer: gives the finalizer's name; default: :func:`default_finalizer`.
+            finalizer: returns the finalizer's name; default: :func:`default_finalizer`.
 
         Raises:
-            ValueError: the finalizer's name is too long, or not a name that servers take.
+            ValueError: the finalizer's name is too long, or not a name that servers accept.
             TypeError: ``reconciler`` is none, ``kind`` is no Kind, or ``client`` no client.
         """
         check_reconciler(reconciler)
         concerns = reconciler.concerns if isinstance(reconciler, SelectiveReconciler) else None
         super().__init__(FinalizerLifecycle(kind, client, finalizer, concerns))
         self.reconciler = reconciler
-        """The one that is called."""
+        """The wrapped reconciler."""
         self.kind = kind
 
     def reconcile(self, request: ReconcileRequest[SpecT, StatusT], /) -> Outcome:
-        """Handle what happened to an object.
+        """Handle an event of an object.
 
         Raises:
             FinalizerError: a finalizer could not be written.
-            TypeError: the other reconciler returned something else than a Result or None.
+            TypeError: the wrapped reconciler returned neither a Result nor None.
             Exception: what it raised.
         """
-        has_seen = False
+        was_called = False
 
         def notify(action: ResourceAction, obj: Object, old: Object | None, /) -> Outcome:
-            nonlocal has_seen
-            if has_seen:
-                return None  # the update of an object that was new: it was seen as it is now
-            has_seen = True
-            told = structs.replace(request, action=action, object=obj, old=old)
-            return checked_outcome(self.reconciler, settle(self.reconciler.reconcile(told)))
+            nonlocal was_called
+            if was_called:
+                return None  # the update after a CREATE, which had this state already
+            was_called = True
+            inner = structs.replace(request, action=action, object=obj, old=old)
+            return checked_outcome(self.reconciler, settle(self.reconciler.reconcile(inner)))
 
         action, obj = request.action, request.object
         if action is ResourceAction.CREATE:
@@ -109,7 +109,7 @@ class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         return self._finalizer_lifecycle.on_resync(obj, notify)
 
     def concerns(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> bool:
-        """Whether there is anything to do, as :meth:`OpinionatedWatcher.concerns`."""
+        """Whether an update needs a call or a finalizer write, as in OpinionatedWatcher."""
         return self._finalizer_lifecycle.concerns(old, new)
 
     def __repr__(self) -> str:

@@ -18,10 +18,10 @@ __all__ = ["CallReason", "PendingCall", "WatcherCall"]
 
 @attrs.frozen
 class WatcherCall:
-    """One call of a watcher or reconciler, as error handlers see it."""
+    """One call of a watcher or reconciler, as error handlers get it."""
 
     kind: str
-    """The kind under which informer and watcher were added."""
+    """The kind under which the informer and the watcher were added."""
     watcher: ResourceWatcher | ResourceReconciler
     """The watcher, or the reconciler."""
     action: ResourceAction
@@ -31,7 +31,7 @@ class WatcherCall:
 
     @property
     def callback(self) -> str:
-        """The name of the function that was to be called."""
+        """The name of the called function."""
         return name_of(self.watcher, self.action)
 
     def __str__(self) -> str:

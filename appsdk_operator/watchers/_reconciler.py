@@ -1,4 +1,4 @@
-"""What brings one object into shape: the protocol, and reconcilers made from other things."""
+"""Reconcilers of an InformerController: the protocol, the request, and two adapters."""
 
 from __future__ import annotations
 
@@ -44,28 +44,25 @@ __all__ = [
 class ReconcileRequest(
     msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, kw_only=True, eq=False
 ):
-    """What a :class:`ResourceReconciler` is asked to look at.
-
-    Frozen, but for what you keep in :attr:`state`.
-    """
+    """What a :class:`ResourceReconciler` is called with; frozen except for :attr:`state`."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
     action: ResourceAction
-    """What happened; for a call that is made again, what happened when it was made first."""
+    """What happened; for a retry or requeue, the action of the first call."""
     object: Object[SpecT_co, StatusT_co]
-    """The newest state of the object; for a deletion the last known one."""
+    """The newest state of the object; for a deletion the last known state."""
     old: Object[SpecT_co, StatusT_co] | None = None
-    """For an update: what was known before; None for every other action."""
+    """For an update: the state before it; None for every other action."""
     attempt: int = 0
-    """0 for the event itself and for what ``requeue_after`` asked for, 1 for the first retry, …"""
+    """0 for the event itself and for requeues, 1 for the first retry, …"""
     error: Exception | None = None
-    """For a retry: what the call raised last, without its traceback."""
+    """For a retry: the error of the last call, without its traceback."""
     state: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Yours: what you put here the next call for the object finds, as long as one is owed: after a
-    failure, or a result with ``requeue_after``. An event that takes the place of the owed call gets
-    it too. Empty otherwise, and after a restart."""
+    """Your own data for the next call of the object, while one is pending: after a failure, or a
+    result with ``requeue_after``. A call for an event that replaces the pending call gets it too.
+    Empty otherwise, and after a restart."""
 
     @property
     def key(self) -> Request:
@@ -89,14 +86,13 @@ class ReconcileRequest(
 
 @runtime_checkable
 class ResourceReconciler(Protocol[SpecT_contra, StatusT_contra]):
-    """Brings one object into shape, whatever happened to it; any object with this method is one.
+    """A reconciler of one kind of object, with one method for all actions.
 
-    To raise is to fail, and leads to a retry as the controller's retry policy says, or as
-    :class:`RetryAfter` and :class:`TerminalError` do. To return a :class:`Result` with
-    ``requeue_after`` is to be called again after so many seconds, with the newest state of the
-    object. ``priority`` has no meaning here. It may be ``async def``.
-
-    The semantics are those of grafana-app-sdk's Reconciler.
+    Any object with this method is one; it may be ``async def``. When it raises, the call is retried
+    as the controller's retry policy says, or as :class:`RetryAfter` and :class:`TerminalError` say.
+    A :class:`Result` with ``requeue_after`` repeats the call after so many seconds, with the newest
+    state of the object; its ``priority`` is ignored here. The semantics are those of
+    grafana-app-sdk's Reconciler.
     """
 
     if not TYPE_CHECKING:
@@ -105,7 +101,7 @@ class ResourceReconciler(Protocol[SpecT_contra, StatusT_contra]):
     def reconcile(
         self, request: ReconcileRequest[SpecT_contra, StatusT_contra], /
     ) -> Outcome | Awaitable[Outcome]:
-        """Look at ``request.object`` and do what is missing."""
+        """Compare ``request.object`` with the world, and do what is missing."""
         ...
 
 
@@ -115,7 +111,7 @@ class SelectiveReconciler(
 ):
     """A reconciler that can tell in advance which updates it would ignore.
 
-    Those are not delivered, and so they do not take the place of calls that it is owed either.
+    Those are not delivered, so they do not replace its pending calls either.
     """
 
     if not TYPE_CHECKING:
@@ -152,7 +148,7 @@ class SimpleReconciler(Generic[SpecT_contra, StatusT_contra]):
         """
         _check_request_function(reconcile)
         self.function = reconcile
-        """The one that is called."""
+        """The function to call."""
 
     def reconcile(
         self, request: ReconcileRequest[SpecT_contra, StatusT_contra], /
@@ -166,18 +162,19 @@ class SimpleReconciler(Generic[SpecT_contra, StatusT_contra]):
 
 @final
 class KeyReconciler:
-    """A :class:`controllers.Reconciler` at work in an InformerController.
+    """Runs a :class:`controllers.Reconciler` in an InformerController.
 
-    It is given namespace and name of the object, and no word of what happened to it, so that one
-    reconciler can serve in a :class:`Controller` and here. Outside of a Controller it has no
+    The reconciler gets the namespace and name of the object, not what happened to it, so that it
+    can serve in a :class:`Controller` and here. Outside of a Controller it has no
     :func:`reconcile_context`.
 
-    Since it does not tell objects of one name apart, a new object does not wait for what is owed
-    to the one before it, as it does with other reconcilers: the one call takes the other's place.
+    It does not distinguish successive objects of one name. So a new object does not wait for the
+    pending deletion of its predecessor, as with other reconcilers: its call replaces the pending
+    one.
     """
 
     is_by_key = True
-    """Whether objects of one name are all the same to it."""
+    """Whether it treats successive objects of one name as one."""
 
     def __init__(self, reconciler: Reconciler[Request] | ReconcileFunction[Request]) -> None:
         """A reconciler of objects.
@@ -191,13 +188,13 @@ class KeyReconciler:
         if not inspect.isroutine(reconciler):
             _check_reconciles(reconciler)
         self.reconciler = reconciler
-        """The one that is called."""
+        """The reconciler or function to call."""
         self._call: ReconcileFunction[Request] = (
             reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
         )
 
     def reconcile(self, request: ReconcileRequest, /) -> Outcome | Awaitable[Outcome]:
-        """Call the other reconciler with the object's key."""
+        """Call the reconciler with the object's key."""
         return self._call(request.key)
 
     def __repr__(self) -> str:
@@ -205,24 +202,24 @@ class KeyReconciler:
 
 
 def check_reconciler(reconciler: object) -> None:
-    """Find what is no reconciler when it is given, not when it is first needed.
+    """Refuse what is not a ResourceReconciler.
 
     Raises:
-        TypeError: it is none, or one of a Controller's.
+        TypeError: it is no reconciler, or a Controller's.
     """
     _check_reconciles(reconciler)
-    if _wants_key(getattr(reconciler, "reconcile", None)):
+    if _takes_key(getattr(reconciler, "reconcile", None)):
         raise TypeError(
             f"reconciler={reconciler!r} takes a Request, as a Controller's reconciler does, and "
             "would be given a ReconcileRequest: give KeyReconciler(reconciler)"
         )
 
 
-def _wants_key(function: Any) -> bool:
-    """Whether the annotation of its first argument says so."""
+def _takes_key(function: Any) -> bool:
+    """Whether the annotation of its first argument is Request."""
     try:
         signature = inspect.signature(function, eval_str=True)
-    except Exception:  # annotations may name what is not there when the program runs
+    except Exception:  # annotations may name what does not exist at run time
         return False
     first = next(iter(signature.parameters.values()), None)
     return first is not None and first.annotation is Request
@@ -243,7 +240,7 @@ def _check_reconciles(reconciler: object) -> None:
 
 
 def checked_outcome(reconciler: object, outcome: object) -> Outcome:
-    """``outcome`` itself.
+    """``outcome``, checked.
 
     Raises:
         TypeError: it is neither a Result nor None.
@@ -261,7 +258,7 @@ def _check_request_function(function: object) -> None:
         return f"{wanted}: {hint}"
 
     check_callable("reconcile", function, "request", required=True, explain=explain)
-    if _wants_key(function):
+    if _takes_key(function):
         raise TypeError(f"{wanted}, but of a Request: give KeyReconciler(function) instead")
 
 

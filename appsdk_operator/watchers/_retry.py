@@ -1,4 +1,4 @@
-"""When a failed call is tried again, and when a new event makes that pointless."""
+"""Retry policies: when a failed call is retried, and which events drop a pending retry."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = [
 
 
 class RetryPolicy(Protocol):
-    """Decides whether and when a failed call is tried again. Any function of this form is one."""
+    """Decides whether and when a failed call is retried; any such function is one."""
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
-        """Seconds until the next try, None for no further try.
+        """Seconds until the retry; None gives up.
 
         Args:
             error: what the call raised.
@@ -42,7 +42,7 @@ class RetryPolicy(Protocol):
 
 
 class RetryDequeuePolicy(Protocol):
-    """Decides whether a new event of an object ends a pending retry for it."""
+    """Decides whether a new event of an object drops a pending retry for it."""
 
     def __call__(
         self,
@@ -133,7 +133,7 @@ class ExponentialBackoff:
 
 @final
 class ConstantBackoff:
-    """Retry after the same delay each time, for ever or ``max_attempts`` times and once more.
+    """Retry after a constant delay, without limit or ``max_attempts + 1`` times.
 
     >>> ConstantBackoff(2.0)(ValueError(), 1000)
     2.0
@@ -170,10 +170,10 @@ class ConstantBackoff:
 
 @final
 class TenacityRetry:
-    """Retry as tenacity's ``stop``, ``wait`` and ``retry`` objects say.
+    """Retry as tenacity's ``stop``, ``wait`` and ``retry`` objects decide.
 
-    Seconds since the first failure (``stop_after_delay``) are counted as the waits so far, since
-    a policy sees no clock. ``retry`` sees an outcome that failed.
+    A policy has no clock, so the time since the first failure (``stop_after_delay``) is the sum of
+    the waits so far. ``retry`` gets a failed outcome.
 
     >>> import tenacity
     >>> policy = TenacityRetry(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_fixed(2))
@@ -193,15 +193,15 @@ class TenacityRetry:
         Args:
             stop: when to give up; default: never. ``stop_after_attempt(3)`` means three calls in
                 all, so two retries.
-            wait: how long to wait; default: not at all.
-            retry: which errors are worth a retry; default: all.
+            wait: how long to wait; default: no wait.
+            retry: which errors are retried; default: all.
         """
         self._stop = stop
         self._wait = wait
         self._retry = retry
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
-        """Seconds until the next try, None when tenacity would stop or not retry."""
+        """Seconds until the retry; None when tenacity would stop or not retry."""
         waited = 0.0
         if self._stop is not None:
             waited = sum(self._delay(self._state(error, n, 0.0)) for n in range(attempt))
@@ -238,7 +238,7 @@ def _check_attempts(max_attempts: object) -> None:
 
 
 def never_retry(error: Exception, attempt: int, /) -> None:
-    """A :class:`RetryPolicy` that gives up at once."""
+    """A :class:`RetryPolicy` that never retries."""
     del error, attempt
 
 
@@ -255,10 +255,10 @@ def opinionated_retry_dequeue_policy(
     retry_error: Exception,
     /,
 ) -> bool:
-    """A :class:`RetryDequeuePolicy` for watchers that look at the spec only.
+    """A :class:`RetryDequeuePolicy` for watchers that only use the spec.
 
-    A deletion ends every retry. A retry of another action is kept, and so is one for the same
-    generation, because the new event tells such a watcher nothing new.
+    A deletion drops every retry. Retries of another action are kept, and so are those for the same
+    generation, because the spec is unchanged.
     """
     del retry_error
     if new_action is ResourceAction.DELETE:

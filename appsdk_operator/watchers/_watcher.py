@@ -1,4 +1,4 @@
-"""What reacts to an object's life: the protocol, and watchers made from functions."""
+"""Watchers: the protocols, and a watcher made from functions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_cont
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime.validation import check_callable
 
-__all__ = ["Outcome", "ResourceWatcher", "SelectiveWatcher", "SimpleWatcher"]
+__all__ = ["CallbackResult", "ResourceWatcher", "SelectiveWatcher", "SimpleWatcher"]
 
-Outcome: TypeAlias = Awaitable[None] | None
-"""What a callback returns: nothing, or when it is ``async def`` something to be awaited."""
+CallbackResult: TypeAlias = Awaitable[None] | None
+"""What a callback returns: None, or an awaitable if it is ``async def``."""
 
 ObjectCallback: TypeAlias = Callable[[Object[SpecT, StatusT]], Any]
 UpdateCallback: TypeAlias = Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], Any]
@@ -22,27 +22,27 @@ UpdateCallback: TypeAlias = Callable[[Object[SpecT, StatusT], Object[SpecT, Stat
 
 @runtime_checkable
 class ResourceWatcher(Protocol[SpecT_contra, StatusT_contra]):
-    """Reacts to what happens to objects of one kind; to raise is to fail, and leads to a retry.
+    """Reacts to events of the objects of one kind; a method that raises is retried.
 
-    Any object with these methods is one; they may be ``async def``. What they return is not looked
-    at: an error or a Result among it is a failure that says so.
+    Any object with these methods is one; they may be ``async def``. Return values are ignored, but
+    an error or a Result is a failure with an error text that says so.
     """
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
-    def add(self, obj: Object[SpecT_contra, StatusT_contra]) -> Outcome:
-        """``obj`` appeared, or was there when this process began to watch."""
+    def add(self, obj: Object[SpecT_contra, StatusT_contra]) -> CallbackResult:
+        """Handle a new object, or one of the initial list."""
         ...
 
     def update(
         self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
-    ) -> Outcome:
-        """The object changed; ``old is new`` when it is only shown again (resync)."""
+    ) -> CallbackResult:
+        """Handle a change, or a resync; for a resync ``old is new``."""
         ...
 
-    def delete(self, obj: Object[SpecT_contra, StatusT_contra]) -> Outcome:
-        """The object is gone; ``obj`` is its last known state."""
+    def delete(self, obj: Object[SpecT_contra, StatusT_contra]) -> CallbackResult:
+        """Handle the removal of an object; ``obj`` is its last known state."""
         ...
 
 
@@ -84,19 +84,19 @@ _OTHER_NAMES = {
     for before in ("", "on")
     for after in ("", "func")
 }
-"""What grafana-app-sdk, client-go and kopf call them."""
+"""The names of these callbacks in grafana-app-sdk, client-go and kopf."""
 
 
 def refuse_other_names(what: str, given: Iterable[str], callbacks: Sequence[str]) -> None:
-    """Refuse arguments of ``what`` that it does not have.
+    """Refuse unknown arguments of ``what``, such as callback names of other libraries.
 
     Args:
         what: the class.
-        given: the arguments that are none of its own.
-        callbacks: those of its own that are functions.
+        given: the unknown arguments.
+        callbacks: its own callbacks.
 
     Raises:
-        TypeError: there are some; the text says what the first is called here.
+        TypeError: there are unknown arguments; the text has the name of the first one here.
     """
     for name in sorted(given):
         meant = _OTHER_NAMES.get(name.lower().replace("_", ""))
@@ -112,7 +112,7 @@ def _name_of(function: object) -> str:
 @final
 @attrs.frozen(kw_only=True)
 class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
-    """A watcher made from functions; those that are left out do nothing.
+    """A watcher made from functions; each is optional.
 
     Raises:
         TypeError: one is no function of an object, or for ``update`` of two; or all are None.
@@ -154,21 +154,21 @@ class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
                 )
             return object.__new__(cls)
 
-    def add(self, obj: Object[SpecT_contra, StatusT_contra]) -> Outcome:
+    def add(self, obj: Object[SpecT_contra, StatusT_contra]) -> CallbackResult:
         """Call the ``add`` function."""
-        outcome: Outcome = None if self._add is None else self._add(obj)
+        outcome: CallbackResult = None if self._add is None else self._add(obj)
         return outcome
 
     def update(
         self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
-    ) -> Outcome:
+    ) -> CallbackResult:
         """Call the ``update`` function."""
-        outcome: Outcome = None if self._update is None else self._update(old, new)
+        outcome: CallbackResult = None if self._update is None else self._update(old, new)
         return outcome
 
-    def delete(self, obj: Object[SpecT_contra, StatusT_contra]) -> Outcome:
+    def delete(self, obj: Object[SpecT_contra, StatusT_contra]) -> CallbackResult:
         """Call the ``delete`` function."""
-        outcome: Outcome = None if self._delete is None else self._delete(obj)
+        outcome: CallbackResult = None if self._delete is None else self._delete(obj)
         return outcome
 
 
