@@ -20,7 +20,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 # What the README's walkthrough needs beside the distribution.
-WALKTHROUGH = ("README.md", "CHANGELOG.md", "pyproject.toml", "docs", "examples", "tests")
+WALKTHROUGH = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "pyproject.toml",
+    "docs",
+    "examples",
+    "tests",
+)
 RUNNERS = ("pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.6")
 
 
