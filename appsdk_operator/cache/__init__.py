@@ -1,19 +1,41 @@
-"""Keep a local copy of a kind, and tell handlers what happens to its objects.
+"""Informers and caches: local copies of kinds, and events for handlers.
 
-An :class:`Informer` lists and watches through a client, decodes only what identifies each object,
-keeps them in a :class:`Store` with indexes, and hands :class:`Event`s to handlers: to queues at
-once (:class:`BatchHandler`), to other code through a :class:`Delivery` of its own.
+An :class:`Informer` lists and watches one kind through a client and keeps a local copy in a
+:class:`Store` with indexes. It sends :class:`Event`s to handlers: an :class:`EventHandler` is
+called in a thread of its own, through a :class:`Delivery`; a :class:`BatchHandler`, which only
+queues, is called at once. A :class:`Cache` has the informers of several kinds and namespaces and
+answers reads from them, and a :class:`CachedClient` is a client that reads from a cache.
+
+>>> from appsdk_operator import Client, ClientConfig, Informer, MutableObject, StopSignal, kinds
+>>> from appsdk_operator.testing import APIServer, running
+>>> server = APIServer().start()
+>>> client = Client(ClientConfig(server=server.url))
+>>> ConfigMap = kinds.core.v1.ConfigMap
+>>> _ = client.create(MutableObject.new(ConfigMap, "a", namespace="default", data={}))
+>>> informer = Informer(ConfigMap, client, namespace="default")
+>>> with running(informer):
+...     informer.wait_for_sync(StopSignal(), timeout=10)
+...     [obj.name for obj in informer.store.list()]
+True
+['a']
+>>> client.close(); server.stop()
 
 Guarantees:
     * The store is updated before handlers run.
-    * The events of one object come in order, never two at once.
-    * Errors are values: reported, counted and part of :meth:`Informer.health`; none stops it.
-    * A connection that goes silent is noticed and replaced.
+    * A handler gets the events of one object in order, never two at once.
+    * Errors do not stop an informer: they are reported, counted, and part of
+      :meth:`Informer.health`.
+    * A silent connection is noticed and replaced.
 
 Caveats:
-    * What waits for a slow handler is merged object by object beyond a bound, unless the handler
-      was added with :attr:`Overflow.BLOCK`.
-    * After an etcd restore the server's versions go back; the list that follows is taken as true.
+    * Beyond a bound, pending events of a slow handler are merged, object by object, unless the
+      handler was added with :attr:`Overflow.BLOCK`.
+    * After an etcd restore the server's versions go back; the list that follows is trusted.
+
+Errors:
+    * :class:`NotCachedError`: a read of a kind that the cache does not hold;
+      :class:`NotFollowedError`: of a namespace that it does not follow; :class:`NotSyncedError`: of
+      a local copy that is not complete yet.
 """
 
 from appsdk_operator.cache._cache.cache import Cache as Cache
