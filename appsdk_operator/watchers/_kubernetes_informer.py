@@ -15,7 +15,7 @@ from appsdk_operator.runtime.validation import check_client
 __all__ = ["KubernetesInformer"]
 
 
-class InformerOptions(TypedDict, total=False):
+class InformerKeywords(TypedDict, total=False):
     """The other options of an :class:`~appsdk_operator.cache.Informer`, for type checkers."""
 
     transform: Transform | None
@@ -54,7 +54,7 @@ class KubernetesInformer(Informer[SpecT, StatusT]):
         label_selector: LabelSelection | None = None,
         field_selector: FieldSelection | None = None,
         resync: float = 30.0,
-        **options: Unpack[InformerOptions],
+        **options: Unpack[InformerKeywords],
     ) -> None:
         """An informer.
 

@@ -1,1 +1,1 @@
-"""Informers by kind and namespace, shared by all who read or watch."""
+"""Informers by kind and namespace, shared by all readers and handlers."""

@@ -1,4 +1,4 @@
-"""The cache: informers by kind and namespace, shared by everybody who reads or watches."""
+"""The cache: informers by kind and namespace, shared by all readers and handlers."""
 
 from __future__ import annotations
 

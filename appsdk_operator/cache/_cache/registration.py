@@ -67,8 +67,7 @@ class CacheRegistration:
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler has handled every object that was there when it was added, and when a
-        namespace was added later."""
+        """Whether the handler has handled the initial objects of every followed namespace."""
         registrations = self._registrations.values()
         return not self.awaits_full_objects and all(each.has_synced for each in registrations)
 

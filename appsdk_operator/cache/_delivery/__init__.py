@@ -1,1 +1,1 @@
-"""Hands events to handlers, in order for each object."""
+"""Delivers events to handlers, in order for each object."""

@@ -1,4 +1,4 @@
-"""The way of events from informers to one handler function: queues, workers, merging, resyncs.
+"""Delivery of events from informers to one handler function: queues, workers, merging, resyncs.
 
 An informer puts events into an :class:`EventSource`; the workers of its :class:`Delivery` take them
 out and call the handler. Events of one object stay in order; those of different objects run side by
@@ -344,8 +344,10 @@ class Delivery:
     def _put_in_line(
         self, source: EventSource, events: Sequence[Event], tickets: range
     ) -> list[tuple[DeliveryKey, int]]:
-        """Append events to the batch queue, except for objects that have pending events of their
-        own; returns the keys that became ready."""
+        """Append events to the batch queue; returns the keys that became ready.
+
+        Events of objects that are in the work queue by themselves join those instead.
+        """
         keys = (source.key_of(event.object) for event in events)
         held = self._queue.holds_others(self._line_key, keys)
         ready: list[tuple[DeliveryKey, int]] = []

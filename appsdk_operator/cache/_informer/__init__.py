@@ -1,1 +1,1 @@
-"""Follows one kind on the server: watch state machine, reflector, store, handlers."""
+"""Informers of one kind: watch state machine, reflector, store, handlers."""

@@ -41,7 +41,7 @@ class Contact:
     def note(self, now: float, *, is_failing: bool) -> None:
         """Update from the state machine, after each of its steps."""
         state = self._state
-        if self._has_stood(now) or (state.is_following and state.has_delivered and not is_failing):
+        if self._is_stable(now) or (state.is_following and state.has_delivered and not is_failing):
             self._failing_since = None
         if is_failing and self._failing_since is None:
             self._failing_since = now
@@ -50,14 +50,14 @@ class Contact:
     def lost_for(self, now: float) -> float | None:
         """Seconds out of touch with the server; None while no more than :data:`GRACE`."""
         since = self._failing_since
-        return None if self._has_stood(now) else _beyond_grace(since, now)
+        return None if self._is_stable(now) else _beyond_grace(since, now)
 
     def blocked_for(self, now: float) -> float | None:
         """Seconds that a slow handler has blocked it; None while no more than :data:`GRACE`."""
         return _beyond_grace(self.blocked_since, now)
 
-    def _has_stood(self, now: float) -> bool:
-        """Whether the open watch is younger than the problem and has been open for the grace."""
+    def _is_stable(self, now: float) -> bool:
+        """Whether the open watch began after the problem and has been open for the grace period."""
         opened, failing = self._open_since, self._failing_since
         return opened is not None and now - opened >= GRACE and (failing or 0.0) <= opened
 
@@ -80,8 +80,8 @@ def health_of(
 ) -> Health:
     """The health of the informer ``what``, with the next step to take.
 
-    Undecodable objects are named and leave it ready: whoever can write one object must not be able
-    to take the operator away from all others.
+    Undecodable objects are named and leave it ready: a user who can write one object must not be
+    able to stop the operator for all others.
     """
     if has_stopped:
         return Health(False, f"{what}: stopped")

@@ -88,7 +88,7 @@ class InformerMetrics:
         self.retire = self._metrics.add_source(self._samples)
 
     def problem(self, error: Exception) -> None:
-        """Count a problem under its cause: the reason of an API error, or its kind."""
+        """Count a problem by its cause, which for an API error is the reason."""
         with self._lock:
             self._errors[_cause(error)] += 1
 

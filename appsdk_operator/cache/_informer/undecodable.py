@@ -35,7 +35,7 @@ class UndecodableObjects:
         self._listed = set()
 
     def finish_list(self) -> None:
-        """Note that the list is complete: remove those that it did not name as undecodable."""
+        """Note that the list is complete; remove objects that it did not name as undecodable."""
         listed, self._listed = self._listed, None
         if listed is not None:
             self._drop([key for key in self._items if key not in listed])

@@ -163,13 +163,13 @@ class _Phase(enum.Enum):
 
 @final
 class WatchBackoff:
-    """Delays of ``initial``, twice that, … up to ``maximum`` seconds, reset after ``reset_after``
-    seconds without a failure.
+    """Exponential backoff that starts over after ``reset_after`` seconds without a failure.
 
-    Jitter makes each up to twice as long, the longest too, so that informers that failed together
-    do not come back together. Waits stay below ``2 * maximum``, 5 s: a longer one would miss
-    that the server is available again. client-go goes to 30 s; but a server that wants fewer
-    requests says so with ``Retry-After``, and requests do not burden one that is down.
+    The delays are ``initial``, twice that, … up to ``maximum`` seconds. Jitter makes each up to
+    twice as long, the longest too, so that informers that failed together do not come back
+    together. Waits stay below ``2 * maximum``, 5 s: a longer one would miss that the server is
+    available again. client-go goes to 30 s; but a server that wants fewer requests says so with
+    ``Retry-After``, and requests do not burden one that is down.
     """
 
     def __init__(
