@@ -124,7 +124,7 @@ def dispatch(overloads: list[Overload]) -> Callable[..., Any]:
 
 
 def is_parseable(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """A predicate on strings: ``parse_type`` accepts the string."""
+    """A predicate on strings: ``parse`` accepts the string."""
 
     def call(text: str) -> bool:
         try:

@@ -62,7 +62,7 @@ class Node:
 @final
 @attrs.define(eq=False)
 class Literal(Node):
-    """A value that is written down."""
+    """A literal."""
 
     value: Any
     of: Type

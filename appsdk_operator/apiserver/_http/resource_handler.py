@@ -165,7 +165,7 @@ class ResourceHandler:
             hub=hub,
             served=request.served,
             selection=selection,
-            form=request.representation,
+            representation=request.representation,
             wire=wire,
             position=position,
             bookmarks=bodies.flag(query, "allowWatchBookmarks"),

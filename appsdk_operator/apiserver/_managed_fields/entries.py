@@ -25,6 +25,7 @@ __all__ = [
     "manager_name",
     "manager_problems",
     "strip_server_fields",
+    "without_entries",
     "without_times",
 ]
 
@@ -189,11 +190,12 @@ def discard_time_changes(new: dict[str, Any], old: dict[str, Any]) -> None:
         return
     if without_times(ours) != without_times(theirs):
         return
-    if _without_entries(new) == _without_entries(old):
+    if without_entries(new) == without_entries(old):
         new["metadata"]["managedFields"] = theirs
 
 
-def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:
+def without_entries(obj: dict[str, Any]) -> dict[str, Any]:
+    """The object without ``managedFields``."""
     metadata = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
     return {**obj, "metadata": metadata}
 

@@ -40,6 +40,7 @@ from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, SCALE, Sha
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.apiserver._schema.metadata import timestamp
 from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
+from appsdk_operator.apiserver._values.go_text import go_quote
 from appsdk_operator.apiserver._values.status import StatusError, bad_request
 from appsdk_operator.runtime import Clock
 
@@ -338,7 +339,7 @@ class FieldManager:
         wanted = self._typed(config)
         self._check(wanted)
         me = Manager(name, "Apply", "", self.subresource)
-        before = self._typed(self._zero() if live is None else _without_entries(live))
+        before = self._typed(self._zero() if live is None else entries.without_entries(live))
         merged, owners = ownership.apply(
             before, wanted, dict(managed.owners), me, self.filters, self.convert, force=force
         )
@@ -392,11 +393,6 @@ class FieldManager:
         return TypedObject(obj, self.shape, self.api_version)
 
 
-def _without_entries(obj: dict[str, Any]) -> dict[str, Any]:
-    metadata = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
-    return {**obj, "metadata": metadata}
-
-
 def _kind_of(config: Any) -> tuple[str, str, str]:
     """Group, version and kind of a configuration."""
     given = config if isinstance(config, dict) else {}
@@ -437,7 +433,7 @@ def conflict_status(disputed: dict[Manager, field_sets.FieldSet]) -> StatusError
 
 
 def _shown(manager: Manager) -> str:
-    text = field_sets.quoted(manager.name)
+    text = go_quote(manager.name)
     if manager.subresource:
-        text += f" with subresource {field_sets.quoted(manager.subresource)}"
+        text += f" with subresource {go_quote(manager.subresource)}"
     return f"{text} using {manager.api_version}" if manager.operation == "Update" else text

@@ -11,11 +11,12 @@ The semantics are those of structured-merge-diff's ``fieldpath``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
+
+from appsdk_operator.apiserver._values.go_text import go_quote
 
 __all__ = [
     "SELF",
@@ -33,7 +34,6 @@ __all__ = [
     "parse",
     "path_text",
     "paths",
-    "quoted",
     "union",
     "value_element",
 ]
@@ -138,9 +138,9 @@ def _subtract(one: FieldSet, other: FieldSet) -> FieldSet | None:
         theirs = other.get(element)
         if element == SELF:
             continue
-        kept = node if theirs is None else _subtract(node, theirs)
-        if kept is not None:
-            left[element] = kept
+        remaining = node if theirs is None else _subtract(node, theirs)
+        if remaining is not None:
+            left[element] = remaining
     return _node(left, member=is_member(one) and not is_member(other))
 
 
@@ -155,9 +155,9 @@ def _subtract_below(one: FieldSet, other: FieldSet) -> FieldSet | None:
         theirs = other.get(element)
         if element == SELF or (theirs is not None and is_member(theirs)):
             continue
-        kept = node if theirs is None else _subtract_below(node, theirs)
-        if kept is not None:
-            left[element] = kept
+        remaining = node if theirs is None else _subtract_below(node, theirs)
+        if remaining is not None:
+            left[element] = remaining
     return _node(left, member=is_member(one))
 
 
@@ -265,12 +265,7 @@ def element_text(element: str) -> str:
 
 
 def _value_text(value: Any) -> str:
-    return quoted(value) if isinstance(value, str) else str(msgspec.json.encode(value).decode())
-
-
-def quoted(text: str) -> str:
-    """Quote a string as Go does."""
-    return json.dumps(text, ensure_ascii=False)
+    return go_quote(value) if isinstance(value, str) else str(msgspec.json.encode(value).decode())
 
 
 # -- sets from clients ---------------------------------------------------------------------

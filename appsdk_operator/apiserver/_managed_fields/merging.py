@@ -8,7 +8,7 @@ from typing import Any
 from appsdk_operator.apiserver._managed_fields import field_sets
 from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, ListShape, MapShape, Shape
 from appsdk_operator.apiserver._managed_fields.typed_values import ItemError, item_element
-from appsdk_operator.apiserver._values.go_text import GO_TYPES
+from appsdk_operator.apiserver._values.go_text import GO_TYPES, go_quote
 
 __all__ = ["TypedError", "check", "merge"]
 
@@ -53,38 +53,47 @@ def merge(live: Any, applied: Any, shape: Shape) -> Any:
 
 def _merge_lists(live: list[Any], applied: list[Any], rules: ListShape) -> list[Any]:
     """Merge the items by identity: live ones keep their position, applied ones their order."""
-    there = _elements(live, rules)
-    wanted = _elements(applied, rules)
+    live_elements = _elements(live, rules)
+    applied_elements = _elements(applied, rules)
     # Live items that share an identity are not merged.
-    known: dict[str, Any] = {}
-    for element, item in zip(there, live, strict=True):
-        known[element] = None if element in known else item
-    mine = dict(zip(wanted, applied, strict=True))
-    anchors = iter([element for element in wanted if element in known])
+    live_items: dict[str, Any] = {}
+    for element, item in zip(live_elements, live, strict=True):
+        live_items[element] = None if element in live_items else item
+    applied_items = dict(zip(applied_elements, applied, strict=True))
+    anchors = iter([element for element in applied_elements if element in live_items])
     anchor = next(anchors, None)
     done: set[str] = set()
     merged: list[Any] = []
-    at = turn = 0
-    while at < len(there) or turn < len(wanted):
-        element = there[at] if at < len(there) else ""
-        if element and element not in mine:
-            merged.append(live[at])
-            at += 1
+    live_at = applied_at = 0
+    while live_at < len(live_elements) or applied_at < len(applied_elements):
+        element = live_elements[live_at] if live_at < len(live_elements) else ""
+        if element and element not in applied_items:
+            merged.append(live[live_at])
+            live_at += 1
             continue
-        turns = turn < len(wanted)
-        if element and turns and anchor and element not in (wanted[turn], anchor):
+        has_applied = applied_at < len(applied_elements)
+        if (
+            element
+            and has_applied
+            and anchor
+            and element not in (applied_elements[applied_at], anchor)
+        ):
             # The applied order has it later.
-            at += 1
+            live_at += 1
             continue
-        if element and (element in done or (turns and element == wanted[turn])):
-            at += 1
-        if turns:
-            chosen = wanted[turn]
+        if element and (
+            element in done or (has_applied and element == applied_elements[applied_at])
+        ):
+            live_at += 1
+        if has_applied:
+            chosen = applied_elements[applied_at]
             done.add(chosen)
-            item = mine[chosen]
-            known_item = known.get(chosen)
-            merged.append(item if chosen not in known else merge(known_item, item, rules.element))
-            turn += 1
+            item = applied_items[chosen]
+            live_item = live_items.get(chosen)
+            merged.append(
+                item if chosen not in live_items else merge(live_item, item, rules.element)
+            )
+            applied_at += 1
             if chosen == anchor:
                 anchor = next(anchors, None)
     return merged
@@ -205,7 +214,7 @@ def _go_plain(value: Any) -> str:
 def _go_syntax(value: Any) -> str:
     """Format a value as Go source."""
     if isinstance(value, str):
-        return field_sets.quoted(value)
+        return go_quote(value)
     if isinstance(value, dict):
         inner = ", ".join(f'"{key}":{_go_syntax(value[key])}' for key in sorted(value))
         return f"map[string]interface {{}}{{{inner}}}"

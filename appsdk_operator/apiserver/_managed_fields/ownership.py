@@ -149,10 +149,10 @@ def apply(
 
 def _compare(old: TypedObject, new: TypedObject, filters: FieldFilters) -> typed_values.Comparison:
     found = typed_values.compare(old.value, new.value, old.shape)
-    kept = filters.get(old.api_version)
-    if kept is not None:
-        found.removed, found.modified = kept(found.removed), kept(found.modified)
-        found.added = kept(found.added)
+    keep = filters.get(old.api_version)
+    if keep is not None:
+        found.removed, found.modified = keep(found.removed), keep(found.modified)
+        found.added = keep(found.added)
     return found
 
 
@@ -207,11 +207,11 @@ def _prune_unapplied(
     last = with_named_fields(before.fields, then.shape)
     pruned = attrs.evolve(then, value=typed_values.remove(then.value, last, then.shape))
     pruned = _restore_owned(then, pruned, owners, convert)
-    kept = convert(pruned, before.api_version)
-    if kept is None:
+    restored = convert(pruned, before.api_version)
+    if restored is None:
         return merged
-    gone = field_sets.difference(_members_of(then), _members_of(kept))
-    result = typed_values.remove(then.value, field_sets.intersection(gone, last), then.shape)
+    removed = field_sets.difference(_members_of(then), _members_of(restored))
+    result = typed_values.remove(then.value, field_sets.intersection(removed, last), then.shape)
     return convert(attrs.evolve(then, value=result), api_version) or merged
 
 
@@ -235,9 +235,11 @@ def _restore_owned(
         if whole is None or part is None:
             continue
         merged = whole
-        stays = field_sets.union(_members_of(part), with_named_fields(fields, merged.shape))
-        gone = field_sets.difference(_members_of(merged), stays)
-        pruned = attrs.evolve(merged, value=typed_values.remove(merged.value, gone, merged.shape))
+        retained = field_sets.union(_members_of(part), with_named_fields(fields, merged.shape))
+        removed = field_sets.difference(_members_of(merged), retained)
+        pruned = attrs.evolve(
+            merged, value=typed_values.remove(merged.value, removed, merged.shape)
+        )
     return pruned
 
 

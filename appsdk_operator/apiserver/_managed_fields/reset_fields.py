@@ -92,7 +92,7 @@ def _only_ephemeral(fields: FieldSet) -> FieldSet:
 
 def _only_resized(fields: FieldSet) -> FieldSet:
     spec = fields.get("f:spec", {})
-    kept: FieldSet = {}
+    selected: FieldSet = {}
     for name in _CONTAINERS:
         found: FieldSet = {}
         for element, node in spec.get(name, {}).items():
@@ -102,15 +102,17 @@ def _only_resized(fields: FieldSet) -> FieldSet:
                     {field_sets.SELF: {}, **parts} if field_sets.SELF in node else parts
                 )
         if found:
-            kept[name] = found
-    return _spec(kept, fields)
+            selected[name] = found
+    return _spec(selected, fields)
 
 
-def _spec(kept: FieldSet, fields: FieldSet) -> FieldSet:
-    if not kept:
+def _spec(selected: FieldSet, fields: FieldSet) -> FieldSet:
+    if not selected:
         return {}
     return {
-        "f:spec": {field_sets.SELF: {}, **kept} if field_sets.SELF in fields["f:spec"] else kept
+        "f:spec": {field_sets.SELF: {}, **selected}
+        if field_sets.SELF in fields["f:spec"]
+        else selected
     }
 
 

@@ -43,7 +43,7 @@ class Shape:
         self.scalar: str = scalar
         self.list: ListShape | None = list_
         self.map: MapShape | None = map_
-        # The first form is used for a value that has none of them.
+        # In order of precedence for a value that has none of these forms.
         self.forms: tuple[str, ...] = tuple(
             name for name, rules in (("map", map_), ("scalar", scalar), ("list", list_)) if rules
         )

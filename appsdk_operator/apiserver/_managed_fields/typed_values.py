@@ -268,27 +268,27 @@ def remove(value: Any, fields: FieldSet, shape: Shape) -> Any:
     rules = shape.map
     if not isinstance(value, dict) or rules is None or rules.atomic:
         return None
-    kept: dict[str, Any] = {}
+    remaining: dict[str, Any] = {}
     for name, item in value.items():
         node = fields.get(f"f:{name}")
         if node is None:
-            kept[name] = item
+            remaining[name] = item
         elif not field_sets.is_member(node):
-            kept[name] = remove(item, node, _child(rules, name))
-    return kept or None
+            remaining[name] = remove(item, node, _child(rules, name))
+    return remaining or None
 
 
 def _remove_items(items: list[Any], fields: FieldSet, rules: ListShape) -> Any:
     if not rules.associative:
         return None
-    kept: list[Any] = []
+    remaining: list[Any] = []
     for item, element in _with_elements(items, rules):
         node = fields.get(element)
         if node is None:
-            kept.append(item)
+            remaining.append(item)
         elif not field_sets.is_member(node):
-            kept.append(remove(item, node, rules.element))
-    return kept or None
+            remaining.append(remove(item, node, rules.element))
+    return remaining or None
 
 
 def extract(value: Any, fields: FieldSet, shape: Shape) -> Any:

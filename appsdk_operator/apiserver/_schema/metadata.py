@@ -119,17 +119,17 @@ def warnings(metadata: dict[str, Any], old: dict[str, Any] | None, *, custom: bo
 def _distinct_owners(metadata: dict[str, Any]) -> list[str]:
     """Remove duplicate owner references; the warnings for them."""
     owners = metadata.get("ownerReferences") or []
-    kept = [owner for at, owner in enumerate(owners) if owner not in owners[:at]]
-    if len(kept) == len(owners):
+    distinct = [owner for at, owner in enumerate(owners) if owner not in owners[:at]]
+    if len(distinct) == len(owners):
         return []
-    metadata["ownerReferences"] = kept
-    twice = dict.fromkeys(
+    metadata["ownerReferences"] = distinct
+    duplicate_uids = dict.fromkeys(
         str(owner.get("uid", "")) for at, owner in enumerate(owners) if owner in owners[:at]
     )
     messages = (
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references "
         "in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
-        f"duplicate UID(s) observed: {', '.join(twice)}"
+        f"duplicate UID(s) observed: {', '.join(duplicate_uids)}"
     )
     return [messages]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import bad_request
 
 __all__ = ["decode_metadata"]
@@ -73,7 +74,7 @@ def _problems(metadata: Any, *, custom: bool) -> Iterator[str]:
     if not isinstance(metadata, dict):
         target = "value" if custom else "struct field"
         name = "v1.ObjectMeta" if custom else "metadata of type v1.ObjectMeta"
-        yield f"json: cannot unmarshal {_json_type(metadata)} into Go {target} of type {name}"
+        yield f"json: cannot unmarshal {go_json.kind_of(metadata)} into Go {target} of type {name}"
         return
     for name, wanted in _FIELDS.items():
         value = metadata.get(name)
@@ -122,18 +123,4 @@ def _has_go_type(value: Any, wanted: str) -> bool:
 
 
 def _mismatch(value: Any, place: str, wanted: str) -> str:
-    return (
-        f"json: cannot unmarshal {_json_type(value)} into Go struct field {place} of type {wanted}"
-    )
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, (list, dict)):
-        return "array" if isinstance(value, list) else "object"
-    return "null"
+    return go_json.mismatch(value, f"struct field {place}", wanted)

@@ -11,6 +11,7 @@ import msgspec
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._schema.pruning import EMBEDDED
 from appsdk_operator.apiserver._values import names as _names
+from appsdk_operator.apiserver._values.go_json import kind_of
 from appsdk_operator.apiserver._values.go_text import GO_TYPES, go_json
 from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
@@ -178,14 +179,6 @@ _META: Final[dict[str, str]] = {
     "finalizers": "[]string",
     "managedFields": _MANAGED,
 }
-_WORDS: Final[dict[type, str]] = {
-    str: "string",
-    bool: "bool",
-    int: "number",
-    float: "number",
-    list: "array",
-    dict: "object",
-}
 
 
 def metadata_coercion(
@@ -237,7 +230,7 @@ def _coerce(value: dict[str, Any], path: str, dropped: list[str]) -> None:
 
 def _decode_problem(metadata: Any) -> str:
     if not isinstance(metadata, dict):
-        return f"cannot unmarshal {_WORDS[type(metadata)]} into Go value of type v1.ObjectMeta"
+        return f"cannot unmarshal {kind_of(metadata)} into Go value of type v1.ObjectMeta"
     for name in sorted(metadata):
         wanted, item = _META.get(name), metadata[name]
         if wanted is None or item is None:
@@ -253,12 +246,12 @@ def _type_mismatch(wanted: str, item: Any) -> tuple[str, str] | None:
     """The found and the wanted type of a field with the wrong type; None if it fits."""
     python = {"[": list, "m": dict, "i": int}.get(wanted[0], str)
     if not isinstance(item, python) or isinstance(item, bool):
-        return _WORDS[type(item)], wanted
+        return kind_of(item), wanted
     parts = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
     inner = dict if wanted in (_OWNER, _MANAGED) else str
     for part in parts:
         if part is not None and not isinstance(part, inner):
-            return _WORDS[type(part)], wanted.removeprefix("[]").removeprefix("map[string]")
+            return kind_of(part), wanted.removeprefix("[]").removeprefix("map[string]")
     return None
 
 

@@ -52,7 +52,7 @@ def compile_pruner(
         )
     elif additional is not None and not preserve:
         other = _FieldPruner({"nullable": True}, _drop_all, defaults=False)
-    kept = _OBJECT_FIELDS if embedded else frozenset()
+    preserved = _OBJECT_FIELDS if embedded else frozenset()
     missing = tuple(
         (name, child.default, child.nullable)
         for name, child in children.items()
@@ -67,12 +67,12 @@ def compile_pruner(
         for name, default, nullable in missing:
             if name not in value or (value[name] is None and not nullable):
                 value[name] = copy.deepcopy(default)
-        gone: list[str] = []
+        removed: list[str] = []
         for name, item in value.items():
             child = children.get(name, other)
-            if child is None or name in kept:
-                if not preserve and name not in kept:
-                    gone.append(name)
+            if child is None or name in preserved:
+                if not preserve and name not in preserved:
+                    removed.append(name)
                     dropped.append(f"{path}.{name}" if path else name)
                 continue
             kind = type(item)
@@ -81,12 +81,12 @@ def compile_pruner(
             elif item is None:
                 if not child.nullable:
                     if child.default is None:
-                        gone.append(name)
+                        removed.append(name)
                     else:
                         value[name] = copy.deepcopy(child.default)
             elif kind is float or kind is int:
                 value[name] = _go_number(item)
-        for name in gone:
+        for name in removed:
             del value[name]
 
     return prune

@@ -66,7 +66,7 @@ def _text_check(longest: int | None, shortest: int | None, pattern: str | None) 
         except GoPatternError as error:
             problem = f", but pattern is invalid: {error}"
 
-    def step(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
         if longest is not None and len(value) > longest:
             message = f"Too long: may not be more than {longest} byte{'s' * (longest != 1)}"
             errors.append(FieldError("FieldValueTooLong", error_field(path), message))
@@ -78,7 +78,7 @@ def _text_check(longest: int | None, shortest: int | None, pattern: str | None) 
             errors.append(invalid_value(path, value, detail))
         return 0
 
-    return step
+    return check
 
 
 _FLOAT32: Final = 3.4028234663852886e38
@@ -118,7 +118,7 @@ def _range_check(declared: str, format_: str) -> Check:
     limit = _RANGES.get(format_, 0)
     with_format = f"with format {format_}" if format_ else "(default format)"
 
-    def step(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
         if declared == "integer":
             fits = float(value).is_integer() and -limit <= value < limit
         else:
@@ -129,7 +129,7 @@ def _range_check(declared: str, format_: str) -> Check:
             )
         return 0
 
-    return step
+    return check
 
 
 def _divides(factor: float, value: float) -> bool:
@@ -146,7 +146,7 @@ def _bound_check(bound: float, *, exclusive: bool, lower: bool) -> Check:
         words += " or equal to"
     sign = 1 if lower else -1
 
-    def step(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: float, _old: Any, path: str, errors: list[FieldError]) -> int:
         # The real server compares integers with the integral part of the bound.
         limit = int(bound) if isinstance(value, int) else bound
         over = (value - limit) * sign
@@ -156,7 +156,7 @@ def _bound_check(bound: float, *, exclusive: bool, lower: bool) -> Check:
             )
         return 0
 
-    return step
+    return check
 
 
 def _number(value: float) -> str:
@@ -168,7 +168,7 @@ def enum_check(allowed: list[Any]) -> Check:
     texts = [item if isinstance(item, str) else go_json(item) for item in allowed]
     plain = frozenset(item for item in allowed if isinstance(item, str))
 
-    def step(value: Any, _old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: Any, _old: Any, path: str, errors: list[FieldError]) -> int:
         if type(value) is str:
             found = value in plain
         else:
@@ -180,4 +180,4 @@ def enum_check(allowed: list[Any]) -> Check:
             errors.append(FieldError.not_supported(error_field(path), value, texts))
         return 0
 
-    return step
+    return check

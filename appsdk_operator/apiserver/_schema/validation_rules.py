@@ -209,25 +209,25 @@ class SchemaRules:
         self, value: Any, old: Any, path: str, state: _CheckState, nearest: NearestOldState
     ) -> bool:
         convert = self._convert
-        there = old is not ABSENT and old is not None
+        has_old = old is not ABSENT and old is not None
         current = value if convert is None else convert(value)
-        previous = (old if convert is None else convert(old)) if there else None
+        previous = (old if convert is None else convert(old)) if has_old else None
         for rule in self._rules:
             if rule.program is None:
                 continue
             optional = bool(rule.rule.get("optionalOldSelf"))
-            if rule.uses_old and not there and not optional:
+            if rule.uses_old and not has_old and not optional:
                 continue
             variables: dict[str, Any] = {"self": current}
             if optional:
-                variables["oldSelf"] = Optional(previous) if there else NONE
-            elif there:
+                variables["oldSelf"] = Optional(previous) if has_old else NONE
+            elif has_old:
                 variables["oldSelf"] = previous
             failed = self._evaluate(rule, variables, path, state)
             if failed is None:
                 return False
             if failed:
-                plain = {"self": current, **({"oldSelf": previous} if there else {})}
+                plain = {"self": current, **({"oldSelf": previous} if has_old else {})}
                 error = self._failure(rule, value, plain, path, state)
                 if not rule.uses_old and nearest is not None and json_equal(*nearest):
                     state.warnings.append(str(error))

@@ -83,8 +83,8 @@ def compile_validation(schema: Mapping[str, Any]) -> Check:
             errors.append(_wrong_type(path, listed, "null"))
             return 0
         count, checks = checks_by_type[type(value)]
-        for step in checks:
-            count += step(value, old, path, errors)
+        for keyword_check in checks:
+            count += keyword_check(value, old, path, errors)
         return count
 
     return check
@@ -108,9 +108,9 @@ def _checks_for_type(
     """The keywords that match every value of a Python type, and the checks for the others."""
     matches = 4 + (2 if types or format_ else 0)
     checks: list[Check] = []
-    if (step := _type_check(kind, types, format_)) is not None:
+    if (type_check := _type_check(kind, types, format_)) is not None:
         matches -= 1
-        checks.append(step)
+        checks.append(type_check)
     checks += _combinations(schema)
     if kind is str:
         matches += 1
@@ -143,13 +143,13 @@ def _type_check(kind: type, types: tuple[str, ...], format_: str) -> Check | Non
     if format_ and not texts:
         wanted, shown = format_, _GO_FORMATS.get(kind, "")
 
-    def step(value: Any, _old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: Any, _old: Any, path: str, errors: list[FieldError]) -> int:
         if may_be_integer and value.is_integer() and abs(value) <= 2**53:
             return 1
         errors.append(_wrong_type(path, wanted, shown))
         return 0
 
-    return step
+    return check
 
 
 # -- alternatives --------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _combinations(schema: Mapping[str, Any]) -> Iterable[Check]:
 
 
 def _any_of(parts: list[Check]) -> Check:
-    def step(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
         best: list[FieldError] = []
         most = -1
         for part in parts:
@@ -183,11 +183,11 @@ def _any_of(parts: list[Check]) -> Check:
         errors += best
         return most
 
-    return step
+    return check
 
 
 def _one_of(parts: list[Check]) -> Check:
-    def step(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
         best: list[FieldError] = []
         most, valid, matched = -1, 0, 0
         for part in parts:
@@ -211,11 +211,11 @@ def _one_of(parts: list[Check]) -> Check:
             return most
         return 0
 
-    return step
+    return check
 
 
 def _all_of(parts: list[Check]) -> Check:
-    def step(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
         valid = count = 0
         for part in parts:
             found: list[FieldError] = []
@@ -229,18 +229,18 @@ def _all_of(parts: list[Check]) -> Check:
             )
         return count
 
-    return step
+    return check
 
 
 def _not(part: Check) -> Check:
-    def step(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
+    def check(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
         found: list[FieldError] = []
         part(value, old, path, found)
         if not found:
             errors.append(composite_error(f"{go_quote(path)} must not validate the schema (not)"))
         return 0
 
-    return step
+    return check
 
 
 # -- lists and objects ---------------------------------------------------------------------
@@ -341,7 +341,7 @@ def _object_checks(schema: Mapping[str, Any]) -> Iterable[Check]:
 
 
 def _fields_check(known: dict[str, Check], other: Check | None, *, closed: bool) -> Check:
-    def step(value: dict[str, Any], old: Any, path: str, errors: list[FieldError]) -> int:
+    def check_fields(value: dict[str, Any], old: Any, path: str, errors: list[FieldError]) -> int:
         count = 0
         before = old if old is not ABSENT and isinstance(old, dict) else None
         for name, item in value.items():
@@ -364,4 +364,4 @@ def _fields_check(known: dict[str, Check], other: Check | None, *, closed: bool)
             count += check(item, was, at, errors)
         return count
 
-    return step
+    return check_fields

@@ -44,11 +44,11 @@ async def convert(
         return found
     found = []
     for obj in objects:
-        there = source.to_storage(obj) if source.to_storage is not None else obj
-        there = wanted.read(msgspec.json.decode(msgspec.json.encode(there)))
+        converted = source.to_storage(obj) if source.to_storage is not None else obj
+        converted = wanted.read(msgspec.json.decode(msgspec.json.encode(converted)))
         if wanted.resource.strategy.custom:
-            _prune(there, wanted)
-        found.append(there)
+            _prune(converted, wanted)
+        found.append(converted)
     return found
 
 

@@ -1,7 +1,8 @@
 """Watches: delivery of events, rendered once for all watches of the same selection.
 
-Watches with the same resource, version, selection and form share a channel. Once per iteration of
-the event loop a channel renders its new events, and writes the same bytes to each of its watches.
+Watches with the same resource, version, selection and representation share a channel. Once per
+iteration of the event loop a channel renders its new events, and writes the same bytes to each of
+its watches.
 
 A watch whose connection is congested leaves its channel and reads from the collection's ring at its
 own pace. It delays no other watch and buffers nothing but its position. If the ring moves past that
@@ -31,7 +32,7 @@ from appsdk_operator.apiserver._storage.storage import (
 )
 from appsdk_operator.apiserver._values.status import StatusError, expired
 
-__all__ = ["Form", "Watch", "WatchHub", "Wire"]
+__all__ = ["Representation", "Watch", "WatchHub", "Wire"]
 
 # A batch for a watch that reads alone: at most this many objects, and about this many bytes.
 _BATCH: Final = 256
@@ -42,12 +43,12 @@ _RETRY: Final = 0.1
 _BEHIND: Final = 1 << 20
 
 
-class Form(Protocol):
-    """The representation of objects in events: whole objects, table rows, or metadata only."""
+class Representation(Protocol):
+    """How events show objects: as whole objects, table rows, or metadata only."""
 
     @property
     def key(self) -> str:
-        """The identity of the form."""
+        """The identity of the representation."""
         ...
 
     @property
@@ -96,10 +97,14 @@ def error_event(status: StatusError) -> bytes:
 
 @final
 class _Channel:
-    """The watches with the same selection and form, and the revision that they have reached."""
+    """Watches with the same selection and representation, and their common revision."""
 
     def __init__(
-        self, storage: Storage, served: ServedVersion, selection: Selection, form: Form
+        self,
+        storage: Storage,
+        served: ServedVersion,
+        selection: Selection,
+        representation: Representation,
     ) -> None:
         self.storage = storage
         self.collection: Collection = served.resource.collection
@@ -107,7 +112,7 @@ class _Channel:
         self.watches: dict[Watch, None] = {}
         self.users = 0
         self._served = served
-        self._form = form
+        self._representation = representation
         self._includes = selection.includes()
 
     def render(self, events: list[Event], *, first: bool = False) -> bytes:
@@ -118,10 +123,10 @@ class _Channel:
             if seen is not None:
                 type_, record = seen
                 if first and not parts:
-                    data = self._form.first_event(self._served, record)
+                    rendered = self._representation.first_event(self._served, record)
                 else:
-                    data = self._form.event_object(self._served, record)
-                parts += (b'{"type":"', type_, b'","object":', data, b"}\n")
+                    rendered = self._representation.event_object(self._served, record)
+                parts += (b'{"type":"', type_, b'","object":', rendered, b"}\n")
         return b"".join(parts)
 
     def seen(self, events: list[Event]) -> list[Record]:
@@ -177,7 +182,7 @@ class Watch:
     hub: WatchHub
     served: ServedVersion
     selection: Selection
-    form: Form
+    representation: Representation
     wire: Wire
     position: int
     bookmarks: bool = False
@@ -191,8 +196,8 @@ class Watch:
 
     async def run(self) -> None:
         """Send events until :meth:`end`, a closed connection, or 410."""
-        key = (self.served, self.selection, self.form.key)
-        self._channel = self.hub.acquire(key, self.form)
+        key = (self.served, self.selection, self.representation.key)
+        self._channel = self.hub.acquire(key, self.representation)
         self.hub.watches[self] = None
         try:
             await self._send_initial()
@@ -252,10 +257,14 @@ class Watch:
                 return
             parts: list[bytes] = []
             for record in batch:
-                shape = self.form.event_object if self._started else self.form.first_event
+                render = (
+                    self.representation.event_object
+                    if self._started
+                    else self.representation.first_event
+                )
                 self._started = True
-                data = shape(self.served, record)
-                parts += (b'{"type":"ADDED","object":', data, b"}\n")
+                rendered = render(self.served, record)
+                parts += (b'{"type":"ADDED","object":', rendered, b"}\n")
             await self.wire.send(b"".join(parts))
         if self.ends_initial:
             await self.hub.running.wait()
@@ -264,7 +273,7 @@ class Watch:
     @property
     def _reads_alone(self) -> bool:
         """Whether it reads alone even if its connection is not congested."""
-        begins = self.form.has_head and not self._started
+        begins = self.representation.has_head and not self._started
         return begins or self.served.resource.converter is not None
 
     async def _convert(self, records: list[Record]) -> bool:
@@ -287,7 +296,7 @@ class Watch:
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if ends_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        body = self.form.bookmark(self.served, metadata)
+        body = self.representation.bookmark(self.served, metadata)
         return b'{"type":"BOOKMARK","object":%b}\n' % body
 
     def push(self, body: bytes, chunk: bytes) -> None:
@@ -336,12 +345,14 @@ class WatchHub:
         self._scheduled = False
         self._changed: list[asyncio.Future[None]] = []
 
-    def acquire(self, key: _ChannelKey, form: Form) -> _Channel:
+    def acquire(self, key: _ChannelKey, representation: Representation) -> _Channel:
         """The channel for this key, created on first use."""
         channel = self._channels.get(key)
         if channel is None:
             served, selection, _ = key
-            channel = self._channels[key] = _Channel(self.storage, served, selection, form)
+            channel = self._channels[key] = _Channel(
+                self.storage, served, selection, representation
+            )
         channel.users += 1
         return channel
 

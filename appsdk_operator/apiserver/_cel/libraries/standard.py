@@ -61,10 +61,12 @@ def _nonzero(action: Callable[[int, int], int], words: str) -> Callable[[int, in
 
 def _add_lists(left: list[Any], right: list[Any]) -> list[Any]:
     if isinstance(left, MapList):
-        known = {left.key(item): item for item in right if isinstance(item, dict)}
-        mine = {left.key(item) for item in left}
-        kept = [known.get(left.key(item), item) for item in left]
-        return MapList([*kept, *(i for i in right if left.key(i) not in mine)], left.key_names)
+        replacements = {left.key(item): item for item in right if isinstance(item, dict)}
+        left_keys = {left.key(item) for item in left}
+        merged = [replacements.get(left.key(item), item) for item in left]
+        return MapList(
+            [*merged, *(i for i in right if left.key(i) not in left_keys)], left.key_names
+        )
     if isinstance(left, SetList):
         return SetList([*left, *(i for i in right if not any(equal(i, o) for o in left))])
     return [*left, *right]
