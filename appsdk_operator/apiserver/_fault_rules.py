@@ -1,7 +1,7 @@
-"""What goes wrong, to which requests and how often: one vocabulary for every server.
+"""Fault rules: which requests fail, how, and how often.
 
-:class:`~appsdk_operator.testing.APIServer` applies the rules itself; in front of a real API server
-a :class:`~appsdk_operator.testing.FaultProxy` does. Pure: no I/O and no time.
+:class:`~appsdk_operator.testing.APIServer` applies the rules itself, and in front of a real API
+server a :class:`~appsdk_operator.testing.FaultProxy` does. Pure: no I/O and no time.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ VERBS: Final = (
     "delete",
     "deletecollection",
 )
-# These change how a request goes, not what comes of it, so several may befall one request.
+# These only slow a request down, so several of them may apply to one request.
 _GRADUAL: Final = frozenset({"delay", "hold", "slow"})
 
 
 @attrs.frozen(kw_only=True)
 class RequestFacts:
-    """What a rule sees of a request."""
+    """The attributes of a request that rules match."""
 
     verb: str
     group: str = ""
@@ -48,7 +48,7 @@ class RequestFacts:
 
 
 class When(TypedDict, total=False):
-    """Which requests a rule is for, and how often; every part of it may be left out."""
+    """Which requests a rule matches, and how often it applies; every key is optional."""
 
     verb: str | None
     kind: Kind | str | None
@@ -62,16 +62,16 @@ class When(TypedDict, total=False):
 
 
 def _kind_text(kind: Kind | str | None) -> str | None:
-    # With its dot even where the group is empty: Event is a kind of two groups.
+    # The dot stays where the group is empty: Event is a kind of two groups.
     return f"{kind.plural}.{kind.group}" if isinstance(kind, Kind) else kind
 
 
 @final
 @attrs.frozen(kw_only=True, repr=False)
 class FaultRule:
-    """One kind of mishap, the requests that it befalls, and how often.
+    """A fault, the requests it applies to, and how often.
 
-    Made by one of the methods that name the mishap: :meth:`answer`, :meth:`drop`, :meth:`lose`,
+    Made by one of the methods that name the fault: :meth:`answer`, :meth:`drop`, :meth:`lose`,
     :meth:`cut`, :meth:`delay`, :meth:`hold`, :meth:`slow`, :meth:`stall`, :meth:`duplicate`,
     :meth:`stale` and :meth:`end_watch`. Each of them also takes
 
@@ -80,13 +80,13 @@ class FaultRule:
             ``deletecollection``; default: any.
         kind: a kind, or its name (``"Widget"``), its plural (``"widgets"``) or its plural and its
             group (``"widgets.example.com"``); default: any.
-        namespace: of the object, ``*`` and ``?`` stand for any letters; default: any.
-        name: of the object, in the same way; default: any.
+        namespace: of the object, with the wildcards ``*`` and ``?``; default: any.
+        name: of the object, with the same wildcards; default: any.
         user_agent: a part of the client's User-Agent; default: any.
         skip: let this many requests pass first; default 0.
-        every: of those that follow, befall each ``every``-th one; default 1, each.
-        times: befall this many requests; default None, until the faults are cleared.
-        probability: befall a request with this chance, drawn from the schedule's seed; default 1.
+        every: of those that follow, apply to each ``every``-th one; default 1, each.
+        times: apply to this many requests; default None, until the faults are cleared.
+        probability: apply with this chance, drawn from the schedule's seed; default 1.
 
     A rule is a value: it can be compared, shared, and its repr makes it again.
 
@@ -123,7 +123,7 @@ class FaultRule:
         _check_selection(self)
         _check_effect(self)
 
-    # -- the mishaps -------------------------------------------------------------------------
+    # -- the faults --------------------------------------------------------------------------
 
     @classmethod
     def answer(
@@ -184,7 +184,7 @@ class FaultRule:
 
     @classmethod
     def slow(cls, bytes_per_second: float, **when: Unpack[When]) -> FaultRule:
-        """Send the answer no faster than this, as to somebody who reads slowly."""
+        """Send the answer no faster than this, as to a slow reader."""
         return cls(action="slow", bytes_per_second=bytes_per_second, **when)
 
     @classmethod
@@ -204,9 +204,9 @@ class FaultRule:
 
     @classmethod
     def duplicate(cls, **when: Unpack[When]) -> FaultRule:
-        """Carry the request out twice and answer what came of the second time.
+        """Carry the request out twice and answer with the second result.
 
-        What a load balancer does that repeats a request whose answer it has lost. Not for watches.
+        As a load balancer does that repeats a request whose answer it lost. Not for watches.
         """
         return cls(action="duplicate", **when)
 
@@ -245,7 +245,7 @@ class FaultRule:
 
     @property
     def is_gradual(self) -> bool:
-        """Whether it only slows a request down, so that another rule may befall it as well."""
+        """Whether it only slows a request down, so that another rule may apply as well."""
         return self.action in _GRADUAL
 
     def matches(self, facts: RequestFacts) -> bool:
@@ -303,7 +303,7 @@ def _is_kind(wanted: str, facts: RequestFacts) -> bool:
         return (plural, group) == (facts.plural, facts.group)
     if facts.kind:
         return wanted in (facts.kind, facts.plural)
-    # Who sees only paths has to guess the plural, by the rules of the Go tools.
+    # A proxy sees only paths: guess the plural by the rules of the Go tools.
     return wanted == facts.plural or facts.plural in _plurals(wanted.lower())
 
 
@@ -369,10 +369,10 @@ def _as_tuple(rules: Iterable[FaultRule] | FaultRule) -> tuple[FaultRule, ...]:
 class FaultSchedule:
     """Rules that are in force together, and the seed of their chances.
 
-    Each request is shown to the rules in their order. Those that only slow it down add up
-    (``delay``, ``hold``, ``slow``); of the others the first that applies decides, and those behind
-    it do not count the request. A schedule that is applied again begins anew, so for requests in
-    the same order the same things happen.
+    The rules are matched in order. Those that only slow a request down (``delay``, ``hold``,
+    ``slow``) add up; of the others the first that applies decides, and later ones do not count the
+    request. A schedule that is applied again starts over: requests in the same order get the same
+    faults.
 
     The repr makes the same schedule again: print it where a test fails.
 
@@ -417,7 +417,7 @@ class _ActiveRule:
 
 @final
 class ActiveFaults:
-    """The rules in force and how often each has applied. Belongs to its server's loop."""
+    """The active rules and how often each has applied. For use in the server's event loop only."""
 
     def __init__(self) -> None:
         """No rules."""
@@ -425,24 +425,24 @@ class ActiveFaults:
         self._added = 0
 
     def add(self, schedule: FaultSchedule) -> None:
-        """Put rules in force, behind those that are."""
+        """Add rules after the present ones."""
         for rule in schedule:
             chance = random.Random(f"{schedule.seed}/{self._added}")
             self._entries.append(_ActiveRule(rule, chance))
             self._added += 1
 
     def clear(self) -> None:
-        """Drop all rules."""
+        """Remove all rules."""
         self._entries.clear()
         self._added = 0
 
     @property
     def asks_for_names(self) -> bool:
-        """Whether any rule looks at the names of objects."""
+        """Whether any rule selects by object name."""
         return any(entry.rule.name is not None for entry in self._entries)
 
     def take(self, facts: RequestFacts) -> tuple[FaultRule, ...]:
-        """The rules that befall this request, which count as applied."""
+        """The rules that apply to this request; each counts it."""
         if not self._entries:
             return ()
         taken: list[FaultRule] = []

@@ -1,4 +1,4 @@
-"""The API server as tests and commands use it: options, start and stop, faults and inspection."""
+"""The embedded API server: options, start and stop, credentials, inspection and faults."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class APIServer:
     """A Kubernetes API server inside the process, on a real socket, with real HTTP.
 
     It serves the built-in kinds and custom resources to any client, kubectl included, collects
-    garbage, finishes the deletion of namespaces, and does on demand what goes wrong in real life.
-    It runs in one thread of its own; every method may be called from any other thread.
+    garbage, deletes the content of deleted namespaces, and injects faults on demand. It runs in one
+    thread of its own; every method may be called from any other thread.
 
     The state survives :meth:`stop` and a new :meth:`start`, which listens on the same port again.
 
@@ -61,17 +61,17 @@ class APIServer:
     Args:
         port: the TCP port; default 0, any free one.
         host: the address to listen on; default loopback. Another one is refused while the server
-            asks nobody for credentials.
-        tls: whether to serve HTTPS, with a certificate of an authority made for this server.
-        token: the bearer token of ``admin``, who may do everything. Default: none is asked for and
-            everybody is ``admin``; with ``users``, ``rbac`` or ``authorizer`` a random one. kubectl
-            and other Go clients send tokens over TLS only.
-        users: further users by their bearer tokens, each as ``{"username": …}``, if need be with
-            ``uid``, ``groups`` and ``extra``. Who shows no token is ``system:anonymous``.
-        rbac: whether roles and bindings decide who may do what; default: everybody may do
-            everything. The roles that every cluster has are there from the start.
+            requires no credentials.
+        tls: whether to serve HTTPS, with a certificate of a CA made for this server.
+        token: the bearer token of ``admin``, who may do everything. Default: no token is required
+            and every client is ``admin``; with ``users``, ``rbac`` or ``authorizer`` a random one.
+            kubectl and other Go clients send tokens over TLS only.
+        users: further users by their bearer tokens, each as ``{"username": …}``, optionally with
+            ``uid``, ``groups`` and ``extra``. A client without a token is ``system:anonymous``.
+        rbac: whether roles and bindings decide what users may do; default: everything is allowed.
+            The default cluster roles and bindings exist from the start.
         authorizer: decides instead, given the ``spec`` of a SubjectAccessReview, in the server's
-            thread; not asked about the members of ``system:masters``.
+            thread; not called for members of ``system:masters``.
         clock: gives the objects' time stamps. The time-outs of connections are real time.
         crds: CustomResourceDefinitions to serve from the start.
         history: the number of events each resource remembers for watches and for pages of lists;
@@ -80,10 +80,10 @@ class APIServer:
         streaming_lists: whether watches may begin with the state (``sendInitialEvents``); False
             answers them with 422, as servers without the feature do.
         request_log: the number of requests that :attr:`requests` remembers; default 10,000.
-        services: where the services are that webhooks are reached through: URLs by
-            ``namespace/name``, such as ``{"default/hooks": "https://127.0.0.1:9443"}``. The
-            certificates there must be valid for the host of the URL. Default: none is found.
-        faults: what goes wrong from the start, see :meth:`inject`.
+        services: the URLs of services that webhook configurations refer to, by ``namespace/name``,
+            such as ``{"default/hooks": "https://127.0.0.1:9443"}``. The certificates there must be
+            valid for the host of the URL. Default: no service is found.
+        faults: fault rules that are active from the start, see :meth:`inject`.
 
     Raises:
         ValueError: an option out of its range.
@@ -140,7 +140,7 @@ class APIServer:
             self._core, streaming_lists=streaming_lists, access=self._access
         )
         self._non_resource_handler = NonResourceHandler(self._core)
-        # Held while starting and stopping, so that both may be called from any thread.
+        # Held during start and stop, so that both may be called from any thread.
         self._lifecycle = threading.RLock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -151,7 +151,7 @@ class APIServer:
     # -- start and stop ------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Listen, and return once requests are answered. Harmless when it already does.
+        """Listen, and return once the server answers requests. No effect on a running server.
 
         Raises:
             OSError: the port is taken.
@@ -186,7 +186,7 @@ class APIServer:
             return self
 
     def stop(self) -> None:
-        """Close every connection and the port, and end the thread. Harmless when it is stopped."""
+        """Close all connections and the port, and end the thread. No effect on a stopped server."""
         with self._lifecycle:
             thread, loop, stopping = self._thread, self._loop, self._stopping
             if thread is None:
@@ -215,7 +215,7 @@ class APIServer:
         self.stop()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> Frontend:
-        """Work on ``loop``, whoever runs it, and answer requests there, wherever they come from."""
+        """Serve on ``loop`` without a socket; hand requests to the front end that is returned."""
         hub = self._core.attach(loop)
 
         def send_bookmarks() -> None:
@@ -236,10 +236,10 @@ class APIServer:
     def call_frontend(
         self, function: Callable[[Frontend, asyncio.AbstractEventLoop], object]
     ) -> None:
-        """Call ``function`` on the loop of the server, and do not wait for it.
+        """Call ``function`` in the event loop of the server, without waiting for it.
 
         Raises:
-            ConnectionRefusedError: it does not run.
+            ConnectionRefusedError: the server is not running.
         """
         loop, frontend = self._loop, self._frontend
         if loop is None or frontend is None:
@@ -257,8 +257,8 @@ class APIServer:
             await self._stopping.wait()
         finally:
             http.is_closing = True
-            # asyncio loses a connection that it has accepted but not yet attached when the server
-            # closes: so accept no more, and let those that were accepted arrive, before that.
+            # asyncio loses a connection that is accepted but not yet attached when the server
+            # closes. So first stop accepting, and let the accepted ones attach.
             loop.remove_reader(listener)
             await _run_ready_callbacks()
             server.close()
@@ -275,19 +275,19 @@ class APIServer:
             self._loop = self._http = self._stopping = None
 
     async def _close_all(self, http: HttpServer) -> None:
-        """Abort what is still open, also what is being accepted right now."""
+        """Abort all open connections, those included that are being accepted."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         for transport in list(http.open.values()):
-            # Whoever did not read the last bytes by now does not get them.
+            # Unsent bytes are lost.
             transport.abort()
-        # What is aborted is closed a turn of the loop later.
+        # Aborted transports close in the next iteration of the event loop.
         await _run_ready_callbacks()
 
     def _call(self, function: Callable[[], _T]) -> _T:
-        """Run ``function`` where the state may be touched, and wait for what it returns."""
+        """Run ``function`` in the server's event loop, and return its result."""
 
         async def run() -> _T:
             return function()
@@ -295,7 +295,7 @@ class APIServer:
         return self._await(run())
 
     def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run ``coroutine`` where the state may be touched, and wait for what it returns."""
+        """Run ``coroutine`` in the server's event loop, and return its result."""
         with self._lifecycle:
             loop = self._loop
             if loop is None or self._thread is threading.current_thread():
@@ -306,14 +306,14 @@ class APIServer:
 
     @property
     def url(self) -> str:
-        """Where it is served, for example ``http://127.0.0.1:40123``."""
+        """The base URL, for example ``http://127.0.0.1:40123``."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         scheme = "http" if self._authority is None else "https"
         return f"{scheme}://{host}:{self._port}"
 
     @property
     def ca_data(self) -> bytes:
-        """The PEM certificate of the authority to trust; empty without TLS."""
+        """The PEM certificate of the CA to trust; empty without TLS."""
         return b"" if self._authority is None else self._authority.certificate
 
     def client_config(self, **options: Any) -> ClientConfig:
@@ -329,16 +329,16 @@ class APIServer:
     def kubeconfig(
         self, username: str | None = None, *, groups: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """A kubeconfig that leads to this server.
+        """A kubeconfig for this server.
 
         Args:
-            username: who it is for; default: the administrator. With TLS it holds a client
-                certificate of that user, else a token.
+            username: its user; default: the administrator. With TLS it holds a client certificate
+                of that user, else a token.
             groups: the groups of that user; without any, a service account
-                (``system:serviceaccount:<namespace>:<name>``) gets a token and is in its own.
+                (``system:serviceaccount:<namespace>:<name>``) gets a token and its default groups.
         """
         members = tuple(groups)
-        # kubectl asks its user for a name and a password when a kubeconfig holds no credentials.
+        # Without credentials in the kubeconfig, kubectl would prompt for a password.
         if username is None:
             return kubeconfig(self.url, self.ca_data, token=self.token or "not-asked-for")
         if self._authority is None or (service_account_of(username) is not None and not members):
@@ -359,9 +359,9 @@ class APIServer:
 
     @property
     def token(self) -> str | None:
-        """The administrator's bearer token; None while none is asked for.
+        """The administrator's bearer token; None while none is required.
 
-        Setting it takes the old one out of force.
+        Setting it invalidates the old one.
         """
         return self._access.token
 
@@ -370,12 +370,12 @@ class APIServer:
         self._access.token = token
 
     def set_users(self, users: Mapping[str, Mapping[str, Any]]) -> None:
-        """From now on know these users by their bearer tokens, in the place of the option's.
+        """Replace the users of the option ``users``, by bearer token.
 
         The administrator's token and those of :meth:`token_for` stay.
 
         Raises:
-            ValueError: one is no user, or the server asks nobody for credentials.
+            ValueError: one is no valid user, or the server requires no credentials.
         """
         self._access.set_users(users)
 
@@ -387,15 +387,15 @@ class APIServer:
         groups: Iterable[str] = (),
         extra: Mapping[str, Iterable[str]] = MappingProxyType({}),
     ) -> str:
-        """A new bearer token of any user, for as long as the server is there.
+        """A new bearer token of any user, valid for the lifetime of the server.
 
         Args:
-            username: the user's name; for a service account, which need not be there,
+            username: the user's name; for a service account, which need not exist,
                 ``system:serviceaccount:<namespace>:<name>``.
             uid: the user's id; default none.
-            groups: the user's groups, besides ``system:authenticated``; default: none, and those
-                of its own for a service account.
-            extra: further facts about the user.
+            groups: the user's groups, besides ``system:authenticated``; default: none, and for a
+                service account its default groups.
+            extra: the user's ``extra`` fields.
 
         Raises:
             ValueError: the user has no name.
@@ -416,7 +416,7 @@ class APIServer:
         return self._call(lambda: list(self._faults.log))
 
     def objects(self, kind: Kind) -> list[dict[str, Any]]:
-        """Every stored object of a kind, in the order of namespace and name."""
+        """All stored objects of a kind, ordered by namespace and name."""
 
         async def read() -> list[dict[str, Any]]:
             served = self._core.served(kind.group, kind.version, kind.plural)
@@ -457,17 +457,17 @@ class APIServer:
         return self._call(count)
 
     def apply_crds(self, crds: Iterable[Mapping[str, Any]]) -> None:
-        """Serve what these CustomResourceDefinitions define, from now on.
+        """Create CustomResourceDefinitions and serve their resources.
 
         Raises:
-            StatusError: one is not valid, or is there already.
+            StatusError: one is not valid, or exists already.
         """
         self._call(lambda: self._core.create_definitions(crds))
 
     # -- faults --------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Forget the history: watches and lists at older versions are answered with 410."""
+        """Drop the history: watches and lists at older versions are answered with 410."""
 
         def forget() -> None:
             if self._core.hub is not None:
@@ -477,7 +477,7 @@ class APIServer:
         self._call(forget)
 
     def cut_connections(self, *, watches_only: bool = True) -> None:
-        """Abort open connections at the level of TCP, as a dying network does."""
+        """Abort open connections at TCP level, as a network failure does."""
 
         def cut() -> None:
             if self._http is not None:
@@ -495,7 +495,7 @@ class APIServer:
         retry_after: int | None = None,
         after_write: bool = False,
     ) -> None:
-        """Let the next requests fail.
+        """Make the next requests fail.
 
         Args:
             verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete`` or
@@ -504,8 +504,8 @@ class APIServer:
             status: the HTTP status to answer with; default 503.
             times: how many requests; default 1.
             retry_after: seconds to tell the client to wait.
-            after_write: carry the request out and then cut the connection without an answer, so
-                that the client cannot know; ``status`` does not count then.
+            after_write: carry the request out, then cut the connection without an answer, so that
+                the client cannot know the result; ``status`` is ignored.
 
         Raises:
             ValueError: an unknown verb, or a status that is no error.
@@ -517,7 +517,7 @@ class APIServer:
             self.inject([FaultRule.answer(status, retry_after=retry_after, **when)])
 
     def inject(self, faults: FaultSchedule | Iterable[FaultRule]) -> None:
-        """From now on, let requests go wrong by these rules, behind those that are in force.
+        """Activate fault rules, after those that are active already.
 
         Args:
             faults: rules, or a schedule of them with the seed of their chances.
@@ -533,7 +533,7 @@ class APIServer:
         self._call(lambda: self._faults.add(schedule))
 
     def stall_watches(self, stalled: bool = True) -> None:
-        """Send open watches nothing at all while their connections stay open, or go on."""
+        """Stop sending anything to open watches, whose connections stay open; False resumes."""
 
         def stall() -> None:
             if self._core.hub is not None:
@@ -542,7 +542,7 @@ class APIServer:
         self._call(stall)
 
     def send_bookmarks(self) -> None:
-        """Send a bookmark to each watch that allows them, without waiting for its time."""
+        """Send a bookmark now to each watch that allows them."""
 
         def send() -> None:
             if self._core.hub is not None:
@@ -551,7 +551,7 @@ class APIServer:
         self._call(send)
 
     def clear_faults(self) -> None:
-        """Drop the rules of :meth:`fail` and :meth:`inject`, and go on with what is stalled."""
+        """Remove the rules of :meth:`fail` and :meth:`inject`, and resume stalled watches."""
 
         def clear() -> None:
             self._faults.clear()
@@ -576,7 +576,7 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # So that a restart can have its port back while old connections fade out.
+        # A restart can bind its port again while old connections are in TIME_WAIT.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(512)

@@ -93,12 +93,12 @@ class MatchConditions:
         Raises:
             ConditionError: some fail to evaluate, and none is false.
         """
-        told = {k: v for k, v in request.items() if k not in ("uid", "object", "oldObject")}
+        fields = {k: v for k, v in request.items() if k not in ("uid", "object", "oldObject")}
         variables = {
             "object": request["object"],
             "oldObject": request["oldObject"],
             "namespaceObject": namespace,
-            "request": told,
+            "request": fields,
         }
         errors: list[str] = []
         for program in self.programs:

@@ -1,1 +1,1 @@
-"""Authentication, authorization, RBAC and reviews."""
+"""Authentication, impersonation, authorization, RBAC, and access reviews."""

@@ -1,5 +1,4 @@
-"""Tokens of service accounts: signed, for an audience, for a time, as long as what they are
-bound to is there."""
+"""Service account tokens: signed JWTs with audience, expiry, and the object they are bound to."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ __all__ = ["AUDIENCES", "ISSUER", "AccountTokens", "TokenError"]
 
 ISSUER: Final = "https://kubernetes.default.svc"
 AUDIENCES: Final = ("api",)
-"""Whom a token is for when nobody says it."""
+"""The default audiences of a token."""
 
 _EXTRA: Final = "authentication.kubernetes.io/"
 _SHORTEST: Final = 600
@@ -45,19 +44,19 @@ _BOUND: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 class TokenError(Exception):
-    """A token that opens nothing, and why."""
+    """A token is not valid; the text says why."""
 
 
 @final
 class AccountTokens:
-    """Makes and reads the tokens of the service accounts in a storage."""
+    """Issues and verifies the tokens of the service accounts in a storage."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
-        """Tokens end by ``clock``."""
+        """``clock`` decides when tokens expire."""
         self._storage = storage
         self._clock = clock
 
-    # -- make --------------------------------------------------------------------------------
+    # -- issue -------------------------------------------------------------------------------
 
     def request(self, namespace: str, name: str, review: dict[str, Any]) -> dict[str, Any]:
         """Answer a TokenRequest.
@@ -124,7 +123,7 @@ class AccountTokens:
         return review
 
     def _bind(self, namespace: str, account: str, bound: Any) -> dict[str, Any]:
-        """The claims for what a token ends with."""
+        """The claims about the object that a token is bound to."""
         if not isinstance(bound, dict):
             return {}
         kind, name = str(bound.get("kind", "")), str(bound.get("name", ""))
@@ -160,13 +159,13 @@ class AccountTokens:
             raise not_found(plural, "", name)
         return record
 
-    # -- read --------------------------------------------------------------------------------
+    # -- verify ------------------------------------------------------------------------------
 
     def user(self, token: str, audiences: tuple[str, ...] = AUDIENCES) -> tuple[User, list[str]]:
-        """Whose token it is, and for which of ``audiences``.
+        """The user of a token, and the audiences of it that are among ``audiences``.
 
         Raises:
-            TokenError: nobody's, or it has ended.
+            TokenError: it is not valid, or has expired.
         """
         claims = self._verified(token)
         meant = [audience for audience in audiences if audience in claims["aud"]]
@@ -186,7 +185,7 @@ class AccountTokens:
         extra = {f"{_EXTRA}credential-id": (f"JTI={claims['jti']}",)}
         for kind, plural in (("secret", "secrets"), ("pod", "pods"), ("node", "nodes")):
             bound = private.get(kind)
-            # The node of a token that is bound to a pod is told, and does not end it.
+            # The node claim of a token that is bound to a pod is informational only.
             if bound is None or (kind == "node" and "pod" in private):
                 continue
             key = bound["name"] if kind == "node" else f"{namespace}/{bound['name']}"
@@ -221,7 +220,7 @@ class AccountTokens:
             )
 
     def _is_long_gone(self, record: Record) -> bool:
-        """Whether an object should have been gone for a minute, and only finalizers hold it."""
+        """Whether an object's deletionTimestamp is more than a minute ago."""
         if not record.deleting:
             return False
         ended = dt.datetime.fromisoformat(record.decode()["metadata"]["deletionTimestamp"])
@@ -250,7 +249,7 @@ class AccountTokens:
         return f"{signed}.{_encoded(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
 
     def _verified(self, token: str) -> Any:
-        """The claims of a token that this server signed."""
+        """The claims of a token, after its signature is verified."""
         parts = token.split(".")
         if len(parts) != 3 or "_key" not in self.__dict__:
             raise TokenError("")

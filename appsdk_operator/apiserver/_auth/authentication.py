@@ -1,4 +1,4 @@
-"""Who makes a request: client certificates, bearer tokens, or nobody in particular."""
+"""Authentication by client certificate or bearer token, else as ``system:anonymous``."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
 @final
 class Authenticator:
-    """Knows users by what they show."""
+    """Finds the user of a request."""
 
     def __init__(self, accounts: AccountTokens, *, is_open: bool) -> None:
-        """Knows service accounts; an open server takes whoever shows nothing for its admin."""
+        """``accounts`` verifies service account tokens; ``is_open``: no credentials mean admin."""
         self._accounts = accounts
         self._is_open = is_open
         self.users: Mapping[str, User] = {}
-        """Users by their bearer tokens; replace it as a whole to change it from any thread."""
+        """Users by bearer token; replace the mapping to change it from another thread."""
 
     def authenticate(self, authorization: str) -> User:
-        """Whose request carries that ``Authorization`` header.
+        """The user of an ``Authorization`` header.
 
         Raises:
-            StatusError: 401, nobody's.
+            StatusError: 401, the token is not valid.
         """
         if not authorization:
             return ADMIN if self._is_open else ANONYMOUS
@@ -53,11 +53,11 @@ class Authenticator:
     def review(self, token: str, audiences: tuple[str, ...]) -> dict[str, Any]:
         """The status of a TokenReview."""
         try:
-            # What an open server lets in is not thereby somebody's token.
+            # On an open server, too, a review accepts only known tokens.
             user, meant = self._known(token, audiences or AUDIENCES)
         except TokenError as error:
-            told = f"[invalid bearer token, {error}]" if str(error) else "invalid bearer token"
-            return {"user": {}, "error": told}
+            message = f"[invalid bearer token, {error}]" if str(error) else "invalid bearer token"
+            return {"user": {}, "error": message}
         return {"authenticated": True, "user": user.info(), "audiences": meant}
 
     def _known(self, token: str, audiences: tuple[str, ...]) -> tuple[User, list[str]]:
@@ -69,10 +69,10 @@ class Authenticator:
 
 
 def users_by_token(tokens: Mapping[str, Mapping[str, Any]]) -> dict[str, User]:
-    """Users by their tokens, each in the group of those that are users_by_token.
+    """Users by token, each in the group ``system:authenticated``.
 
     Raises:
-        ValueError: a token that no header can carry, or something that is no user.
+        ValueError: a token does not fit into a header, or a user is not valid.
     """
     found: dict[str, User] = {}
     for token, info in tokens.items():
@@ -83,11 +83,11 @@ def users_by_token(tokens: Mapping[str, Mapping[str, Any]]) -> dict[str, User]:
 
 
 def certificate_user(certificate: Mapping[str, Any], data: bytes) -> User | None:
-    """The user of a client certificate that was verified: its common name and organisations.
+    """The user of a verified client certificate: its common name, and groups from organizations.
 
     Args:
-        certificate: as :meth:`ssl.SSLSocket.getpeercert` gives it.
-        data: the same in DER.
+        certificate: as :meth:`ssl.SSLSocket.getpeercert` returns it.
+        data: the certificate in DER.
     """
     names = [pair for relative in certificate.get("subject", ()) for pair in relative]
     common = [value for kind, value in names if kind == "commonName"]

@@ -1,4 +1,4 @@
-"""What a request asks to do, whether that is allowed, and how a refusal is told."""
+"""Authorization: the attributes of a request, authorizers, and the 403 error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 @final
 @attrs.frozen(kw_only=True)
 class RequestAttributes:
-    """Who wants to do what, in the words of authorization."""
+    """The attributes of a request that authorization looks at."""
 
     user: User
     verb: str
@@ -37,14 +37,14 @@ class RequestAttributes:
     name: str = ""
     namespace: str = ""
     path: str = ""
-    """The path of a request that is not about a resource; such a request has no resource."""
+    """The path of a non-resource request; its ``resource`` is empty."""
 
     @classmethod
     def of(cls, user: User, method: str, path: str, route: Route | None, *, watch: bool) -> Any:
-        """What a request asks for, given its method and path."""
+        """The attributes of a request with that method and path."""
         if route is None:
             return cls(user=user, verb=method.lower(), path=path)
-        # A namespace is looked at as if it were within itself, so that its members can be let see.
+        # A namespace counts as within itself, so that a role in it can allow to read it.
         inside = route.name if (route.group, route.plural) == ("", "namespaces") else ""
         return cls(
             user=user,
@@ -59,7 +59,7 @@ class RequestAttributes:
 
     @classmethod
     def reviewed(cls, user: User, spec: Mapping[str, Any]) -> RequestAttributes:
-        """What the spec of a review asks about."""
+        """The attributes in the spec of an access review."""
         found = spec.get("resourceAttributes")
         if found is None:
             found = spec.get("nonResourceAttributes") or {}
@@ -81,7 +81,7 @@ class RequestAttributes:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
     def spec(self) -> dict[str, Any]:
-        """The ``spec`` of a SubjectAccessReview that asks for it."""
+        """The ``spec`` of a SubjectAccessReview with these attributes."""
         user = self.user.info()
         user["user"] = user.pop("username")
         if self.path:
@@ -101,69 +101,69 @@ class RequestAttributes:
 @final
 @attrs.frozen
 class Decision:
-    """Whether something is allowed, and why."""
+    """The decision of an authorizer, with its reason."""
 
     allowed: bool
     reason: str = ""
     error: str = ""
-    """What went wrong while it was decided."""
+    """Errors during the evaluation."""
 
 
 class Authorizer(Protocol):
-    """Decides what users may do."""
+    """Decides whether users may make requests."""
 
-    def decide(self, asked: RequestAttributes) -> Decision:
-        """Whether the user may; not asked about the members of ``system:masters``."""
+    def decide(self, attributes: RequestAttributes) -> Decision:
+        """Decide on a request; not called for members of ``system:masters``."""
         ...
 
 
 @final
 class AllowAll:
-    """Everybody may do everything."""
+    """Allows every request."""
 
-    def decide(self, asked: RequestAttributes) -> Decision:  # noqa: ARG002 - whatever it is
-        """Yes."""
+    def decide(self, attributes: RequestAttributes) -> Decision:  # noqa: ARG002 - the protocol's
+        """Allow."""
         return Decision(True)
 
 
 @final
 class FunctionAuthorizer:
-    """Asks a function, as it would be asked for reviews."""
+    """Lets a function decide."""
 
     def __init__(self, function: Callable[[Mapping[str, Any]], bool]) -> None:
         """``function`` is given the ``spec`` of a SubjectAccessReview."""
         self._function = function
 
-    def decide(self, asked: RequestAttributes) -> Decision:
-        """What the function says."""
-        return Decision(bool(self._function(asked.spec())))
+    def decide(self, attributes: RequestAttributes) -> Decision:
+        """The decision of the function."""
+        return Decision(bool(self._function(attributes.spec())))
 
 
-def check(authorizer: Authorizer, asked: RequestAttributes) -> Decision:
-    """Decide, with the one rule that nobody can change."""
-    if MASTERS in asked.user.groups:
+def check(authorizer: Authorizer, attributes: RequestAttributes) -> Decision:
+    """Let ``authorizer`` decide; members of ``system:masters`` are always allowed."""
+    if MASTERS in attributes.user.groups:
         return Decision(True)
-    return authorizer.decide(asked)
+    return authorizer.decide(attributes)
 
 
 _HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-def forbidden_error(asked: RequestAttributes, decision: Decision) -> StatusError:
-    """403: the user may not."""
-    user = json.dumps(asked.user.username, ensure_ascii=False)
-    if asked.path:
-        text = f"User {user} cannot {asked.verb} path {_quoted(asked.path)}"
+def forbidden_error(attributes: RequestAttributes, decision: Decision) -> StatusError:
+    """403 for a request that is not allowed."""
+    user = json.dumps(attributes.user.username, ensure_ascii=False)
+    if attributes.path:
+        text = f"User {user} cannot {attributes.verb} path {_quoted(attributes.path)}"
         why = f": {decision.reason}" if decision.reason else ""
         return StatusError(403, f"forbidden: {text.translate(_HTML)}{why}", details={})
-    place = f"in the namespace {_quoted(asked.namespace)}" if asked.namespace else ""
+    place = f"in the namespace {_quoted(attributes.namespace)}" if attributes.namespace else ""
     text = (
-        f"User {user} cannot {asked.verb} resource {_quoted(asked.full_resource)} in API group "
-        f"{_quoted(asked.group)} {place or 'at the cluster scope'}"
+        f"User {user} cannot {attributes.verb} resource {_quoted(attributes.full_resource)} in "
+        f"API group {_quoted(attributes.group)} {place or 'at the cluster scope'}"
     ).translate(_HTML)
     reasons = ": ".join(filter(None, (decision.error, decision.reason)))
     why = f"{text}: {reasons}" if reasons else text
-    return forbidden(asked.resource, asked.group, asked.name, why)
+    return forbidden(attributes.resource, attributes.group, attributes.name, why)
 
 
 def _quoted(text: str) -> str:

@@ -1,7 +1,4 @@
-"""The roles and bindings that every cluster with RBAC starts with, as far as people use them.
-
-Those of Kubernetes' own controllers and of kubelets are not here: nobody acts as they do.
-"""
+"""The default cluster roles and bindings of RBAC, except those of controllers and kubelets."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 
 _AGGREGATE: Final = f"{RBAC_GROUP}/aggregate-to-"
 
-# One role a paragraph, one rule a line: verbs, then resources of groups or URLs. "<edit" is a label
-# that has its rules aggregated to edit, ">edit" gathers those. As kube-apiserver 1.36 makes them.
+# A role per paragraph, a rule per line: verbs, then resources of groups, or URLs. "<edit" is the
+# label that aggregates its rules to edit, ">edit" selects that label. From kube-apiserver 1.36.
 _ROLES: Final = """
 cluster-admin
   * in *: *
@@ -103,7 +100,7 @@ _BINDINGS: Final = {
 
 
 def bootstrap_objects() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The cluster roles and their bindings, each with its plural."""
+    """The cluster roles and their bindings, each with the plural of its kind."""
     joined = _ROLES.replace("\n    ", " ")
     role: dict[str, Any] = {}
     for line in filter(None, joined.splitlines()):

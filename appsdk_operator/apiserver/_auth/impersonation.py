@@ -1,4 +1,4 @@
-"""Acting as somebody else: the ``Impersonate-…`` headers, and who may use them."""
+"""Impersonation: the ``Impersonate-…`` headers, and the permission to use them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _EXTRA_KEY: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/\S+")
 
 
 def impersonated_user(headers: CIMultiDictProxy[str]) -> User | None:
-    """Whom a request wants to be; None when it wants to be who it is.
+    """The user that a request impersonates; None without impersonation.
 
     Raises:
-        StatusError: 400, it says of nobody in particular what groups that one is in.
+        StatusError: 400, groups, uid or extra are given without a user.
     """
     extra: dict[str, tuple[str, ...]] = {}
     seen = False
@@ -73,25 +73,25 @@ def impersonated_user(headers: CIMultiDictProxy[str]) -> User | None:
 
 @final
 class Impersonation:
-    """Decides who may be whom.
+    """Checks the permission to impersonate.
 
-    Whoever may ``impersonate`` a user may do everything as that user. The narrower ways of
-    Kubernetes 1.35 and later, ``impersonate:<mode>`` with ``impersonate-on:<mode>:<verb>``, come
-    first, but for that of a pod that acts as its own node.
+    The verb ``impersonate`` allows every request as that user. The constrained verbs of Kubernetes
+    1.35 and later, ``impersonate:<mode>`` with ``impersonate-on:<mode>:<verb>``, are tried first,
+    except for that of a pod that acts as its own node.
     """
 
     def __init__(self) -> None:
-        """Nobody has been anybody else yet."""
-        # The real server, too, tries first what worked last, and tells the first failure.
+        """It remembers the mode that last worked for each user."""
+        # Like the real server: try the mode that worked last first, and report the first failure.
         self._last: dict[str, str] = {}
 
-    def user(self, other: User, asked: RequestAttributes, authorizer: Authorizer) -> User:
-        """The user that a request of ``asked.user`` acts as from now on.
+    def user(self, other: User, attributes: RequestAttributes, authorizer: Authorizer) -> User:
+        """The user that ``attributes.user`` impersonates, if that is allowed.
 
         Raises:
-            StatusError: 403, that is not allowed.
+            StatusError: 403, it is not allowed.
         """
-        mine = asked.user.username
+        mine = attributes.user.username
         modes = _modes(other)
         last = self._last.get(mine)
         if last in modes:
@@ -100,7 +100,7 @@ class Impersonation:
         first: StatusError | None = None
         for mode in modes:
             try:
-                user = _checked(mode, other, asked, authorizer)
+                user = _checked(mode, other, attributes, authorizer)
             except StatusError as error:
                 first = first or error
             else:
@@ -119,17 +119,17 @@ def _modes(other: User) -> list[str]:
     return ["user-info", ""]
 
 
-def _checked(mode: str, other: User, asked: RequestAttributes, authorizer: Authorizer) -> User:
+def _checked(mode: str, other: User, attributes: RequestAttributes, authorizer: Authorizer) -> User:
     def require(wish: RequestAttributes, why: str = "") -> None:
         decision = Decision(False, why) if why else check(authorizer, wish)
         if not decision.allowed:
             raise forbidden_error(wish, decision)
 
-    mine = asked.user
+    mine = attributes.user
     verb = f"impersonate:{mode}" if mode else "impersonate"
     group = _AUTHENTICATION if mode else ""
     if mode:
-        require(attrs.evolve(asked, verb=f"impersonate-on:{mode}:{asked.verb}"))
+        require(attrs.evolve(attributes, verb=f"impersonate-on:{mode}:{attributes.verb}"))
     groups = other.groups
     name = RequestAttributes(
         user=mine, verb=verb, group=group, resource="users", name=other.username

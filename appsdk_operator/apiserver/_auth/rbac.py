@@ -1,4 +1,4 @@
-"""RBAC: roles and bindings in the storage decide, as they are at the moment of the request."""
+"""The RBAC authorizer: decides by the roles and bindings in the storage."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _Subject = tuple[str, str]
 
 
 class RoleNotFoundError(Exception):
-    """A binding leads to a role that is not there."""
+    """A binding refers to a role that does not exist."""
 
 
 @attrs.frozen
 class Role:
-    """A role of either kind."""
+    """A Role or ClusterRole."""
 
     name: str
     rules: tuple[Rule, ...]
     labels: dict[str, str]
     gathers: tuple[LabelSelector, ...] | None
-    """Selects the roles whose rules it has; None for a role with rules of its own."""
+    """The label selectors of its aggregation rule; None without one."""
 
 
 @attrs.frozen
 class _Binding:
-    """A binding of either kind."""
+    """A RoleBinding or ClusterRoleBinding."""
 
     name: str
     namespace: str
     role_kind: str
     role_name: str
     subjects: dict[_Subject, str]
-    """How messages call them, by kind and name."""
+    """Their texts in messages, by kind and name."""
 
     def source(self, subject: str) -> str:
         kind = "RoleBinding" if self.namespace else "ClusterRoleBinding"
@@ -55,7 +55,7 @@ class _Binding:
 
 @final
 class _Parsed(Generic[_T]):
-    """The objects of a collection, each read once for each of its revisions."""
+    """The parsed objects of a collection, cached by revision."""
 
     def __init__(self, collection: Collection, read: Callable[[dict[str, Any]], _T]) -> None:
         self._collection = collection
@@ -65,7 +65,7 @@ class _Parsed(Generic[_T]):
         self.items: dict[str, _T] = {}
 
     def refresh(self) -> bool:
-        """Read what has changed; whether something has."""
+        """Parse changed objects; return whether there were any."""
         collection = self._collection
         last = collection.events[-1].revision if collection.events else collection.floor
         if last == self._seen:
@@ -84,10 +84,10 @@ class _Parsed(Generic[_T]):
 
 @final
 class RBACAuthorizer:
-    """Decides by roles and bindings."""
+    """Allows what roles and bindings allow."""
 
     def __init__(self, storage: Storage) -> None:
-        """Roles and bindings are those in ``storage``."""
+        """Uses the roles and bindings in ``storage``."""
 
         def parsed(plural: str, read: Callable[[dict[str, Any]], _T]) -> _Parsed[_T]:
             return _Parsed(storage.collection(f"{plural}.{RBAC_GROUP}"), read)
@@ -96,22 +96,22 @@ class RBACAuthorizer:
         self._cluster_roles = parsed("clusterroles", _role)
         self._bindings = parsed("rolebindings", _binding)
         self._cluster_bindings = parsed("clusterrolebindings", _binding)
-        # Bindings by namespace ("" for those of the cluster) and subject, in the order of names.
+        # Bindings by namespace ("" for cluster role bindings) and subject, ordered by name.
         self._index: dict[str, dict[_Subject, list[_Binding]]] = {}
 
-    def decide(self, asked: RequestAttributes) -> Decision:
-        """Whether some rule of some role that is bound to the user allows it."""
+    def decide(self, attributes: RequestAttributes) -> Decision:
+        """Whether a rule of a role that is bound to the user allows the request."""
         errors: list[str] = []
-        for source, rule in self._rules(asked.user, asked.namespace, errors):
-            if rule.allows(asked):
+        for source, rule in self._rules(attributes.user, attributes.namespace, errors):
+            if rule.allows(attributes):
                 return Decision(True, f"RBAC: allowed by {source}")
         if not errors:
             return Decision(False)
-        told = errors[0] if len(errors) == 1 else f"[{', '.join(dict.fromkeys(errors))}]"
-        return Decision(False, f"RBAC: {told}")
+        text = errors[0] if len(errors) == 1 else f"[{', '.join(dict.fromkeys(errors))}]"
+        return Decision(False, f"RBAC: {text}")
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """Every rule that a user has in a namespace, and what went wrong on the way."""
+        """All rules of a user in a namespace, and the errors of resolving them."""
         errors: list[str] = []
         return [rule for _, rule in self._rules(user, namespace, errors)], errors
 
@@ -126,26 +126,26 @@ class RBACAuthorizer:
             index = self._index.get(place)
             if index is None:
                 continue
-            # A binding counts once, for the first of its subjects that the user is.
+            # A binding counts once, for the first of its subjects that matches the user.
             found = {
                 binding.name: binding for subject in subjects for binding in index.get(subject, ())
             }
             for name in sorted(found):
                 binding = found[name]
-                told = next(text for key, text in binding.subjects.items() if key in subjects)
+                text = next(text for key, text in binding.subjects.items() if key in subjects)
                 try:
                     rules = self.role_rules(binding.role_kind, binding.role_name, place)
                 except RoleNotFoundError as error:
                     errors.append(str(error))
                     continue
                 for rule in rules:
-                    yield binding.source(told), rule
+                    yield binding.source(text), rule
 
     def role_rules(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
-        """The rules of a role that a binding in ``namespace`` names.
+        """The rules of a role that a binding in ``namespace`` refers to.
 
         Raises:
-            RoleNotFoundError: there is no such role.
+            RoleNotFoundError: it does not exist.
         """
         self._refresh()
         if kind == "Role":
@@ -159,7 +159,7 @@ class RBACAuthorizer:
         return role.rules if role.gathers is None else self.aggregated_rules(role)
 
     def aggregated_rules(self, role: Role) -> tuple[Rule, ...]:
-        """The rules of all cluster roles that an aggregating one selects, each once."""
+        """The rules of all cluster roles that an aggregating role selects, each once."""
         found: dict[Rule, None] = {}
         self._aggregate(role, found, {role.name})
         return tuple(found)
@@ -176,7 +176,7 @@ class RBACAuthorizer:
                     self._aggregate(other, found, seen)
 
     def aggregating(self) -> list[Role]:
-        """The cluster roles that gather the rules of others."""
+        """The cluster roles with an aggregation rule."""
         self._refresh()
         return [role for role in self._cluster_roles.items.values() if role.gathers is not None]
 
@@ -219,12 +219,12 @@ def _binding(obj: dict[str, Any]) -> _Binding:
     subjects: dict[_Subject, str] = {}
     for subject in obj.get("subjects") or ():
         kind, name = str(subject.get("kind")), str(subject.get("name"))
-        told = f'{kind} "{name}"'
+        text = f'{kind} "{name}"'
         if kind == "ServiceAccount":
             place = subject.get("namespace") or namespace
-            told = f'{kind} "{name}/{place}"'
+            text = f'{kind} "{name}/{place}"'
             name = f"{place}/{name}"
-        subjects.setdefault((kind, name), told)
+        subjects.setdefault((kind, name), text)
     return _Binding(
         metadata["name"],
         namespace,

@@ -1,4 +1,4 @@
-"""What a controller does for cluster roles that gather the rules of others."""
+"""The controller of aggregated cluster roles."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["RoleAggregator"]
 
 @final
 class RoleAggregator:
-    """Writes the aggregated_rules rules into the roles that gather them."""
+    """Writes the aggregated rules into the cluster roles that aggregate them."""
 
     def __init__(self, storage: Storage, rbac: RBACAuthorizer) -> None:
-        """Begin with what is there."""
+        """Aggregate the rules of the stored roles."""
         self._storage = storage
         self._rbac = rbac
         self._roles = storage.collection(f"clusterroles.{RBAC_GROUP}")
@@ -24,12 +24,12 @@ class RoleAggregator:
         self._aggregate()
 
     def notice(self, collection: Collection, _event: Event) -> None:
-        """Take note of a change."""
+        """Aggregate again when a cluster role has changed."""
         if collection is self._roles and not self._busy:
             self._aggregate()
 
     def _aggregate(self) -> None:
-        # Writing what is aggregated_rules changes nothing of what others gather from it.
+        # These writes change no labels, so they trigger no further aggregation.
         self._busy = True
         try:
             for role in self._rbac.aggregating():

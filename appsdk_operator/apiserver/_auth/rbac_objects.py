@@ -1,4 +1,4 @@
-"""Roles and bindings as objects: defaults, validation, and who may grant what to whom."""
+"""Writes to roles and bindings: defaults, validation, and the escalation check."""
 
 from __future__ import annotations
 
@@ -181,18 +181,18 @@ RULES: Final = {
     **{f"{plural}.{RBAC_GROUP}": _ROLE_STRATEGY for plural in _ROLES},
     **{f"{plural}.{RBAC_GROUP}": _BINDING_STRATEGY for plural in _BINDINGS},
 }
-"""How writes to roles and bindings behave."""
+"""The write strategies of roles and bindings."""
 
 
-# -- who may grant what ----------------------------------------------------------------------
+# -- escalation check ------------------------------------------------------------------------
 
 
 @final
 class EscalationCheck:
-    """Nobody gives what they do not have, unless they may ``escalate`` or ``bind``."""
+    """Refuses to grant permissions that the user lacks, without ``escalate`` or ``bind``."""
 
     def __init__(self, rbac: RBACAuthorizer) -> None:
-        """Who has what is for ``rbac`` to say."""
+        """``rbac`` knows the permissions of users."""
         self._rbac = rbac
 
     def check(
@@ -204,18 +204,18 @@ class EscalationCheck:
         new: dict[str, Any],
         old: dict[str, Any] | None,
     ) -> None:
-        """Refuse a role or a binding that gives more than its writer has.
+        """Refuse a role or a binding that grants more than its writer has.
 
         Args:
             user: the writer.
-            plural: the resource of the group of RBAC that is written.
-            namespace: where, ``""`` for the cluster.
+            plural: the written RBAC resource.
+            namespace: its namespace, ``""`` for cluster-scoped ones.
             name: the name in the path of the request, ``""`` for a create.
-            new: what is to be stored.
-            old: what is there; None for a create.
+            new: the new object.
+            old: the stored object; None for a create.
 
         Raises:
-            StatusError: 403, or 404 for a binding to a role that is not there.
+            StatusError: 403, or 404 for a binding to a role that does not exist.
         """
         if MASTERS in user.groups or (old and _same_but_for_collection(new, old)):
             return
@@ -271,7 +271,7 @@ class EscalationCheck:
 
 
 def _same_but_for_collection(new: dict[str, Any], old: dict[str, Any]) -> bool:
-    """Whether only that changes which decides when the object goes."""
+    """Whether only owner references and finalizers change."""
 
     def rest(obj: dict[str, Any]) -> dict[str, Any]:
         ignored = ("finalizers", "ownerReferences", "managedFields", "resourceVersion")

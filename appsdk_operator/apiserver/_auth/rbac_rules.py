@@ -1,4 +1,4 @@
-"""The rules of roles: what one allows, and whether some cover others."""
+"""RBAC rules: matching of requests, and whether rules cover others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rule:
 
     @classmethod
     def of(cls, rule: Mapping[str, Any]) -> Rule:
-        """The rule as it stands in a role."""
+        """Parse a rule of a role."""
 
         def listed(name: str) -> tuple[str, ...]:
             return tuple(map(str, rule.get(name) or ()))
@@ -40,7 +40,7 @@ class Rule:
         )
 
     def as_object(self) -> dict[str, Any]:
-        """The rule as it stands in a role."""
+        """The rule as it is written in a role."""
         fields = {
             "verbs": self.verbs,
             "apiGroups": self.groups,
@@ -50,24 +50,24 @@ class Rule:
         }
         return {name: list(values) for name, values in fields.items() if values}
 
-    def allows(self, asked: RequestAttributes) -> bool:
-        """Whether it lets the request pass."""
-        if "*" not in self.verbs and asked.verb not in self.verbs:
+    def allows(self, attributes: RequestAttributes) -> bool:
+        """Whether it allows the request."""
+        if "*" not in self.verbs and attributes.verb not in self.verbs:
             return False
-        if asked.path:
-            return any(_url_covers(url, asked.path) for url in self.urls)
+        if attributes.path:
+            return any(_url_covers(url, attributes.path) for url in self.urls)
         return (
-            ("*" in self.groups or asked.group in self.groups)
+            ("*" in self.groups or attributes.group in self.groups)
             and (
                 "*" in self.resources
-                or asked.full_resource in self.resources
-                or bool(asked.subresource and f"*/{asked.subresource}" in self.resources)
+                or attributes.full_resource in self.resources
+                or bool(attributes.subresource and f"*/{attributes.subresource}" in self.resources)
             )
-            and (not self.names or asked.name in self.names)
+            and (not self.names or attributes.name in self.names)
         )
 
     def parts(self) -> Iterator[Rule]:
-        """The same as rules with one verb, one group, one resource and at most one name each."""
+        """Split it into rules with one verb, group, resource and at most one name each."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
@@ -78,7 +78,7 @@ class Rule:
                 yield Rule(verbs=(verb,), urls=(url,))
 
     def covers(self, part: Rule) -> bool:
-        """Whether it allows all that one of :meth:`parts` allows."""
+        """Whether it allows everything that one of :meth:`parts` allows."""
         return (
             _has(self.verbs, part.verbs)
             and _has(self.groups, part.groups)
@@ -92,7 +92,7 @@ EVERYTHING = (
     Rule(("*",), ("*",), ("*",)),
     Rule(verbs=("*",), urls=("*",)),
 )
-"""What an administrator of the cluster may do."""
+"""The rules of a cluster administrator."""
 
 
 def _has(own: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
@@ -111,7 +111,7 @@ def _url_covers(own: str, url: str) -> bool:
 
 
 def uncovered(own: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """What ``own`` rules do not cover of those that are ``wanted``, verbs joined."""
+    """The parts of ``wanted`` that ``own`` rules do not cover, with verbs joined."""
     held = list(own)
     joined: dict[Rule, dict[str, None]] = {}
     for rule in wanted:
@@ -124,7 +124,7 @@ def uncovered(own: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
 
 
 def rule_text(rule: Rule) -> str:
-    """A rule as messages show it."""
+    """A rule as error messages show it."""
     fields = (
         ("APIGroups", rule.groups),
         ("Resources", rule.resources),

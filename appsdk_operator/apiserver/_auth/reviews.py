@@ -1,4 +1,4 @@
-"""Reviews: who somebody is, and what they may do. Nothing is stored."""
+"""Token reviews and access reviews, which are answered and not stored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Reviews:
     """Answers reviews."""
 
     def __init__(self, authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> None:
-        """Reviews tell what requests would be told."""
+        """Reviews are answered by the authenticator and the authorizer of requests."""
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._clock = clock
@@ -45,7 +45,7 @@ class Reviews:
         """The review with its status.
 
         Raises:
-            StatusError: 400 or 422, it makes no sense.
+            StatusError: 400 or 422, the review is not valid.
         """
         metadata = obj.setdefault("metadata", {})
         spec = obj.get("spec")
@@ -131,7 +131,7 @@ class Reviews:
 
 
 def _access_problems(kind: str, spec: Mapping[str, Any]) -> list[FieldError]:
-    """What is wrong with the spec of an access review."""
+    """The validation errors of an access review's spec."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     problems: list[FieldError] = []
     if kind == "LocalSubjectAccessReview" and path is not None:

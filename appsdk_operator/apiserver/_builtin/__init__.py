@@ -1,1 +1,1 @@
-"""The built-in kinds: types, defaults, strategies, protobuf."""
+"""The built-in kinds: types, defaults, strategies, validation, tables, protobuf."""

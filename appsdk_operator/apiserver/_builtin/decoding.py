@@ -1,6 +1,6 @@
-"""Built-in objects as the server takes them: read into their types, with what there is to tell.
+"""Decoding of built-in objects into their types, with warnings about unknown and duplicate fields.
 
-What is told of a body is in the order of the body: each field that is unknown or there twice.
+The warnings come in the order of the fields in the body.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BY_BODY: Final = ("kind", "apiVersion")
 
 
 def has_type(served: ServedVersion) -> bool:
-    """Whether objects of that version are read into a type."""
+    """Whether the version has a built-in type."""
     resource = served.resource
     return not resource.strategy.custom and types.reads(
         resource.group, served.version, resource.kind
@@ -30,10 +30,10 @@ def has_type(served: ServedVersion) -> bool:
 def read(
     served: ServedVersion, obj: Any, *, converting: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """What is kept of ``obj``, and the paths of its unknown fields.
+    """The decoded object, and the paths of its unknown fields.
 
     Raises:
-        DecodeError: a value that does not fit.
+        DecodeError: a value has the wrong type.
     """
     resource = served.resource
     made, unknown = types.read(
@@ -41,16 +41,16 @@ def read(
     )
     given = obj.get("metadata")
     if isinstance(given, dict) and given.get("managedFields") == []:
-        # It means: forget the owners.
+        # An empty entry resets the managed fields.
         made["metadata"]["managedFields"] = []
     return {name: made.pop(name) for name in _BY_BODY if name in made} | made, unknown
 
 
 def fit(served: ServedVersion, obj: dict[str, Any]) -> list[str]:
-    """Bring ``obj`` itself into the form it is kept in; the paths of unknown fields.
+    """Decode ``obj`` in place; return the paths of unknown fields.
 
     Raises:
-        StatusError: 400, a value that does not fit.
+        StatusError: 400, a value has the wrong type.
     """
     try:
         made, unknown = read(served, obj)
@@ -62,38 +62,38 @@ def fit(served: ServedVersion, obj: dict[str, Any]) -> list[str]:
 
 
 def cannot_be_handled(served: ServedVersion, kind: str, why: str) -> Exception:
-    """400: an object that cannot be what it was sent as."""
+    """400: the object cannot be decoded as its kind."""
     return bad_request(
         f'{kind} in version "{served.version}" cannot be handled as a {served.resource.kind}: {why}'
     )
 
 
 def strict_decoding_error(served: ServedVersion, warnings: list[str]) -> Exception:
-    """400: what is only told of otherwise was to be refused."""
+    """400: the warnings, as an error of strict field validation."""
     return cannot_be_handled(
         served, served.resource.kind, f"strict decoding error: {', '.join(warnings)}"
     )
 
 
 def warnings_of(body: bytes, unknown: list[str]) -> list[str]:
-    """What to tell of a body in JSON, given the paths of its unknown fields."""
+    """The warnings about a JSON body, given the paths of its unknown fields."""
     if not _has_duplicates(body):
         return [f'unknown field "{path}"' for path in unknown]
-    told: dict[str, None] = {}
+    found: dict[str, None] = {}
     within = tuple(f"{path}{joint}" for path in unknown for joint in (".", "["))
     for path, again in _paths(_loads(body, _Pairs), ""):
         if path.startswith(within):
-            continue  # nobody looks into what is unknown
+            continue  # duplicates within unknown fields do not count
         if again and path not in unknown:
-            told[f'duplicate field "{path}"'] = None
+            found[f'duplicate field "{path}"'] = None
         elif path in unknown:
-            told[f'unknown field "{path}"'] = None
-    return list(told)
+            found[f'unknown field "{path}"'] = None
+    return list(found)
 
 
 @final
 class _Pairs(list[tuple[str, Any]]):
-    """The names and values of an object, also those that are there twice."""
+    """The keys and values of an object, duplicates included."""
 
 
 def _has_duplicates(body: bytes) -> bool:
@@ -108,12 +108,12 @@ def _has_duplicates(body: bytes) -> bool:
 
 
 def _loads(body: bytes, hook: Callable[[list[tuple[str, Any]]], Any]) -> Any:
-    # Values do not matter, and Python refuses to convert thousands of digits.
+    # The values are not needed, and Python refuses to convert thousands of digits.
     return json.loads(body, object_pairs_hook=hook, parse_int=str, parse_float=str)
 
 
 def _paths(value: Any, path: str) -> Iterator[tuple[str, bool]]:
-    """The path of each field, as they come, and whether it was there before."""
+    """The path of each field in order, and whether it is a duplicate."""
     if isinstance(value, _Pairs):
         seen = set()
         for name, item in value:

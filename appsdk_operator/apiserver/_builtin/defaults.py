@@ -1,7 +1,7 @@
-"""The defaults that the server fills in for built-in kinds, by the definition they belong to.
+"""The defaults of built-in kinds, by definition.
 
-A definition is filled in wherever it occurs: a container has its defaults in a pod and in the
-template of a CronJob's Job. Defaults that the OpenAPI documents tell of are not repeated here.
+They apply wherever the definition occurs: to a container of a pod and to one in the template of a
+CronJob's Job. Defaults that the OpenAPI documents contain are not repeated here.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ VALUES: Final[dict[str, dict[str, Any]]] = {
     f"{_STORAGE}StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference": _HTTPS,
 }
-"""For each definition the values of fields that are missing."""
+"""The values of missing fields, by definition."""
 
 
 def _webhook(hook: _Object) -> None:
@@ -133,7 +133,7 @@ _IMAGE: Final = re.compile(r"([\w.:-]+/)*[a-z0-9]+([._-]+[a-z0-9]+)*(:(?P<tag>[\
 
 
 def _pull_policy(image: str) -> str:
-    """Images without a tag or a digest are the latest, and those are always asked for."""
+    """``Always`` for images with the tag ``latest``, or without tag and digest."""
     name = _IMAGE.fullmatch(image)
     if name is None:
         return "IfNotPresent"
@@ -183,7 +183,7 @@ def _pod(pod: _Object) -> None:
 
 
 def _secret(secret: _Object) -> None:
-    # What is given as text is data from the moment it is read.
+    # stringData moves to data when a secret is decoded.
     for name, text in (secret.pop("stringData", None) or {}).items():
         secret.setdefault("data", {})[name] = base64.b64encode(str(text).encode()).decode()
 
@@ -197,7 +197,7 @@ def _definition(spec: _Object) -> None:
 
 
 def _pod_status(status: _Object) -> None:
-    """The first address is told twice."""
+    """``podIP`` and the first of ``podIPs`` are the same."""
     if status.get("podIPs") and not status.get("podIP"):
         status["podIP"] = status["podIPs"][0].get("ip", "")
     elif status.get("podIP") and not status.get("podIPs"):
@@ -373,4 +373,4 @@ FILLERS: Final[dict[str, Callable[[_Object], None]]] = {
     f"{_STORAGE}CSIDriverSpec": _driver,
     f"{_EXTENSIONS}CustomResourceDefinitionSpec": _definition,
 }
-"""For each definition what fills in defaults that depend on other fields."""
+"""Functions for defaults that depend on other fields, by definition."""

@@ -1,8 +1,4 @@
-"""How writes to the built-in kinds behave: names, generations, defaults and selectable fields.
-
-Objects of built-in kinds are not held to a schema: what a client sends is kept, known or not. What
-is here is what clients notice when it is missing.
-"""
+"""The built-in kinds: the strategy of each, and conversions between their versions."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ __all__ = ["install"]
 
 
 def install(catalog: Catalog, storage: Storage, overrides: dict[str, Strategy]) -> None:
-    """Serve every built-in kind; ``overrides`` are rules by ``plural.group``."""
+    """Serve every built-in kind; ``overrides`` are strategies by ``plural.group``."""
     for entry in kinds.builtin_kinds():
         kind = entry.kind
         resource = catalog.resource(kind.group, kind.plural)
@@ -60,7 +56,7 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Strategy]) 
 
 def _resource(entry: BuiltinKind, storage: Storage, strategy: Strategy) -> Resource:
     kind = entry.kind
-    # Both groups of events are views of the same objects.
+    # The events of both groups are stored in one collection.
     name = "events" if kind.group == "events.k8s.io" else kind.qualified_name
     return Resource(
         group=kind.group,
@@ -82,7 +78,7 @@ _DEPRECATED: Final = {
     "componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
 }
 
-# Names of the same things in core/v1 and events.k8s.io/v1.
+# The same fields in core/v1 and in events.k8s.io/v1.
 _EVENT_FIELDS: Final = {
     "involvedObject": "regarding",
     "message": "note",
@@ -95,7 +91,7 @@ _EVENT_FIELDS: Final = {
 
 
 def _event_from_core(obj: dict[str, Any]) -> dict[str, Any]:
-    # The core group tells these two also when they are empty.
+    # The core group shows these two also when they are empty.
     left_out = {name for name in ("reportingComponent", "reportingInstance") if not obj.get(name)}
     return {
         _EVENT_FIELDS.get(name, name): value for name, value in obj.items() if name not in left_out
@@ -108,7 +104,7 @@ def _event_to_core(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _autoscaler_to_v1(obj: dict[str, Any]) -> dict[str, Any]:
-    """autoscaling/v1 knows one metric, the use of the CPU."""
+    """Convert to autoscaling/v1, which has one metric: CPU utilization."""
     spec = obj.get("spec")
     if isinstance(spec, dict):
         for metric in spec.pop("metrics", None) or ():
@@ -116,7 +112,7 @@ def _autoscaler_to_v1(obj: dict[str, Any]) -> dict[str, Any]:
             if metric.get("type") == "Resource" and resource.get("name") == "cpu":
                 target = resource.get("target") or {}
                 spec["targetCPUUtilizationPercentage"] = target.get("averageUtilization")
-    # What the first version has no field for is not shown.
+    # Decoding drops the fields that the version does not have.
     return types.read("autoscaling", "v1", "HorizontalPodAutoscaler", obj)[0]
 
 
@@ -134,11 +130,11 @@ def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
 
 _APPS: Final = "io.k8s.api.apps.v1."
 _CORE: Final = "io.k8s.api.core.v1."
-_bare: Final = strategies.empty_status
+_empty_status: Final = strategies.empty_status
 
 _WORKLOAD: Final = Strategy(
     generation=True,
-    prepare_create=_bare(f"{_APPS}DeploymentStatus"),
+    prepare_create=_empty_status(f"{_APPS}DeploymentStatus"),
 )
 _PATHS: Final = Strategy(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
 _POLICY: Final = Strategy(generation=True, unconditional_update=False)
@@ -216,11 +212,11 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     ),
     "replicationcontrollers": Strategy(
         generation=True,
-        prepare_create=_bare(f"{_CORE}ReplicationControllerStatus"),
+        prepare_create=_empty_status(f"{_CORE}ReplicationControllerStatus"),
         fields=frozenset({"status.replicas"}),
     ),
     "resourcequotas": Strategy(
-        prepare_create=_bare(f"{_CORE}ResourceQuotaStatus"), returns_deleted=True
+        prepare_create=_empty_status(f"{_CORE}ResourceQuotaStatus"), returns_deleted=True
     ),
     "serviceaccounts": Strategy(returns_deleted=True),
     "services": Strategy(create_on_update=True, name_style=NameStyle.LABEL),
@@ -230,11 +226,11 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         prepare_update=strategies.update_daemon_set,
     ),
     "deployments.apps": attrs.evolve(
-        _WORKLOAD, prepare_status=strategies.keep_labels, annotations_count=True
+        _WORKLOAD, prepare_status=strategies.update_deployment_status, annotations_count=True
     ),
     "replicasets.apps": attrs.evolve(
         _WORKLOAD,
-        prepare_create=_bare(f"{_APPS}ReplicaSetStatus"),
+        prepare_create=_empty_status(f"{_APPS}ReplicaSetStatus"),
         fields=frozenset({"status.replicas"}),
     ),
     "statefulsets.apps": attrs.evolve(
@@ -248,7 +244,7 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     ),
     "horizontalpodautoscalers.autoscaling": Strategy(prepare_create=strategies.create_autoscaler),
     "cronjobs.batch": Strategy(
-        generation=True, prepare_create=_bare("io.k8s.api.batch.v1.CronJobStatus")
+        generation=True, prepare_create=_empty_status("io.k8s.api.batch.v1.CronJobStatus")
     ),
     "jobs.batch": Strategy(
         generation=True,
@@ -256,11 +252,11 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         fields=frozenset({"status.successful"}),
     ),
     "certificatesigningrequests.certificates.k8s.io": Strategy(
-        prepare_create=_bare("io.k8s.api.certificates.v1.CertificateSigningRequestStatus"),
+        prepare_create=_empty_status("io.k8s.api.certificates.v1.CertificateSigningRequestStatus"),
         fields=frozenset({"spec.signerName"}),
     ),
     "ingresses.networking.k8s.io": Strategy(
-        generation=True, prepare_create=_bare("io.k8s.api.networking.v1.IngressStatus")
+        generation=True, prepare_create=_empty_status("io.k8s.api.networking.v1.IngressStatus")
     ),
     "priorityclasses.scheduling.k8s.io": Strategy(prepare_create=strategies.create_priority_class),
     "networkpolicies.networking.k8s.io": Strategy(generation=True),
@@ -269,7 +265,7 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         generation=True,
         unconditional_update=False,
         name_style=NameStyle.PATH_SEGMENT,
-        prepare_create=_bare("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
+        prepare_create=_empty_status("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
     ),
     "csidrivers.storage.k8s.io": Strategy(unconditional_update=False),
     "csinodes.storage.k8s.io": Strategy(unconditional_update=False),

@@ -1,4 +1,4 @@
-"""The priorities of pods, which PriorityClasses give."""
+"""The priority of new pods, as the admission plugin ``Priority`` sets it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _COMMON: Final = "PreemptLowerPriority"
 
 @final
 class Priorities:
-    """Gives new pods the priority of the class that they name."""
+    """Sets the priority of new pods from their PriorityClass."""
 
     def __init__(self, storage: Storage) -> None:
-        """Classes are looked up in ``storage``."""
+        """The PriorityClasses are those in ``storage``."""
         self._classes = storage.collection("priorityclasses.scheduling.k8s.io")
 
     def create_pod(self, obj: dict[str, Any]) -> None:
         """Complete a new pod.
 
         Raises:
-            StatusError: 403, there is no such class, or the pod says something else.
+            StatusError: 403, the class does not exist, or the pod has another priority.
         """
         spec, name = obj["spec"], obj["metadata"].get("name", "")
         priority, policy = self._of(spec, name)

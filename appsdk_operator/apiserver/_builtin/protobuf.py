@@ -1,8 +1,8 @@
-"""Objects of the built-in kinds as protobuf, which Go clients send and like to read.
+"""Protobuf encoding of the built-in kinds, which Go clients prefer.
 
-What the fields of the messages are comes from a data file that ``hack/protobuf_messages.py`` makes
-of Kubernetes' Go types. An object is the dict that its JSON is; nothing else of the server knows of
-this form. Custom resources have none.
+The messages and their fields come from a data file that ``hack/protobuf_messages.py`` generates
+from Kubernetes' Go types. This module converts to and from the dicts of JSON; the rest of the
+server knows no protobuf. Custom resources have no such encoding.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class _Field(msgspec.Struct, frozen=True, array_like=True):
     """A field of a message."""
 
     name: str
-    """Its name in JSON; empty when the fields of the message in it stand in its place."""
+    """Its name in JSON; empty for an embedded message, whose fields are inlined."""
     kind: str
-    """What is in it: ``int``, ``[]string``, ``map:quantity``, … or the name of a message."""
+    """Its type: ``int``, ``[]string``, ``map:quantity``, … or the name of a message."""
     omits: bool
-    """Whether JSON leaves a zero out."""
+    """Whether its JSON has ``omitempty``."""
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class _Data(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _data() -> tuple[Mapping[tuple[str, str], str], Mapping[str, Mapping[int, _Field]]]:
-    """The messages of ``(apiVersion, kind)``, and the fields of messages."""
+    """The messages by ``(apiVersion, kind)``, and their fields."""
     package = importlib.resources.files("appsdk_operator.apiserver._builtin")
     packed = gzip.decompress(package.joinpath(_FILE).read_bytes())
     data = msgspec.json.decode(packed, type=_Data, strict=False)
@@ -60,15 +60,15 @@ def _data() -> tuple[Mapping[tuple[str, str], str], Mapping[str, Mapping[int, _F
 
 
 def is_encoded(body: bytes) -> bool:
-    """Whether a body is in this form."""
+    """Whether a body is Kubernetes protobuf."""
     return body.startswith(_MAGIC)
 
 
 def decode(body: bytes) -> dict[str, Any] | None:
-    """The object in a body; None when it is of a kind that has no such form.
+    """The object in a body; None when its kind has no protobuf encoding.
 
     Raises:
-        ValueError: it is no protobuf message of Kubernetes.
+        ValueError: it is no Kubernetes protobuf message.
     """
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not begin as protobuf of Kubernetes does")
@@ -83,10 +83,10 @@ def decode(body: bytes) -> dict[str, Any] | None:
 
 
 def encode(obj: Mapping[str, Any]) -> bytes | None:
-    """The body for an object or a list of objects; None when its kind has no such form.
+    """The body for an object or a list; None when its kind has no protobuf encoding.
 
     Raises:
-        ValueError: a value is not of the type of its field.
+        ValueError: a value does not have the type of its field.
     """
     version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
     message = _data()[0].get((version, kind))
@@ -123,7 +123,7 @@ def _read_message(data: bytes, name: str, depth: int) -> dict[str, Any]:
             found.update(_read_message(_data_of(value), kind, depth + 1))
         else:
             decoded = _read(value, kind, depth)
-            # Go writes the zeros of fields that are no pointers; its JSON leaves most of them out.
+            # Go's protobuf has the zeros of fields that are no pointers; its JSON omits most.
             if decoded is not None and not (field.omits and decoded in _ZERO):
                 found[field.name] = decoded
     return found
@@ -193,7 +193,7 @@ def _read_json(data: bytes) -> Any:
 
 
 def _read_schema(data: bytes, kind: str, depth: int) -> Any:
-    """A schema, or what may stand for one: a list of schemas, a flag, a list of names."""
+    """A schema, or its alternative: a list of schemas, a boolean, or a list of names."""
     place, other = _SCHEMAS[kind]
     parts = list(_wire(data))
     for number, value in parts:
@@ -204,7 +204,7 @@ def _read_schema(data: bytes, kind: str, depth: int) -> Any:
 
 
 _SCHEMA: Final = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1.JSONSchemaProps"
-# The number of the field of the schema, and what the other one holds.
+# The field number of the schema, and the type of the alternative.
 _SCHEMAS: Final = {
     "schemaorarray": (1, _SCHEMA),
     "schemaorbool": (2, "bool"),
@@ -239,7 +239,7 @@ def _signed(value: int | bytes) -> int:
 
 
 def _wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The numbers and values of the fields of a message, as they come."""
+    """The field numbers and values of a message, in order."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)

@@ -1,4 +1,4 @@
-"""The addresses and ports that services are given."""
+"""Allocation of cluster IPs and node ports for services."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _WITH_PORTS: Final = ("NodePort", "LoadBalancer")
 
 @final
 class ServiceAddresses:
-    """Gives out cluster addresses and node ports, the next free one each time."""
+    """Allocates cluster IPs and node ports, the next free one each time."""
 
     def __init__(self, collection: Collection) -> None:
         """``collection`` holds the services."""
         self._collection = collection
         self._addresses = iter(_NETWORK.hosts())
-        next(self._addresses)  # the first is that of the server itself
+        next(self._addresses)  # the first belongs to the service "kubernetes"
         self._port = _FIRST_PORT
 
     def create(self, obj: dict[str, Any]) -> None:
-        """Complete a new service."""
+        """Allocate for a new service."""
         obj["status"] = {"loadBalancer": {}}
         self._complete(obj["spec"])
 
     def update(self, new: dict[str, Any], old: dict[str, Any]) -> None:
-        """Complete a changed service: what it had and does not mention, it keeps."""
+        """Allocate for a changed service; it keeps what it has and does not mention."""
         spec, before = new["spec"], old["spec"]
         if spec.get("type") in _WITH_ADDRESS and before.get("type") in _WITH_ADDRESS:
             if not spec.get("clusterIP") and not spec.get("clusterIPs"):
@@ -42,7 +42,7 @@ class ServiceAddresses:
                     if name in before:
                         spec[name] = before[name]
             elif spec.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
-                # Who changes the first by its old name means both, which the checks refuse.
+                # A change of clusterIP alone counts for both fields; validation refuses it.
                 spec["clusterIPs"] = [spec["clusterIP"], *(spec.get("clusterIPs") or [])[1:]]
             elif spec.get("clusterIP") == before.get("clusterIP") and "clusterIPs" in before:
                 spec.setdefault("clusterIPs", before["clusterIPs"])
@@ -70,7 +70,7 @@ class ServiceAddresses:
     def _complete(self, spec: dict[str, Any]) -> None:
         if spec.get("type") in _WITH_ADDRESS:
             if spec.get("clusterIPs") and not spec.get("clusterIP"):
-                return  # which is not valid
+                return  # validation refuses it
             if not spec.get("clusterIP"):
                 spec["clusterIP"] = self._address()
             spec.setdefault("clusterIPs", [spec["clusterIP"]])
@@ -91,21 +91,21 @@ class ServiceAddresses:
                     port["nodePort"] = self._node_port()
 
     def _address(self) -> str:
-        taken = {spec.get("clusterIP") for spec in self._specs()} if self._crowded() else set()
+        taken = {spec.get("clusterIP") for spec in self._specs()} if self._can_search() else set()
         for address in self._addresses:
             if str(address) not in taken:
                 return str(address)
         self._addresses = iter(_NETWORK.hosts())
         return str(next(self._addresses))
 
-    def _crowded(self) -> bool:
-        """Whether it is worth a look at what clients chose themselves."""
+    def _can_search(self) -> bool:
+        """Whether there are few enough services to look for values that clients chose."""
         return len(self._collection.records) <= 256
 
     def _node_port(self) -> int:
         taken = {
             port.get("nodePort")
-            for spec in (self._specs() if self._crowded() else ())
+            for spec in (self._specs() if self._can_search() else ())
             for port in spec.get("ports", ())
         }
         while True:
@@ -124,7 +124,7 @@ def _family(address: str) -> str:
 
 
 def _drop_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
-    """Ports that were given out go with the type that needs them, unless they were changed."""
+    """Remove allocated ports that the new type does not need, unless the client changed them."""
     old = [port.get("nodePort") for port in before.get("ports", ())]
     for port in spec.get("ports", ()):
         if port.get("nodePort") in old:

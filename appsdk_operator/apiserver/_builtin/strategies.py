@@ -1,4 +1,4 @@
-"""What the server sets on built-in objects besides defaults, on create, update and delete."""
+"""Strategies of built-in kinds: fields that the server sets on create, update and delete."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = [
     "delete_namespace",
     "delete_volume",
     "empty_status",
-    "keep_labels",
     "update_daemon_set",
+    "update_deployment_status",
     "update_lease",
     "update_namespace",
     "update_pod_status",
@@ -40,7 +40,7 @@ _Object = dict[str, Any]
 
 
 def empty_status(definition: str) -> Callable[[_Object], None]:
-    """Gives new objects the status that a definition has when nothing is set."""
+    """A strategy that gives new objects the empty status of a definition."""
 
     def prepare(obj: _Object) -> None:
         obj["status"] = types.empty(definition)
@@ -52,7 +52,7 @@ def empty_status(definition: str) -> Callable[[_Object], None]:
 
 
 def create_namespace(obj: _Object) -> None:
-    """Namespaces are held until their content is gone."""
+    """Set the label, the phase, and the finalizer that waits for the content."""
     metadata = obj["metadata"]
     metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
     spec = obj.setdefault("spec", {}) or {}
@@ -63,7 +63,7 @@ def create_namespace(obj: _Object) -> None:
 
 
 def update_namespace(new: _Object, old: _Object) -> None:
-    """What holds a namespace changes through its subresource only, and its label never."""
+    """Keep the finalizers, which only the subresource changes, and the name label."""
     metadata = new["metadata"]
     metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
     if "spec" in old:
@@ -71,7 +71,7 @@ def update_namespace(new: _Object, old: _Object) -> None:
 
 
 def delete_namespace(obj: _Object) -> bool:
-    """Namespaces end when they are empty."""
+    """Set the phase; the namespace stays until it is empty."""
     obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     return bool((obj.get("spec") or {}).get("finalizers"))
 
@@ -80,7 +80,7 @@ _NOT_READY: Final = "node.kubernetes.io/not-ready"
 
 
 def create_node(obj: _Object) -> None:
-    """New nodes are not ready, whatever they say."""
+    """Add the not-ready taint."""
     spec = obj.setdefault("spec", {})
     taints = spec.setdefault("taints", [])
     if not any(taint.get("key") == _NOT_READY for taint in taints):
@@ -93,7 +93,7 @@ _QUICK: Final = 300
 
 
 def create_pod(obj: _Object) -> None:
-    """New pods wait, and bear for a while what may pass."""
+    """Set the default tolerations, the status and the QoS class."""
     spec = obj["spec"]
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
@@ -125,7 +125,7 @@ def create_pod(obj: _Object) -> None:
 
 
 def _qos_class(spec: _Object) -> str:
-    """How sure a pod may be of what it asks for."""
+    """The QoS class of a pod."""
     guaranteed, anything = True, False
     for container in (spec.get("containers") or []) + (spec.get("initContainers") or []):
         resources = container.get("resources") or {}
@@ -152,7 +152,7 @@ def _positive(value: Any) -> bool:
 
 
 def update_pod_status(new: _Object, old: _Object) -> None:
-    """The class of a pod's quality is decided once."""
+    """Keep the QoS class."""
     status, before = new.get("status") or {}, old.get("status") or {}
     if not status.get("qosClass") and before.get("qosClass"):
         new["status"] = {**status, "qosClass": before["qosClass"]}
@@ -166,13 +166,13 @@ _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
 def create_daemon_set(obj: _Object) -> None:
-    """Daemon sets count the changes of their templates."""
+    """Set the template generation to 1."""
     obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
     obj["status"] = types.empty("io.k8s.api.apps.v1.DaemonSetStatus")
 
 
 def update_daemon_set(new: _Object, old: _Object) -> None:
-    """Daemon sets count the changes of their templates."""
+    """Raise the template generation when the template changes."""
     before = old["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, "1")
     changed = new["spec"].get("template") != old["spec"].get("template")
     number = parse_integer(before)
@@ -181,11 +181,11 @@ def update_daemon_set(new: _Object, old: _Object) -> None:
 
 
 def create_job(obj: _Object) -> None:
-    """Jobs select the pods that they make by a label of their own."""
+    """Generate the selector and the labels of the pod template."""
     obj["status"] = {}
     spec, metadata = obj["spec"], obj["metadata"]
     if spec.get("manualSelector") or "uid" not in metadata:
-        return  # without one yet: it is on its way to the webhooks
+        return  # no uid yet, while mutating webhooks run
     labels = spec["template"]["metadata"].setdefault("labels", {})
     unique = "batch.kubernetes.io/controller-uid"
     made = {
@@ -202,45 +202,45 @@ def create_job(obj: _Object) -> None:
     spec["selector"] = {**selector, "matchLabels": matched}
 
 
-def keep_labels(new: _Object, old: _Object) -> None:
-    """A status says nothing of labels."""
+def update_deployment_status(new: _Object, old: _Object) -> None:
+    """Keep the labels in a status update."""
     new["metadata"].pop("labels", None)
     if "labels" in old["metadata"]:
         new["metadata"]["labels"] = old["metadata"]["labels"]
 
 
 def create_autoscaler(obj: _Object) -> None:
-    """The status differs between the versions."""
+    """Set an empty status, which differs between the versions."""
     version = obj["apiVersion"].rpartition("/")[2]
     definition = f"io.k8s.api.autoscaling.{version}.HorizontalPodAutoscalerStatus"
     obj["status"] = types.empty(definition)
 
 
 def create_stateful_set(obj: _Object) -> None:
-    """New stateful sets have no pods, and nothing of a feature that is off."""
+    """Set the status, and drop the field of a disabled feature."""
     obj["status"] = types.empty("io.k8s.api.apps.v1.StatefulSetStatus")
     update_stateful_set(obj, obj)
 
 
 def update_stateful_set(new: _Object, _old: _Object) -> None:
-    """Drop the field of a feature that is off."""
+    """Drop the field of a disabled feature."""
     rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate")
     if rolling is not None:
         rolling.pop("maxUnavailable", None)
 
 
 def create_priority_class(obj: _Object) -> None:
-    """Their generations begin, and are never counted."""
+    """Set the generation, which never changes."""
     obj["metadata"]["generation"] = 1
 
 
 def create_lease(obj: _Object) -> None:
-    """Drop the fields of a feature that is off."""
+    """Drop the fields of a disabled feature."""
     update_lease(obj, obj)
 
 
 def update_lease(new: _Object, _old: _Object) -> None:
-    """Drop the fields of a feature that is off."""
+    """Drop the fields of a disabled feature."""
     for name in ("preferredHolder", "strategy"):
         (new.get("spec") or {}).pop(name, None)
 
@@ -249,7 +249,7 @@ def update_lease(new: _Object, _old: _Object) -> None:
 
 
 def create_secret(obj: _Object) -> None:
-    """What is given as text is stored as data."""
+    """Move ``stringData`` to ``data``."""
     obj.setdefault("type", "Opaque")
     plain = obj.pop("stringData", None)
     if isinstance(plain, dict):
@@ -259,7 +259,7 @@ def create_secret(obj: _Object) -> None:
 
 
 def update_secret(new: _Object, _old: _Object) -> None:
-    """What is given as text is stored as data."""
+    """Move ``stringData`` to ``data``."""
     create_secret(new)
 
 
@@ -270,13 +270,13 @@ _VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
 
 
 def create_claim(obj: _Object) -> None:
-    """New claims wait, and are protected while pods use them."""
+    """Set the phase and the protection finalizer of a new claim."""
     obj["status"] = {"phase": "Pending"}
     _add_protection(obj, _CLAIM_PROTECTION)
 
 
 def create_volume(obj: _Object) -> None:
-    """New volumes wait, and are protected while claims use them."""
+    """Set the phase and the protection finalizer of a new volume."""
     obj["status"] = {
         "phase": "Pending",
         "lastPhaseTransitionTime": obj["metadata"].get("creationTimestamp"),
@@ -285,12 +285,12 @@ def create_volume(obj: _Object) -> None:
 
 
 def delete_claim(obj: _Object) -> bool:
-    """There is no controller that protects claims in use, so none is in use."""
+    """Drop the protection finalizer: no controller would remove it."""
     return _remove_protection(obj, _CLAIM_PROTECTION)
 
 
 def delete_volume(obj: _Object) -> bool:
-    """There is no controller that protects volumes in use, so none is in use."""
+    """Drop the protection finalizer: no controller would remove it."""
     return _remove_protection(obj, _VOLUME_PROTECTION)
 
 

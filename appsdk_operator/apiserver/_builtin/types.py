@@ -1,10 +1,10 @@
-"""Objects of built-in kinds as Go reads and writes them.
+"""Decoding of built-in objects, with the results of Go's structs.
 
-The real server decodes a built-in object into a Go struct and encodes it again. So fields that the
-struct does not have go, values of other types are refused in the words of Go's decoder, empty
-values disappear or are written as the struct's tags have it, quantities and times take the one form
-they are written in, and defaults are filled in. Here a reader is compiled from the data of
-:mod:`builtin_schemas` for each definition when it is first needed, and does all of that at once.
+The real server decodes a built-in object into a Go struct and encodes it again. That drops unknown
+fields, refuses values of the wrong type with the errors of Go's decoder, omits or writes empty
+values as the struct tags say, normalizes quantities and times, and fills in defaults. Here a reader
+for each definition does all of this; it is compiled on first use from the data of
+:mod:`builtin_schemas`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
 __all__ = ["DecodeError", "empty", "read", "reads"]
 
 Reader = Callable[[Any, list[str]], Any]
-"""From a value to what is kept of it; the paths of unknown fields are added to the list."""
+"""Decodes a value; appends the paths of unknown fields to the list."""
 
 _EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -41,11 +41,11 @@ _LIMITS: Final = {"int32": 2**31, "int64": 2**63, "uint8": 256}
 
 
 class DecodeError(ValueError):
-    """A value that does not fit; the text is that of the real server's decoder."""
+    """A value has the wrong type; the text is that of the real server's decoder."""
 
 
 class _MismatchError(Exception):
-    """A value of the wrong type, on its way up to the object it is in."""
+    """A value has the wrong type; the path is completed while the error propagates."""
 
     def __init__(self, value: Any, type_: str, *, wanted: str = "", literal: bool = False) -> None:
         super().__init__()
@@ -54,12 +54,12 @@ class _MismatchError(Exception):
         self.path: list[str] = []
 
     def within(self, struct: str, field: str) -> None:
-        """Note where the value was found."""
+        """Add the struct and field that contain the value."""
         self.struct = self.struct or struct
         self.path.insert(0, field)
 
     def decoding(self) -> str:
-        """What Go's JSON decoder says."""
+        """The text of Go's JSON decoder."""
         shown = _JSON_NAMES[type(self.value)]
         if self.literal and shown == "number":
             shown = f"number {json.dumps(self.value)}"
@@ -69,7 +69,7 @@ class _MismatchError(Exception):
         return f"json: cannot unmarshal {shown} into {where} of type {self.type}"
 
     def converting(self) -> str:
-        """What Kubernetes says where it has a map and makes a struct of it."""
+        """The text of Kubernetes' converter from maps to structs."""
         kind = type(self.value)
         if self.wanted == "struct":
             return f"cannot restore struct from: {_GO_KINDS[kind]}"
@@ -81,7 +81,7 @@ class _MismatchError(Exception):
 
 
 def reads(group: str, version: str, kind: str) -> bool:
-    """Whether objects of that kind are known well enough to be read."""
+    """Whether the kind has a built-in type."""
     name = builtin_schemas.definition_of(group, version, kind)
     return name is not None and name in builtin_schemas.data().types
 
@@ -89,18 +89,18 @@ def reads(group: str, version: str, kind: str) -> bool:
 def read(
     group: str, version: str, kind: str, obj: Any, *, converting: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """What the server keeps of ``obj``, and the paths of the fields that the kind does not have.
+    """Decode ``obj``; return the result and the paths of unknown fields.
 
     Args:
         group: the kind's group.
         version: the version that ``obj`` is in.
         kind: the kind.
-        obj: JSON values; they are left as they are.
-        converting: whether errors are in the words for objects that were patched in memory.
+        obj: JSON values; they are not changed.
+        converting: whether errors read like those for objects that were patched in memory.
 
     Raises:
-        DecodeError: a value has a type that does not fit.
-        KeyError: no such kind.
+        DecodeError: a value has the wrong type.
+        KeyError: the kind is unknown.
     """
     unknown: list[str] = []
     reader = _struct(builtin_schemas.data().kinds[group, version, kind])
@@ -113,7 +113,7 @@ def read(
 
 
 def empty(name: str) -> Any:
-    """What is written of a definition of which nothing was set, defaults included.
+    """The encoding of a definition's zero value, defaults included.
 
     >>> empty("io.k8s.api.core.v1.ServiceStatus")
     {'loadBalancer': {}}
@@ -178,7 +178,7 @@ def _bad_byte(text: str) -> int:
         if char not in allowed and char not in "\r\n":
             return index
     padding, spare = len(text) - len(body), len(body) % 4
-    # Go points at the group that is too short, at padding too soon, or at what comes after it.
+    # Go reports the offset of a short group, of early padding, or of data after the padding.
     if not padding:
         return len(text) - spare
     if spare < 2:
@@ -223,7 +223,7 @@ def _parsed(value: Any, parse: Callable[[str], str]) -> Any:
 
 
 def _read_schema(value: Any, unknown: list[str]) -> Any:
-    """A schema, where something shorter may stand in its place."""
+    """A schema or its alternative, such as a boolean."""
     return (
         _struct(f"{_EXTENSIONS}JSONSchemaProps")(value, unknown) if type(value) is dict else value
     )
@@ -293,7 +293,7 @@ _structs: Final[dict[str, Reader]] = {}
 
 
 def _struct(name: str) -> Reader:
-    """The reader of a definition; compiled once."""
+    """The reader of a definition, compiled once."""
     known = _structs.get(name)
     if known is not None:
         return known
@@ -305,7 +305,7 @@ def _struct(name: str) -> Reader:
     fields: dict[str, tuple[str, type | None, Reader]] = {}
     always: list[tuple[str, Callable[[], Any]]] = []
     reader = _struct_reader(name, fields, always)
-    # Before its fields: definitions may contain themselves.
+    # Set before its fields are compiled: definitions may be recursive.
     _structs[name] = reader
     properties = data.schemas[name].get("properties", {})
     for field, entry in data.types[name].items():
@@ -316,7 +316,7 @@ def _struct(name: str) -> Reader:
         leaf = {"string": str, "boolean": bool}.get(node.get("type", ""))
         if node.get("format") == "byte":
             leaf = None
-        # What a pointer points to is kept even when it is empty.
+        # A pointer field keeps an empty value.
         kept = "p" if letter == "n" and entry[1] == "*" else letter
         fields[field] = (kept, leaf, _reader(node, type_))
         if letter in "an":
@@ -370,7 +370,7 @@ def _struct_reader(
 
 
 def _published(name: str) -> dict[str, Any]:
-    """The defaults that the schema itself tells of, where Go would leave the field out."""
+    """The defaults in the schema of fields that Go would omit."""
     data = builtin_schemas.data()
     return {
         field: node["default"]
@@ -413,7 +413,7 @@ def _null() -> Any:
 
 
 def _zero(node: Mapping[str, Any]) -> Callable[[], Any]:
-    """What Go writes for a field that was never set."""
+    """The zero value of a field, as Go encodes it."""
     reference = _reference(node)
     if reference:
         if reference in _SPECIAL:

@@ -1,4 +1,4 @@
-"""Who may do what on one server: the parts of authentication and authorization, put together."""
+"""Access control of one server: authentication, impersonation and authorization."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 @final
 class AccessControl:
-    """Lets requests in, or not."""
+    """Authenticates and authorizes requests, and the grants in writes."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class AccessControl:
         rbac: bool = False,
         authorizer: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> None:
-        """See the options of the server.
+        """The arguments are options of the server.
 
         Raises:
             ValueError: an option out of its range.
@@ -96,7 +96,7 @@ class AccessControl:
 
     @property
     def token(self) -> str | None:
-        """The administrator's token; None on an open server."""
+        """The administrator's token; None on a server without authentication."""
         return self._token
 
     @token.setter
@@ -110,14 +110,14 @@ class AccessControl:
         self._update_users()
 
     def set_users(self, users: Mapping[str, Mapping[str, Any]]) -> None:
-        """Know these users, and those of :meth:`token_for`."""
+        """Replace the known users; those of :meth:`token_for` stay."""
         if self.is_open:
             raise ValueError("the server asks for no token: give it users={} when you make it")
         self._users = users_by_token(users)
         self._update_users()
 
     def token_for(self, info: Mapping[str, Any]) -> str:
-        """A new token of a user; a service account is in its groups when none are given."""
+        """A new token of a user; a service account without groups gets its default ones."""
         user = User.of(info)
         account = service_account_of(user.username)
         if account is not None and not user.groups:
@@ -128,7 +128,7 @@ class AccessControl:
         return token
 
     def _update_users(self) -> None:
-        # One new mapping, since requests may be looking into the old one.
+        # A new mapping: requests may be reading the old one.
         users = {**self._users, **self._made}
         if self._token is not None:
             users[self._token] = ADMIN
@@ -137,7 +137,7 @@ class AccessControl:
     # -- requests ----------------------------------------------------------------------------
 
     def authorize(self, request: HttpRequest, route: Route | None, *, watch: bool) -> User:
-        """The user as whom a request is carried out.
+        """Authenticate and authorize a request; return its user, impersonated or not.
 
         Raises:
             StatusError: 400, 401 or 403.
@@ -152,24 +152,24 @@ class AccessControl:
         other = impersonated_user(request.headers)
         if other is None and isinstance(self.authorizer, AllowAll):
             return user
-        asked: RequestAttributes = RequestAttributes.of(
+        attributes: RequestAttributes = RequestAttributes.of(
             user, request.method, request.path, route, watch=watch
         )
-        if asked.verb in ("list", "watch"):
-            asked = attrs.evolve(asked, name=_selected_name(request))
+        if attributes.verb in ("list", "watch"):
+            attributes = attrs.evolve(attributes, name=_selected_name(request))
         if other is not None:
-            user = self._impersonation.user(other, asked, self.authorizer)
+            user = self._impersonation.user(other, attributes, self.authorizer)
             request.user = user.username
-            asked = attrs.evolve(asked, user=user)
-        decision = check(self.authorizer, asked)
+            attributes = attrs.evolve(attributes, user=user)
+        decision = check(self.authorizer, attributes)
         if not decision.allowed:
-            raise forbidden_error(asked, decision)
+            raise forbidden_error(attributes, decision)
         return user
 
     # -- writes ------------------------------------------------------------------------------
 
     def check_grant(self, user: User, target: Target, new: dict[str, Any]) -> None:
-        """Refuse a new role or binding that gives more than ``user`` has.
+        """Refuse a new role or binding that grants more than ``user`` has.
 
         Raises:
             StatusError: 403 or 404.
@@ -179,7 +179,7 @@ class AccessControl:
             self.escalation.check(user, resource.plural, target.namespace, target.name, new, None)
 
     def guarded(self, user: User, target: Target, change: _Change) -> _Change:
-        """The same change of an object, which raises where ``user`` may not make it."""
+        """Wrap a change of an object in the authorization checks for ``user``."""
         resource = target.served.resource
         escalation = self.escalation
         if isinstance(self.authorizer, AllowAll) or not (
@@ -200,13 +200,13 @@ class AccessControl:
         return guarded
 
     def check_create(self, user: User, target: Target) -> None:
-        """Make sure that ``user`` may create what a request for something else creates.
+        """Refuse an update or apply that creates an object unless ``user`` may create it.
 
         Raises:
             StatusError: 403.
         """
         resource = target.served.resource
-        asked = RequestAttributes(
+        attributes = RequestAttributes(
             user=user,
             verb="create",
             group=resource.group,
@@ -215,9 +215,9 @@ class AccessControl:
             name=target.name,
             namespace=target.namespace,
         )
-        decision = check(self.authorizer, asked)
+        decision = check(self.authorizer, attributes)
         if not decision.allowed:
-            raise forbidden_error(asked, decision)
+            raise forbidden_error(attributes, decision)
 
 
 def _by_certificate(request: HttpRequest) -> User | None:
@@ -232,7 +232,7 @@ def _by_certificate(request: HttpRequest) -> User | None:
 
 
 def _selected_name(request: HttpRequest) -> str:
-    """The one name that a list is about, so that those who may see only that can list it."""
+    """The name that a list selects, which authorization by ``resourceNames`` checks."""
     text = request.query.get("fieldSelector", "")
     if not text:
         return ""

@@ -1,6 +1,6 @@
-"""HTTP: connections, and what is no request at all.
+"""The HTTP server: connections, and requests that are no valid HTTP.
 
-Whatever is wrong with a request is answered with a ``Status``; nothing a client sends ends in a
+Every malformed request is answered with a ``Status``; nothing that a client sends leads to a
 traceback.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["HttpServer"]
 
 
 class _Connection(web.RequestHandler):
-    """One connection; what is no HTTP at all is answered with a Status too."""
+    """One connection; malformed HTTP is answered with a ``Status``, too."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,  # noqa: ARG002 - its text is in the message
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what could not be handled, without a word to the log."""
+        """Answer a request that could not be handled, without logging it."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer had begun when it failed")
         text = (message or "").partition("\n")[0] or "malformed request"
@@ -49,9 +49,9 @@ class HttpServer(web.Server):
         """A server whose requests ``frontend`` answers."""
         self.is_closing = False
         self.open: dict[Any, asyncio.Transport] = {}
-        """The connections that are not closed yet, whoever closes them, by handler."""
+        """The connections that are not closed yet, by handler."""
         self.most_connections = 10_000
-        """How many may be open; what comes beyond is closed at once."""
+        """The limit of open connections; further ones are closed at once."""
         super().__init__(
             frontend.handle,
             request_factory=self._request,
@@ -69,7 +69,7 @@ class HttpServer(web.Server):
         return _Connection(self, loop=self._loop, **self._kwargs)
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
-        """Take a connection; one that was accepted while the server closes ends at once."""
+        """Register a connection; abort it when the server is closing or full."""
         super().connection_made(handler, transport)
         self.open[handler] = transport
         if self.is_closing or len(self.open) > self.most_connections:

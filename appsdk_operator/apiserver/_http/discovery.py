@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources there are, for clients that ask."""
+"""Discovery documents: groups, versions and resources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION: Final = {
     "compiler": "cpython",
     "platform": "linux/amd64",
 }
-"""What ``/version`` says: the release whose API it follows."""
+"""The answer of ``/version``: the release whose API the server follows."""
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _CUSTOM_VERBS: Final = (
@@ -48,7 +48,7 @@ _OTHER_KINDS: Final = {
     "binding": ("", "v1", "Binding"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
-# What the real server stores in another group or version than its first.
+# Resources that the real server stores in another group or version than its first.
 _STORED_AS: Final = {
     "customresourcedefinitions.apiextensions.k8s.io": ("apiextensions.k8s.io", "v1beta1"),
     "events.events.k8s.io": ("", "v1"),
@@ -69,7 +69,7 @@ _ROOTS: Final = (
 
 
 def wants_aggregated(accept: str) -> bool:
-    """Whether a client takes all of discovery in one document, rather than plain JSON."""
+    """Whether a client prefers aggregated discovery to plain JSON."""
     for part in accept.split(","):
         words = part.replace(" ", "").split(";")
         if words[0] in ("application/json", "application/*", "*/*"):
@@ -78,7 +78,7 @@ def wants_aggregated(accept: str) -> bool:
 
 
 def roots(catalog: Catalog) -> list[str]:
-    """The paths there are."""
+    """All paths, for the index page."""
     found: list[str] = list(_ROOTS)
     for group, versions in catalog.groups().items():
         if group:
@@ -142,7 +142,7 @@ def _resources(catalog: Catalog, group: str, version: str) -> dict[str, Any] | N
         found += _entries(each)
     head = {"kind": "APIResourceList", "apiVersion": "v1"}
     if not group:
-        # As it always was for the core group.
+        # Historical: the core group lacks it.
         del head["apiVersion"]
     return {
         **head,
@@ -195,7 +195,7 @@ def _names(resource: Resource) -> dict[str, Any]:
 
 
 def _storage_hash(resource: Resource) -> str:
-    """Tells whether objects may be stored in another form than the last time."""
+    """The hash that changes with the storage version of a resource."""
     group, version = _STORED_AS.get(
         resource.qualified_name, (resource.group, resource.storage_version)
     )
@@ -216,7 +216,7 @@ def _sub_verbs(subresource: str) -> list[str]:
 
 
 def aggregated(catalog: Catalog, *, legacy: bool) -> dict[str, Any]:
-    """All of discovery in one document: that of the core group, or of all others."""
+    """Aggregated discovery, of the core group or of all others."""
     items = [
         {
             "metadata": {"name": group} if group else {},
@@ -265,7 +265,7 @@ def _aggregated_resource(served: ServedVersion) -> dict[str, Any]:
 
 
 def _response_kind(served: ServedVersion, subresource: str) -> dict[str, str]:
-    """What the resource answers with; where the group is its own, built-in kinds leave it out."""
+    """The kind of a response; built-in kinds leave out their own group and version."""
     resource = served.resource
     own = (resource.group, served.version, resource.kind)
     group, version, kind = _OTHER_KINDS.get(subresource, own)

@@ -1,4 +1,4 @@
-"""What befalls one request of the embedded server, by the rules that were taken for it."""
+"""Applies the matching fault rules to one request of the embedded server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _STEP: Final = 0.05  # seconds between the pieces of an answer that is sent slowly
-# Bytes that may wait to be sent before the watch has to wait as well.
+# The limit of unsent bytes before a watch has to wait.
 _ROOM: Final = 1 << 16
 _ON_EVENTS: Final = ("cut", "delay", "slow", "stall", "end_watch")
 
@@ -36,11 +36,11 @@ class Source(Protocol):
     """Where the events of a watch come from."""
 
     async def run(self) -> None:
-        """Hand events to the wire until there are no more."""
+        """Send events to the wire until the watch ends."""
         ...
 
     def end(self) -> None:
-        """Have :meth:`run` return soon."""
+        """Make :meth:`run` return soon."""
         ...
 
 
@@ -54,7 +54,7 @@ async def apply_rules(
     request: HttpRequest,
     proceed: Callable[[], Awaitable[web.StreamResponse]],
 ) -> web.StreamResponse:
-    """Carry a request out as ``proceed`` does, with all that befalls it.
+    """Carry out a request with ``proceed``, and apply the fault rules to it.
 
     Raises:
         StatusError: a rule answers with an error.
@@ -78,7 +78,7 @@ async def apply_rules(
             await proceed()
         response = await proceed()
     finally:
-        # Whatever came of it, an error included.
+        # After an error, too.
         if "lose" in actions:
             raise ConnectionCut
     if "hold" in actions:
@@ -89,7 +89,7 @@ async def apply_rules(
 
 
 async def wait_for_release(released: asyncio.Event, seconds: float | None) -> None:
-    """Wait that long, or until the faults are cleared."""
+    """Wait ``seconds``, or until the faults are cleared."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await released.wait()
@@ -98,7 +98,7 @@ async def wait_for_release(released: asyncio.Event, seconds: float | None) -> No
 async def send_paced(
     send: Callable[[bytes], Awaitable[None]], body: bytes, slow: FaultRule | None
 ) -> None:
-    """Send a body as slowly as a rule says, piece by piece; without a rule the whole at once."""
+    """Send a body piece by piece at the rate of a ``slow`` rule; without a rule at once."""
     rate = slow.bytes_per_second if slow is not None else None
     size = len(body) if rate is None else max(1, int(rate * _STEP))
     for start in range(0, len(body), size or 1):
@@ -114,7 +114,7 @@ async def _send_with_faults(
     cut: FaultRule | None,
     slow: FaultRule | None,
 ) -> web.StreamResponse:
-    """Send an answer up to where it is cut, or as slowly as a rule says."""
+    """Send a response, cut off or slowed down by the rules."""
     body = bytes(getattr(response, "body", None) or b"")
     badly = web.StreamResponse(status=response.status, headers=response.headers)
     badly.content_length = len(body)
@@ -128,12 +128,12 @@ async def _send_with_faults(
 
 @final
 class FaultyWire:
-    """The connection of a watch on which events are late, few or none."""
+    """The connection of a watch, with delayed, cut or stalled events."""
 
     def __init__(
         self, wire: Wire, rules: Sequence[FaultRule], faults: Faults, abort: Callable[[], None]
     ) -> None:
-        """Events go to ``wire`` once :meth:`pump` sends them; ``abort`` cuts the connection."""
+        """Events go to ``wire`` as the rules allow; ``abort`` cuts the connection."""
         self._wire = wire
         self._rules = {rule.action: rule for rule in rules}
         self._released = faults.released
@@ -147,26 +147,26 @@ class FaultyWire:
         self._news = asyncio.Event()
 
     def push(self, body: bytes, framed: bytes) -> int:  # noqa: ARG002 - what Wire asks for
-        """Take events without waiting; the bytes that wait."""
+        """Queue events without waiting; return the number of unsent bytes."""
         if not self._is_closed:
             self._pieces.append((asyncio.get_running_loop().time(), body))
             self._size += len(body)
             self._news.set()
-        # A watch that is far behind is told so by a number that is more than any it accepts.
+        # Beyond the limit, return a number that makes any watch wait.
         return self._size if self._size <= _ROOM else 1 << 62
 
     async def send(self, body: bytes) -> None:
-        """Take events, waiting while too much waits already."""
+        """Queue events, and wait while too many bytes are unsent."""
         self.push(body, b"")
         await self.drain()
 
     async def drain(self) -> None:
-        """Wait until most of what was taken is sent."""
+        """Wait until the unsent bytes are below the limit."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._size <= _ROOM or self._is_closed)
 
     async def run(self, watch: Source) -> None:
-        """Run the watch to its end, and send what it gives as the rules say."""
+        """Run the watch to its end, and send its events as the rules say."""
         pump = asyncio.get_running_loop().create_task(self._pump(watch))
         try:
             await watch.run()
@@ -217,7 +217,7 @@ class FaultyWire:
         self._bytes += len(part)
 
     async def _check_events(self, watch: Source) -> bool:
-        """Do what is to happen after this many events; False when there are to be no more."""
+        """Apply the rules that count events; False when the watch ends."""
         stall, end = self._rules.get("stall"), self._rules.get("end_watch")
         cut = self._rules.get("cut")
         if cut is not None and self._bytes >= cut.after:
@@ -235,7 +235,7 @@ class FaultyWire:
 
 
 def watch_rules(rules: Sequence[FaultRule]) -> list[FaultRule]:
-    """Those that apply_rules the events of a watch, not its beginning."""
+    """The rules that apply to the events of a watch, not to its start."""
     return [rule for rule in rules if rule.action in _ON_EVENTS]
 
 
@@ -248,7 +248,7 @@ class _Named(msgspec.Struct):
 
 
 def object_name_in(body: bytes) -> str:
-    """The name of the object in a JSON body; empty when there is none to be found."""
+    """The name of the object in a JSON body; empty when it has none."""
     try:
         return msgspec.json.decode(body, type=_Named).metadata.name
     except (msgspec.MsgspecError, RecursionError):

@@ -1,4 +1,4 @@
-"""What tests make go wrong in the embedded server, and the log of requests."""
+"""The fault rules of a running server, and its request log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MESSAGES: Final = {
 
 @attrs.frozen
 class LoggedRequest:
-    """A request the server has answered or begun to answer."""
+    """A request that the server has answered or begun to answer."""
 
     method: str
     path: str
@@ -43,15 +43,15 @@ class LoggedRequest:
     status: int
     """The HTTP status; 0 when the connection was cut instead."""
     verb: str = ""
-    """What was asked for, as RBAC names it; empty for paths that are no resource's."""
+    """The verb, as RBAC names it; empty for paths that are no resource's."""
     namespace: str = ""
-    """The namespace of what was asked for; empty for all, and for kinds without one."""
+    """The requested namespace; empty for all namespaces, and for cluster-scoped kinds."""
     user: str = ""
-    """Who asked, as far as the server knows."""
+    """The username; empty before authentication."""
     duration: float = 0.0
     """Seconds from the request to its answer, or to the beginning of a watch."""
     fault: str = ""
-    """The rules that befell it; empty: none."""
+    """The fault rules that applied to it; empty: none."""
 
 
 def fault_error(rule: FaultRule) -> StatusError:
@@ -63,30 +63,30 @@ def fault_error(rule: FaultRule) -> StatusError:
 
 @final
 class Faults:
-    """The rules that are in force, and the last requests. Belongs to the server's loop."""
+    """The active fault rules, and the last requests. For use in the server's event loop only."""
 
     def __init__(self, *, log_size: int) -> None:
         """No rules; remember ``log_size`` requests."""
         self.log: deque[LoggedRequest] = deque(maxlen=log_size)
         self.released: asyncio.Event = asyncio.Event()
-        """Set once those who wait because of a rule are to wait no more."""
+        """Set to end every wait that a rule causes."""
         self._state = ActiveFaults()
 
     def add(self, schedule: FaultSchedule) -> None:
-        """Apply rules to the next requests they mean, after the rules that are there."""
+        """Apply rules to the next requests that they match, after the present rules."""
         self._state.add(schedule)
 
     def clear(self) -> None:
-        """Drop all rules, and let those go on who wait because of one."""
+        """Remove all rules, and end the waits that they cause."""
         self._state.clear()
         self.released.set()
         self.released = asyncio.Event()
 
     @property
     def asks_for_names(self) -> bool:
-        """Whether any rule looks at the names of objects."""
+        """Whether any rule selects by object name."""
         return self._state.asks_for_names
 
     def take(self, facts: RequestFacts) -> tuple[FaultRule, ...]:
-        """The rules for a request, which count as applied once."""
+        """The rules that apply to a request; each counts it."""
         return self._state.take(facts)

@@ -1,7 +1,4 @@
-"""From an HTTP request to a resource_request for a resource, and back.
-
-A request is let in, logged, given to the fault rules and carried out.
-"""
+"""The HTTP front end: authentication, routing, fault rules, dispatch, and the request log."""
 
 from __future__ import annotations
 
@@ -70,7 +67,7 @@ _DURATION: Final = re.compile(r"[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs
 
 @final
 class Frontend:
-    """Answers requests of the HTTP server."""
+    """Answers the requests of the HTTP server."""
 
     def __init__(
         self,
@@ -80,7 +77,7 @@ class Frontend:
         access: AccessControl,
         non_resource_handler: NonResourceHandler,
     ) -> None:
-        """Requests that ``access`` lets in work on ``core``."""
+        """Requests that ``access`` authorizes work on ``core``."""
         self._core = core
         self._faults = faults
         self._resource_handler = resource_handler
@@ -105,9 +102,9 @@ class Frontend:
         except (asyncio.CancelledError, ConnectionError):
             raise
         except RecursionError:
-            # Writes change the state as their last step, so nothing has happened.
+            # Writes change the state as their last step, so nothing was written.
             response = status_response(StatusError(400, "the object is nested too deeply"))
-        except Exception as error:  # a bug of the server must not look like a broken connection
+        except Exception as error:  # a bug of the server must not look like a network error
             log.exception("%s %s failed", request.method, request.path)
             response = status_response(StatusError(500, f"Internal error occurred: {error!r}"))
         if not response.prepared:
@@ -206,7 +203,7 @@ class Frontend:
         return await self._carry_out(resource_request)
 
     def _cache_revision(self, request: HttpRequest, resource: Resource) -> int | None:
-        """The revision that a rule makes a cache be at."""
+        """The revision of the lagging cache that a ``stale`` rule simulates."""
         for rule in request.rules:
             if rule.action == "stale":
                 return lagging_revision(self._core.storage, resource.collection, rule.behind)
@@ -264,7 +261,7 @@ class Frontend:
 
 @final
 class _HttpWire:
-    """The response of a watch."""
+    """The HTTP response of a watch."""
 
     __slots__ = ("_request", "_response")
 
@@ -282,7 +279,7 @@ class _HttpWire:
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return 0
-        # The frame was made once for all watches of the channel, so it goes past the response.
+        # The chunk was framed once for all watches of the channel, so it bypasses the response.
         transport.write(framed if self._response.chunked else body)
         return transport.get_write_buffer_size()
 
@@ -303,7 +300,7 @@ def _facts(
 
 
 def _check_method(request: HttpRequest, verb: str, route: Route, resource: Resource) -> None:
-    """Refuse what cannot be asked of a resource at all."""
+    """Refuse methods that a resource never supports."""
     if not resource.strategy.custom and request.method == "HEAD":
         raise method_not_allowed()
     if not verb:
@@ -313,14 +310,14 @@ def _check_method(request: HttpRequest, verb: str, route: Route, resource: Resou
             f'{verb} is not supported on resources of kind "{resource.qualified_name}"',
             {"group": resource.group, "kind": resource.plural},
         )
-    # What can only be created has no place but where that is done.
+    # Create-only resources, such as reviews, have no other path.
     misplaced = bool(route.name) or (resource.namespaced and not route.namespace)
     if resource.verbs == ("create",) and misplaced and not route.subresource:
         raise StatusError(404, "the server could not find the requested resource", details={})
 
 
 def _check_patch(request: HttpRequest) -> None:
-    """Refuse patches of built-in kinds that are none, before it is known what they are for."""
+    """Refuse unknown patch types of built-in kinds, before the object is looked up."""
     if request.method == "PATCH" and _media_type(request) not in _PATCHES:
         raise StatusError(415, "415: Unsupported Media Type", details={})
 
@@ -339,10 +336,10 @@ def _media_type(request: HttpRequest) -> str:
 
 
 def _invite(request: HttpRequest) -> None:
-    """Tell a client that waits with its body that it may send it.
+    """Answer ``Expect: 100-continue``, so that the client sends its body.
 
     Raises:
-        StatusError: 417, it expects something else.
+        StatusError: 417, the client expects something else.
     """
     expected = request.headers.get(hdrs.EXPECT, "")
     if not expected or request.version < (1, 1):

@@ -1,4 +1,4 @@
-"""The health endpoints: checks that always succeed, since a server that answers is well."""
+"""The health endpoints ``/healthz``, ``/livez`` and ``/readyz``; their checks always succeed."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ CHECKS: Final = {
     "livez": ("ping", "log", "loopback-serving-certificate", "etcd", *_COMMON),
     "readyz": ("ping", "log", "etcd", "etcd-readiness", "informer-sync", *_COMMON, "shutdown"),
 }
-"""What each endpoint looks at, in the order and with the names of kube-apiserver 1.36."""
+"""The checks of each endpoint, in the order and with the names of kube-apiserver 1.36."""
 
 
 def is_check(path: str) -> bool:
-    """Whether there is an endpoint, or one of its checks, at ``path``."""
+    """Whether ``path`` is a health endpoint or one of its checks."""
     endpoint, slash, check = path.removeprefix("/").partition("/")
     checks = CHECKS.get(endpoint)
     return checks is not None and (not slash or check in checks)
 
 
 def health(path: str, *, verbose: bool, excluded: Sequence[str]) -> str:
-    """The answer of an endpoint, or of one of its checks."""
+    """The report of an endpoint, or of one of its checks."""
     endpoint, slash, _ = path.removeprefix("/").partition("/")
     if slash or not verbose:
         return "ok"

@@ -1,4 +1,4 @@
-"""A request with what the server notes about it while it is answered."""
+"""An HTTP request, with the server's notes for the request log and the response."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["HttpRequest"]
 
 
 class HttpRequest(web.BaseRequest):
-    """An HTTP request and the server's notes about it."""
+    """An HTTP request, with notes of the server."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Made by the HTTP server."""
         super().__init__(*args, **options)
         self.began: float = self._loop.time()
-        """When it arrived, by the clock of the loop."""
+        """When it arrived, by the clock of the event loop."""
         self.facts: RequestFacts | None = None
-        """What it asks for; None until that is known, and for what is no resource."""
+        """Verb and resource; None before they are known, and for paths that are no resource."""
         self.rules: tuple[FaultRule, ...] = ()
-        """The fault rules that befall it."""
+        """The fault rules that apply to it."""
         self.user = ""
-        """Who asks, as far as the server knows."""
+        """The authenticated or impersonated username; empty before authentication."""
         self.warnings: list[str] = []
-        """What the client is told besides the answer."""
+        """Warnings for the response."""
         self.is_noted = False
-        """Whether it is in the log of requests."""
+        """Whether it is in the request log already."""

@@ -1,4 +1,4 @@
-"""What is no resource: health, version, discovery, OpenAPI, and the keys of tokens."""
+"""Non-resource paths: health, version, metrics, discovery, OpenAPI, and OIDC keys."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ class NonResourceHandler:
     """Answers requests for paths that are not those of resources."""
 
     def __init__(self, core: Core) -> None:
-        """They describe what ``core`` serves."""
+        """Describes the resources that ``core`` serves."""
         self._core = core
         self.address = ""
-        """Host and port of the server; set when it listens."""
+        """Host and port of the server, set when it listens."""
 
     def answer(self, request: HttpRequest) -> web.Response:
         """Answer one request.
 
         Raises:
-            PageNotFoundError: there is nothing at that path.
-            StatusError: there is, but not for this method or this client.
+            PageNotFoundError: the path is unknown.
+            StatusError: the path does not support the method or the accepted media types.
         """
         path, method = request.path, request.method
         if is_check(path):
-            told = health(
+            report = health(
                 path,
                 verbose="verbose" in request.query,
                 excluded=request.query.getall("exclude", ()),
             )
-            return text_response(told)
+            return text_response(report)
         if path in ("/", "/index.html"):
             return json_response({"paths": discovery.roots(self._core.catalog)})
         if path.startswith("/openapi/"):
@@ -71,7 +71,7 @@ class NonResourceHandler:
         return self._discovery(request)
 
     def _metrics(self) -> web.Response:
-        """The one number that tells what the server holds."""
+        """The number of stored objects by resource."""
         lines = [
             "# HELP apiserver_resource_objects [ALPHA] Number of stored objects by kind.",
             "# TYPE apiserver_resource_objects gauge",
@@ -97,7 +97,7 @@ class NonResourceHandler:
         found = discovery.discover(catalog, path, address=self.address)
         if found is None:
             raise routing_errors.unknown_path(catalog, path)
-        # Two servers in one stand behind these paths, and they differ in what they refuse.
+        # In kube-apiserver two servers share these paths, and they refuse different requests.
         parts = path.strip("/").split("/")
         if parts[0] == "api" or len(parts) == 3:
             if request.method != "GET":
@@ -111,7 +111,7 @@ class NonResourceHandler:
         return json_response(found)
 
     def _keys(self, path: str) -> web.Response:
-        """Where the keys of tokens are, and the keys."""
+        """The OIDC discovery document, or the public keys of service account tokens."""
         if path == _KEYS[0]:
             document = {
                 "issuer": ISSUER,
@@ -128,16 +128,16 @@ class NonResourceHandler:
         return response
 
     def _openapi(self, request: HttpRequest, path: str) -> web.Response:
-        """A document, or that it is the one the client has already."""
+        """An OpenAPI document, or 304 when the client has it already."""
         found = openapi.document(self._core.catalog, path)
         if found is None:
             return page_not_found()
         etag = f'"{found.etag}"'
-        # The real server calls the list of non_resource_handler a text, too.
+        # The real server, too, declares the list of documents as plain text.
         kind = "text/plain; charset=utf-8" if path == "/openapi/v3" else JSON
         headers = {hdrs.ETAG: etag, hdrs.VARY: hdrs.ACCEPT, hdrs.CONTENT_TYPE: kind}
         if "hash" in request.query and path != "/openapi/v3":
-            # Whatever the hash says: there is one document.
+            # There is only one document, whatever the hash.
             headers[hdrs.CACHE_CONTROL] = "public, immutable"
         if etag in request.headers.get(hdrs.IF_NONE_MATCH, ""):
             return web.Response(status=304, headers=headers)
@@ -149,7 +149,7 @@ def _refuse() -> web.Response:
 
 
 def _takes(accept: str, types: tuple[str, ...]) -> bool:
-    """Whether a client takes one of some media types."""
+    """Whether an ``Accept`` header accepts one of the media types."""
     if not accept:
         return True
     given = [part.partition(";")[0].strip() for part in accept.split(",")]
@@ -157,11 +157,11 @@ def _takes(accept: str, types: tuple[str, ...]) -> bool:
 
 
 def check_media_types(accept: str, *, streams: bool = False) -> None:
-    """Refuse clients that take nothing the real server could give.
+    """Refuse clients that accept none of the real server's media types.
 
     Args:
-        accept: the header of the request.
-        streams: whether the path is one that can be watched, too.
+        accept: the ``Accept`` header.
+        streams: whether the path can be watched.
 
     Raises:
         StatusError: 406.
@@ -180,7 +180,7 @@ def _unrepresentable(types: tuple[str, ...]) -> StatusError:
 
 
 def _cacheable(request: HttpRequest, document: dict[str, Any]) -> web.Response:
-    """A document that a client may keep and ask for again by its tag."""
+    """A document that clients may cache and revalidate by its ETag."""
     body = msgspec.json.encode(document)
     tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
     headers = {hdrs.CACHE_CONTROL: "public", hdrs.ETAG: tag, hdrs.VARY: hdrs.ACCEPT}

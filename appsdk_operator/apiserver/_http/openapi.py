@@ -1,4 +1,4 @@
-"""OpenAPI documents of what is served: version 2 in one piece, version 3 by group and version.
+"""OpenAPI documents of the served resources: version 2 in one, version 3 by group and version.
 
 Built-in kinds are described by their published schemas, custom resources by their own. Descriptions
 of built-in kinds are left out: ``kubectl explain`` shows their fields and types without them.
@@ -23,14 +23,14 @@ __all__ = ["Document", "document"]
 _GVK: Final = "x-kubernetes-group-version-kind"
 _OLDER, _NEWER = Dialect(newer=False), Dialect(newer=True)
 _TEXT: Final = {"type": "string"}
-# What any resource's operations need besides its own definition.
+# Definitions that the operations of any resource need besides its own.
 _COMMON: Final = ("APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent")
 _LEADING: Final = {
     "api": f"{META}APIVersions",
     "apis": f"{META}APIGroupList",
     "version": "io.k8s.apimachinery.pkg.version.Info",
 }
-# Where version 2 has other words for the same.
+# Definitions that differ in version 2.
 _OLDER_WORDS: Final = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _TEXT,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
@@ -42,11 +42,11 @@ _OLDER_WORDS: Final = {
 
 @attrs.frozen
 class Document:
-    """A document as it is sent."""
+    """An encoded document."""
 
     body: bytes
     etag: str
-    """What changes when the document does."""
+    """Changes with the document."""
 
     @classmethod
     def of(cls, content: Any) -> Document:
@@ -56,7 +56,7 @@ class Document:
 
 
 def document(catalog: Catalog, path: str) -> Document | None:
-    """The document at ``path``, None when there is none."""
+    """The document at ``path``; None when there is none."""
     if path == "/openapi/v2":
         return Document.of(_older(catalog))
     prefixes = _prefixes(catalog)
@@ -72,7 +72,7 @@ def _link(prefix: str, found: Document) -> dict[str, str]:
 
 
 def _prefixes(catalog: Catalog) -> list[tuple[str, tuple[ServedVersion, ...]]]:
-    """The paths below ``/openapi/v3``, each with what is served there."""
+    """The paths below ``/openapi/v3``, each with its resource versions."""
     found: dict[str, list[ServedVersion]] = {"api": [], "apis": [], "version": []}
     for served in _served(catalog):
         group = served.resource.group
@@ -107,7 +107,7 @@ _MOST_BUILT: Final = 64
 
 
 def _newer(prefix: str, kinds: tuple[ServedVersion, ...]) -> Document:
-    """The document of a group and version; those of built-in kinds are made once."""
+    """The document of a group and version; those of built-in kinds are cached."""
     if any(served.resource.strategy.custom for served in kinds):
         return Document.of(_describe(prefix, kinds))
     key = (prefix, tuple(hash(_name(served)) for served in kinds))
@@ -121,7 +121,7 @@ def _newer(prefix: str, kinds: tuple[ServedVersion, ...]) -> Document:
 def _describe(prefix: str, kinds: tuple[ServedVersion, ...]) -> dict[str, Any]:
     answer = f"{META}APIResourceList"
     if not kinds:
-        # What leads to groups and versions has no resources.
+        # The discovery paths have no resources.
         answer = _LEADING.get(prefix, f"{META}APIGroup")
     responses = _NEWER.responses(answer)
     paths: dict[str, Any] = {f"/{prefix}/": {"get": {"responses": responses}}}
@@ -156,7 +156,7 @@ def _describe(prefix: str, kinds: tuple[ServedVersion, ...]) -> dict[str, Any]:
 
 
 def _name_kinds(schemas: dict[str, Any], group_version: list[str]) -> None:
-    """Say that deletions and events of watches are part of each group."""
+    """List the group and version among the kinds of DeleteOptions and WatchEvent."""
     places = [("", "v1")]
     if len(group_version) == 2:
         places.append((group_version[0], group_version[1]))
@@ -172,7 +172,7 @@ def _info() -> dict[str, str]:
 
 @functools.cache
 def _newer_definitions() -> Mapping[str, Any]:
-    """The published definitions, with references as version 3 has them."""
+    """The published definitions, with references of version 3."""
     return {
         name: _linked(schema, _NEWER.prefix)
         for name, schema in builtin_schemas.data().schemas.items()
@@ -180,7 +180,7 @@ def _newer_definitions() -> Mapping[str, Any]:
 
 
 def _linked(node: Any, prefix: str, *, named: bool = False) -> Any:
-    """With whole references; ``named`` when the keys are names of fields."""
+    """``node`` with prefixed references; ``named``: its keys are field names."""
     if isinstance(node, dict):
         return {
             key: prefix + value
@@ -192,7 +192,7 @@ def _linked(node: Any, prefix: str, *, named: bool = False) -> Any:
 
 
 def _reachable(names: Iterable[str]) -> set[str]:
-    """The definitions that those of ``names`` are made of."""
+    """The definitions of ``names`` and all that they refer to."""
     schemas = builtin_schemas.data().schemas
     found: set[str] = set()
     open_ = [name for name in names if name in schemas]
@@ -253,7 +253,7 @@ def _older(catalog: Catalog) -> dict[str, Any]:
 
 @functools.cache
 def _older_definitions() -> Mapping[str, Any]:
-    """The published definitions in the words of version 2."""
+    """The published definitions, converted to version 2."""
     return {
         name: _OLDER_WORDS.get(name) or _simpler(schema)
         for name, schema in builtin_schemas.data().schemas.items()
@@ -313,7 +313,7 @@ def _part(name: str, dialect: Dialect) -> dict[str, Any]:
 
 
 def _plain(schema: Any) -> Any:
-    """The part of a schema that version 2 has words for, too."""
+    """The part of a schema that version 2 can express."""
     if isinstance(schema, Mapping):
         kept = {
             key: _plain(value)

@@ -1,4 +1,4 @@
-"""The paths of OpenAPI documents: what can be done where, with what and what comes of it."""
+"""The paths of OpenAPI documents: operations with their parameters, bodies and responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["META", "Dialect", "operations"]
 
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _GVK: Final = "x-kubernetes-group-version-kind"
-# The last one is not for custom resources.
+# Custom resources do not support the last one.
 _PATCHES: Final = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -50,7 +50,7 @@ _TYPES: Final = {
 
 
 class Dialect:
-    """How one version of OpenAPI says things."""
+    """The syntax of one version of OpenAPI."""
 
     def __init__(self, *, newer: bool) -> None:
         """``newer`` is version 3."""
@@ -58,7 +58,7 @@ class Dialect:
         self.prefix = "#/components/schemas/" if newer else "#/definitions/"
 
     def reference(self, name: str) -> dict[str, Any]:
-        """A schema by its name."""
+        """A reference to a schema."""
         return {"$ref": self.prefix + name}
 
     def parameter(self, name: str, *, place: str = "query") -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Dialect:
         return {**made, "schema": kind} if self.newer else {**made, **kind}
 
     def body(self, name: str, types: tuple[str, ...] = ("*/*",)) -> dict[str, Any]:
-        """What a request carries, to be merged into its operation."""
+        """The request body, to be merged into its operation."""
         if self.newer:
             content = {kind: {"schema": self.reference(name)} for kind in types}
             return {"requestBody": {"content": content, "required": True}}
@@ -78,7 +78,7 @@ class Dialect:
         return {"consumes": list(types), "body": body}
 
     def responses(self, name: str, *codes: str) -> dict[str, Any]:
-        """What is answered."""
+        """The responses of an operation."""
         words = {"200": "OK", "201": "Created", "202": "Accepted"}
         schema: dict[str, Any] = {"schema": self.reference(name)}
         if self.newer:

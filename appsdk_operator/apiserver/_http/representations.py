@@ -1,4 +1,4 @@
-"""The forms objects are sent in: whole (as JSON or protobuf), metadata only, rows of a table."""
+"""Representations of objects in responses: JSON, protobuf, metadata only, and tables."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def _list_metadata(served: ServedVersion, metadata: dict[str, Any]) -> dict[str, Any]:
-    """Lists of custom resources say that nothing is left, those of built-in kinds say nothing."""
+    """List metadata; that of custom resources always has ``continue``."""
     return {"continue": "", **metadata} if served.resource.strategy.custom else metadata
 
 
 def _list(head: dict[str, Any], items: Iterable[bytes]) -> bytes:
-    """A list object: ``head`` with the items, which are JSON already."""
+    """A list object: ``head`` plus items that are encoded already."""
     return b'%b,"items":[%b]}\n' % (_encode(head)[:-1], b",".join(items))
 
 
 @final
 class FullRepresentation:
-    """Objects as they are."""
+    """Whole objects as JSON."""
 
     key = "json"
 
     def one(self, _served: ServedVersion, obj: dict[str, Any]) -> bytes:
-        """An object that is not stored, or not as it is shown."""
+        """An object that did not come from the storage."""
         return _encode(obj)
 
     def stored(self, served: ServedVersion, record: Record) -> bytes:
@@ -82,12 +82,12 @@ class FullRepresentation:
 
 @final
 class ProtobufRepresentation:
-    """Objects as they are, in protobuf; the events of watches are JSON."""
+    """Whole objects as protobuf; the events of watches are JSON."""
 
     key: str = FullRepresentation.key
 
     def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
-        """An object that is not stored, or not as it is shown."""
+        """An object that did not come from the storage."""
         return _as_protobuf(_WHOLE.one(served, obj))
 
     def stored(self, served: ServedVersion, record: Record) -> bytes:
@@ -112,7 +112,7 @@ class ProtobufRepresentation:
 
 
 def _as_protobuf(body: bytes) -> bytes:
-    """The same as protobuf; unchanged when it holds what its Go type has no place for."""
+    """Convert JSON to protobuf; unchanged when a field has no place in the message."""
     try:
         return protobuf.encode(msgspec.json.decode(body)) or body
     except ValueError:
@@ -120,7 +120,7 @@ def _as_protobuf(body: bytes) -> bytes:
 
 
 def media_type_of(body: bytes) -> str:
-    """What a body that a form made is."""
+    """The media type of a body that a representation made."""
     return protobuf.MEDIA_TYPE if protobuf.is_encoded(body) else _JSON
 
 
@@ -130,17 +130,17 @@ class MetadataRepresentation:
 
     Args:
         version: of ``meta.k8s.io``: ``v1`` or ``v1beta1``.
-        lists: whether lists were asked for, and no single objects.
+        lists: whether the client asked for lists and not for single objects.
     """
 
     def __init__(self, version: str, *, lists: bool) -> None:
-        """The form of that version."""
+        """The representation of that version."""
         self._version = f"meta.k8s.io/{version}"
         self._lists = lists
         self.key: str = f"partial/{version}"
 
     def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
-        """An object that is not stored, or not as it is shown."""
+        """An object that did not come from the storage."""
         if self._lists:
             raise StatusError(500, "content is not a list", reason="")
         return self._object(served, obj)
@@ -200,15 +200,15 @@ def _go_list_type(served: ServedVersion) -> str:
 
 @final
 class TableRepresentation:
-    """Rows for people to read.
+    """Tables for people to read.
 
     Args:
         include: what each row carries: ``None``, ``Metadata`` (the default) or ``Object``.
-        now: gives the seconds since 1970, for ages.
+        now: returns the seconds since 1970, for ages.
         version: of ``meta.k8s.io``: ``v1`` or ``v1beta1``.
 
     Raises:
-        StatusError: 400, rows cannot carry that.
+        StatusError: 400, ``include`` is not valid.
     """
 
     def __init__(self, include: str, now: Callable[[], float], version: str = "v1") -> None:
@@ -223,7 +223,7 @@ class TableRepresentation:
         self.key: str = f"table/{version}/{self._include}"
 
     def one(self, served: ServedVersion, obj: dict[str, Any]) -> bytes:
-        """A table of one object that is not stored, or not as it is shown."""
+        """A table of one object that did not come from the storage."""
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         return self._table(served, [obj], metadata)
 
@@ -235,7 +235,7 @@ class TableRepresentation:
     has_head = True
 
     def event_object(self, served: ServedVersion, record: Record) -> bytes:
-        """A table without its columns, which only the first event of a watch has."""
+        """A table without columns; only the first event of a watch has them."""
         return self._headless(served, served.read(record.decode()))
 
     def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
@@ -279,7 +279,7 @@ _PARTIAL: Final = {
 }
 _MEDIA_TYPES: Final = (_JSON, "application/yaml", protobuf.MEDIA_TYPE)
 _PROTOBUF: Final = ProtobufRepresentation()
-# What is made in JSON is rewritten in YAML for those who prefer that.
+# JSON bodies are converted to YAML afterwards, if the client prefers it.
 _JSON_TYPES: Final = ("application/json", "application/yaml", "application/*", "*/*")
 
 
@@ -290,16 +290,16 @@ def negotiate(
     now: Callable[[], float] = lambda: 0.0,
     custom: bool = True,
 ) -> Representation:
-    """The form for an ``Accept`` header; the first that can be made wins, as on the real server.
+    """The representation for an ``Accept`` header; the first supported one, as on the real server.
 
     Args:
         accept: the header.
         include: what the rows of a table carry.
-        now: gives the seconds since 1970, for ages.
-        custom: whether it is about custom resources, which are not written as protobuf.
+        now: returns the seconds since 1970, for ages.
+        custom: whether the resource is a custom one, which has no protobuf.
 
     Raises:
-        StatusError: 406, the client takes none of them.
+        StatusError: 406, none is supported.
     """
     if accept in ("", "*/*", "application/json"):
         return _WHOLE

@@ -1,4 +1,4 @@
-"""The verbs: from a request that is understood to the bytes of its answer."""
+"""Handlers of the resource verbs: from a parsed request to the body of its response."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ from appsdk_operator.apiserver._values.status import (
 __all__ = ["ResourceHandler", "ResourceRequest", "ResourceResponse"]
 
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
-# Reviews whose answers do not tell who owns their fields.
+# Reviews that are answered without managedFields.
 _UNOWNED: Final = ("SelfSubjectReview", "SelfSubjectRulesReview")
 
 
 @final
 class ResourceHandler:
-    """Answers the calls for resources."""
+    """Handles requests for resources."""
 
     def __init__(
         self,
@@ -69,19 +69,19 @@ class ResourceHandler:
         streaming_lists: bool,
         access: AccessControl | None = None,
     ) -> None:
-        """Calls work on ``core``; without ``streaming_lists`` as servers that lack them.
+        """Requests work on ``core``; ``streaming_lists`` enables the watch-list feature.
 
-        Without ``access`` nobody is asked who it is.
+        Without ``access`` everything is allowed.
         """
         self._core = core
         self._access = access or AccessControl(core)
         self._streaming_lists = streaming_lists
 
     async def answer(self, request: ResourceRequest) -> ResourceResponse:
-        """Carry out any verb but watch; this waits for nobody but webhooks.
+        """Carry out any verb but watch; this waits only for webhooks.
 
         Raises:
-            StatusError: it cannot be done.
+            StatusError: the request fails.
         """
         route = request.route
         if route.subresource:
@@ -117,7 +117,7 @@ class ResourceHandler:
         try:
             await conversion.convert_records(request.served, page.records)
         except StatusError as error:
-            # The real server lists from a cache, which cannot be filled.
+            # The real server lists from its watch cache, which cannot be filled then.
             what = f"{request.served.api_version}, Kind={request.served.resource.kind}"
             why = f"storage is (re)initializing: failed to list {what}: {error.message}"
             raise StatusError(429, why, retry_after=1) from None
@@ -126,7 +126,7 @@ class ResourceHandler:
         )
 
     def watch(self, request: ResourceRequest, wire: Wire) -> Watch | bytes:
-        """The watch to run, or the bytes of the one event that ends it at once.
+        """The watch to run, or the single ERROR event of a watch that ends at once.
 
         Raises:
             StatusError: 400, 422 or 504, before anything is sent.
@@ -143,11 +143,11 @@ class ResourceHandler:
             lists.check_not_ahead(storage, position)
         collection = request.served.resource.collection
         initial: list[Record] | None = None
-        # A stream of the initial state begins now, which is not older than any version asked for.
+        # The initial state is the present one, which is at least as new as the requested version.
         if streaming or (not position and "sendInitialEvents" not in query):
             wanted = selection.filter()
             at = storage.revision
-            # Who streams the state without a version asks for the newest.
+            # A streaming list without a version asks for the newest state.
             if request.cache_revision is not None and (version or not streaming):
                 at = max(request.cache_revision, position)
             past = at if at < storage.revision else None
@@ -177,44 +177,44 @@ class ResourceHandler:
 
     async def _create(self, request: ResourceRequest) -> ResourceResponse:
         body = bodies.as_json(request.body, request.content_type)
-        # The real server takes the name of a custom resource in the path, if only there.
+        # The real server accepts the name of a custom resource in the path of a create.
         if request.route.name and not request.served.resource.strategy.custom:
             raise method_not_allowed()
         if request.served.resource.namespaced and not request.route.namespace:
             raise _no_such_method(request.served)
         options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
         served = request.served
-        obj, told = bodies.decode_object(
+        obj, warnings = bodies.decode_object(
             body,
             served,
             expected=(served.api_version, served.resource.kind),
             validation=options.field_validation,
         )
-        request.warnings.extend(told)
+        request.warnings.extend(warnings)
         if served.resource.group in _REVIEWS:
-            obj = await self._admitted(request, obj)
+            obj = await self._admit(request, obj)
             if options.manager and served.resource.kind not in _UNOWNED:
                 obj.setdefault("metadata", {})
                 self._core.writer.fields.of(served).updated(None, obj, options.manager)
             reviewed = self._access.reviews.answer(obj, request.user, request.route.namespace)
-            return self._made(request, reviewed)
+            return self._write_response(request, reviewed)
         self._access.check_grant(request.user, request.target, obj)
         options = attrs.evolve(options, origin=_origin(request))
         result = await self._core.writer.create(request.target, obj, options)
-        return self._made(request, result)
+        return self._write_response(request, result)
 
     async def _update(self, request: ResourceRequest) -> ResourceResponse:
         _check_named(request)
         body = bodies.as_json(request.body, request.content_type)
         options = bodies.write_options(request.query, "UpdateOptions", request.user_agent)
         served = request.served
-        obj, told = bodies.decode_object(
+        obj, warnings = bodies.decode_object(
             body,
             served,
             expected=(served.api_version, served.resource.kind),
             validation=options.field_validation,
         )
-        request.warnings.extend(told)
+        request.warnings.extend(warnings)
         _check_name_given(obj, request.route.name)
         options = attrs.evolve(options, origin=_origin(request))
         wanted = msgspec.json.encode(obj)
@@ -226,7 +226,7 @@ class ResourceHandler:
             options,
             subresource=request.route.subresource,
         )
-        return self._made(request, result)
+        return self._write_response(request, result)
 
     async def _patch(self, request: ResourceRequest) -> ResourceResponse:
         _check_named(request)
@@ -240,8 +240,10 @@ class ResourceHandler:
         def change(old: dict[str, Any]) -> dict[str, Any]:
             new = patching.apply(request.content_type, request.body, old, served)
             validation = options.field_validation
-            new, told = patching.fitted(request.content_type, request.body, new, served, validation)
-            request.warnings.extend(told)
+            new, warnings = patching.decode_patched(
+                request.content_type, request.body, new, served, validation
+            )
+            request.warnings.extend(warnings)
             _check_name_given(new, request.route.name)
             return new
 
@@ -252,7 +254,7 @@ class ResourceHandler:
             subresource=request.route.subresource,
             patch=True,
         )
-        return self._made(request, result)
+        return self._write_response(request, result)
 
     async def _apply(self, request: ResourceRequest) -> ResourceResponse:
         def check_new(obj: dict[str, Any]) -> None:
@@ -272,9 +274,9 @@ class ResourceHandler:
             guarded=lambda change: self._access.guarded(request.user, request.target, change),
             check_new=check_new,
         )
-        return self._made(request, result)
+        return self._write_response(request, result)
 
-    def _made(self, request: ResourceRequest, result: WriteResult) -> ResourceResponse:
+    def _write_response(self, request: ResourceRequest, result: WriteResult) -> ResourceResponse:
         return ResourceResponse(
             result.status, request.representation.one(request.served, result.obj)
         )
@@ -284,13 +286,13 @@ class ResourceHandler:
         result = await self._core.writer.delete(request.target, options)
         resource = request.served.resource
         if not result.deleted or resource.strategy.returns_deleted:
-            return self._made(request, result)
+            return self._write_response(request, result)
         return ResourceResponse(200, subresources.success(resource, result.obj))
 
     async def _delete_collection(self, request: ResourceRequest) -> ResourceResponse:
         resource = request.served.resource
         if (resource.namespaced and not request.route.namespace) or (
-            # Namespaces go one by one.
+            # Namespaces have no deletecollection.
             resource.qualified_name == "namespaces"
         ):
             raise _no_such_method(request.served)
@@ -320,8 +322,8 @@ class ResourceHandler:
         origin = origins.deleting(request.user, request.query, body, request.warnings)
         return attrs.evolve(options, origin=origin)
 
-    async def _admitted(self, request: ResourceRequest, obj: dict[str, Any]) -> dict[str, Any]:
-        """What is posted and not stored, as those at the admission let it pass."""
+    async def _admit(self, request: ResourceRequest, obj: dict[str, Any]) -> dict[str, Any]:
+        """Run admission for an object that is posted and not stored."""
         attributes = AdmissionAttributes(
             operation="CREATE",
             target=request.target,
@@ -367,15 +369,15 @@ class ResourceHandler:
         if request.verb != "create" or name not in subresources.ACTIONS:
             raise method_not_allowed()
         options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
-        obj = _sent(request, subresources.ACTIONS[name], options)
+        obj = _decode_body(request, subresources.ACTIONS[name], options)
         obj = subresources.completed(obj, request.target)
-        obj = await self._admitted(request, obj)
+        obj = await self._admit(request, obj)
         done = await subresources.action(self._core.writer, request.target, name, obj, options)
         return ResourceResponse(201, done)
 
     def _token(self, request: ResourceRequest) -> ResourceResponse:
         options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
-        review = _sent(request, TOKEN_REQUEST, options)
+        review = _decode_body(request, TOKEN_REQUEST, options)
         route = request.route
         made = self._core.accounts.request(route.namespace, route.name, review)
         return ResourceResponse(201, request.representation.one(request.served, made))
@@ -400,10 +402,10 @@ class ResourceHandler:
         sent: dict[str, Any] = {}
         if request.verb == "update":
             try:
-                sent = _sent(request, SCALE, options)
+                sent = _decode_body(request, SCALE, options)
             except StatusError as error:
                 if request.served.resource.strategy.custom and error.code == 400:
-                    # The real server's error fails, too.
+                    # The real server fails to encode its own error here.
                     why = 'no kind is registered for the type v1.Scale in scheme "'
                     raise bad_request(f'{why}pkg/runtime/scheme.go:111"') from None
                 raise
@@ -442,11 +444,13 @@ class ResourceHandler:
         return ResourceResponse(200, request.representation.one(request.served, scale))
 
 
-def _sent(request: ResourceRequest, wanted: BodyKind, options: WriteOptions) -> dict[str, Any]:
-    """What was sent to a subresource."""
+def _decode_body(
+    request: ResourceRequest, wanted: BodyKind, options: WriteOptions
+) -> dict[str, Any]:
+    """Decode the body of a request to a subresource."""
     body = bodies.as_json(request.body, request.content_type)
-    obj, told = subresource_bodies.read(body, wanted, options.field_validation)
-    request.warnings.extend(told)
+    obj, warnings = subresource_bodies.read(body, wanted, options.field_validation)
+    request.warnings.extend(warnings)
     return obj
 
 
@@ -501,7 +505,7 @@ def _no_such_verb(request: ResourceRequest) -> StatusError:
 
 
 def _no_such_method(served: ServedVersion) -> Exception:
-    """What is wrong with a verb on a path that has others."""
+    """The error for a verb that a path does not support."""
     return PageNotFoundError() if served.resource.strategy.custom else method_not_allowed()
 
 

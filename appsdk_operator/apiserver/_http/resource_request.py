@@ -1,4 +1,4 @@
-"""Requests that are understood, and their answers, before and after they are HTTP."""
+"""Parsed requests for resources and their responses, independent of HTTP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ResourceRequest", "ResourceResponse"]
 
 @attrs.frozen(kw_only=True)
 class ResourceRequest:
-    """A request for a resource, all of it read."""
+    """A request for a resource, parsed, with its whole body."""
 
     verb: str
     route: Route
@@ -29,19 +29,19 @@ class ResourceRequest:
     user: User = ADMIN
     user_agent: str = ""
     cache_revision: int | None = None
-    """The revision that a lagging cache is at; None: nothing lags."""
+    """The revision of a lagging watch cache to read from; None: read the newest state."""
     warnings: list[str] = attrs.field(factory=list)
-    """What is to be told besides the answer, whatever that is."""
+    """Warnings for the response, also for an error."""
 
     @property
     def target(self) -> Target:
-        """What it is about."""
+        """The addressed object."""
         return Target(self.served, self.route.namespace, self.route.name)
 
 
 @attrs.frozen
 class ResourceResponse:
-    """What is sent back."""
+    """HTTP status and body of a response."""
 
     status: int
     body: bytes

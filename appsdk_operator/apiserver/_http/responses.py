@@ -1,4 +1,4 @@
-"""Answers as HTTP: what is the same whoever makes them."""
+"""HTTP responses: common headers, YAML and gzip encoding, errors and warnings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 JSON: Final = "application/json"
 _YAML: Final = "application/yaml"
 _JSON_TYPES: Final = (JSON, "application/*", "*/*")
-# What people type into, who would rather have lines.
+# Clients that people use directly: they get indented JSON.
 _BROWSERS_AND_CURL: Final = ("curl", "Wget", "Mozilla/5.0")
 _ZIP_FROM: Final = 128 * 1024
 _AUDIT_ID: Final = "Audit-Id"
@@ -36,17 +36,17 @@ _LONGEST_AUDIT_ID: Final = 64
 
 @final
 class ResponseWriter:
-    """Gives answers the form and the headers that go with every request."""
+    """Sets the common headers of responses and encodes their bodies."""
 
     def __init__(self) -> None:
-        """All requests of one server are in one flow."""
+        """All requests of one server have the same flow schema."""
         self._flow = {
             "X-Kubernetes-Pf-Flowschema-Uid": str(uuid.uuid4()),
             "X-Kubernetes-Pf-Prioritylevel-Uid": str(uuid.uuid4()),
         }
 
     def set_headers(self, request: HttpRequest, response: web.StreamResponse) -> None:
-        """Set the headers of an answer that was not begun yet."""
+        """Set the common headers of a response that is not started yet."""
         headers = response.headers
         given = request.headers.get(_AUDIT_ID)
         headers[_AUDIT_ID] = given[:_LONGEST_AUDIT_ID] if given else str(uuid.uuid4())
@@ -56,7 +56,7 @@ class ResponseWriter:
         add_warnings(response, request.warnings)
 
     def encode_body(self, request: HttpRequest, response: web.StreamResponse) -> None:
-        """Give an answer that is complete the form the client prefers."""
+        """Encode the body of a complete response as the client prefers: YAML, indented, gzip."""
         self.set_headers(request, response)
         if not isinstance(response, web.Response):
             return
@@ -95,15 +95,15 @@ def _prefers_yaml(accept: str) -> bool:
 
 
 def add_warnings(response: web.StreamResponse, warnings: Iterable[str]) -> None:
-    """Tell the client what it should know besides the answer, each thing once."""
-    for told in dict.fromkeys(warnings):
-        quoted = told.replace("\\", "\\\\").replace('"', '\\"')
+    """Add ``Warning`` headers, each once."""
+    for warning in dict.fromkeys(warnings):
+        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
         shown = "".join(char if char.isprintable() else " " for char in quoted)
         response.headers.add("Warning", f'299 - "{shown}"')
 
 
 def json_response(value: Any, *, status: int = 200, content_type: str = JSON) -> web.Response:
-    """An answer in JSON."""
+    """A JSON response."""
     return web.Response(
         status=status,
         body=msgspec.json.encode(value) + b"\n",
@@ -111,9 +111,9 @@ def json_response(value: Any, *, status: int = 200, content_type: str = JSON) ->
     )
 
 
-def text_response(told: str, *, status: int = 200) -> web.Response:
-    """An answer in words."""
-    return web.Response(status=status, text=told, headers={"X-Content-Type-Options": "nosniff"})
+def text_response(body: str, *, status: int = 200) -> web.Response:
+    """A plain text response."""
+    return web.Response(status=status, text=body, headers={"X-Content-Type-Options": "nosniff"})
 
 
 def page_not_found() -> web.Response:
@@ -122,12 +122,12 @@ def page_not_found() -> web.Response:
 
 
 def status_response(error: StatusError) -> web.Response:
-    """The ``Status`` of an error."""
+    """The response for an error: its ``Status``."""
     response = json_response(error.body(), status=error.code)
     add_warnings(response, error.warnings)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     if error.code == 413:
-        # What is left of the body is not worth reading.
+        # The rest of the body is not read.
         response.force_close()
     return response

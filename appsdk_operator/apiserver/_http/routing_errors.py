@@ -1,4 +1,4 @@
-"""Where requests lead to, and what to say when that is nowhere."""
+"""Routes to resources, and the 404 responses for unknown paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PageNotFoundError(Exception):
 
 
 def unknown_path(catalog: Catalog, path: str) -> Exception:
-    """What to raise for a path that leads nowhere."""
+    """The error for an unknown path."""
     parts = path.split("/")
     if len(parts) < (3 if parts[1] == "api" else 4):
         return PageNotFoundError()
@@ -28,7 +28,7 @@ def _unknown(catalog: Catalog, group: str) -> Exception:
 
 
 def find(catalog: Catalog, route: Route) -> ServedVersion:
-    """The resource a route leads to.
+    """The served resource version of a route.
 
     Raises:
         StatusError: 404.

@@ -1,8 +1,8 @@
-"""Reads from a watch cache that lags: what a rule of that name makes of a request.
+"""Reads from a lagging watch cache, which the fault rule ``stale`` simulates.
 
-The real server answers some reads from memory, and where there are several servers the memory of
-one may be behind that of another. Who names no version, or 0, takes any state; who names one is
-made to wait until the cache has reached it; what follows from there on is complete and in order.
+A real API server answers some reads from its watch cache, which may lag behind that of another
+replica. ``resourceVersion=0`` accepts any state; a request that names a version gets at least that
+one. From there on, a watch is complete and in order.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ __all__ = ["lagging_revision", "stale_query", "stale_record"]
 
 
 def lagging_revision(storage: Storage, collection: Collection, behind: int) -> int:
-    """The revision at which a cache is that lacks the last ``behind`` changes."""
+    """The revision of a cache that lacks the last ``behind`` changes."""
     if len(collection.events) < behind:
         return min(collection.floor, storage.revision)
     return max(collection.floor, collection.events[-behind].revision - 1)
 
 
 def stale_query(query: Mapping[str, str], at: int | None) -> Mapping[str, str]:
-    """The query of a list as the cache would understand it."""
+    """The query of a list, pinned to the revision of the lagging cache."""
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     if at is None or not version.isdigit() or match == "Exact" or query.get("continue"):
         return query
     if version != "0" and query.get("limit") and not match:
-        return query  # an exact version is asked for
+        return query  # this is a request for an exact version
     reached = max(at, int(version))
     return {**query, "resourceVersion": str(reached), "resourceVersionMatch": "Exact"}
 
 
 def stale_record(request: ResourceRequest) -> Record | None:
-    """The object of a get as the cache has it.
+    """The object of a get from the lagging cache; None when the request needs the newest state.
 
     Raises:
-        StatusError: 404, the cache has none.
+        StatusError: 404, the cache does not have it.
     """
     version = request.query.get("resourceVersion", "")
     if request.cache_revision is None or not version.isdigit():

@@ -118,9 +118,9 @@ async def apply(
 
     def change(old: dict[str, Any] | None) -> dict[str, Any]:
         new = fields.applied(old, config, manager, force=force)
-        told = _strict(repeated, options)
+        warnings = _strict(repeated, options)
         if options.origin is not None:
-            options.origin.warn(told)
+            options.origin.warn(warnings)
         return new
 
     records = target.served.resource.collection.records

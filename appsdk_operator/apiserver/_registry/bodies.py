@@ -166,10 +166,10 @@ def decode_object(
             raise decoding.cannot_be_handled(served, kind, str(error)) from None
     else:
         _check_type(obj, served, api_version, kind)
-    told = decoding.warnings_of(body, unknown) if validation != "Ignore" else []
-    if told and validation == "Strict":
-        raise decoding.strict_decoding_error(served, told)
-    return obj, told
+    warnings = decoding.warnings_of(body, unknown) if validation != "Ignore" else []
+    if warnings and validation == "Strict":
+        raise decoding.strict_decoding_error(served, warnings)
+    return obj, warnings
 
 
 def _check_type(obj: dict[str, Any], served: ServedVersion, api_version: str, kind: str) -> None:

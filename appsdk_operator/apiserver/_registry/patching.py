@@ -27,7 +27,7 @@ from appsdk_operator.resource import (
     apply_strategic_merge_patch,
 )
 
-__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "apply", "fitted"]
+__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "apply", "decode_patched"]
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -66,7 +66,7 @@ def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVer
         ) from None
 
 
-def fitted(
+def decode_patched(
     content_type: str, body: bytes, new: Any, served: ServedVersion, validation: str
 ) -> tuple[dict[str, Any], list[str]]:
     """Decode a patched object as its kind; return it with warnings.
@@ -94,17 +94,17 @@ def fitted(
         try:
             made, unknown = decoding.read(served, new, converting=strategic)
         except DecodeError as error:
-            raise _unfit(strategic, body, new, str(error)) from None
+            raise _invalid_patch(strategic, body, new, str(error)) from None
     if validation == "Ignore":
         return made, []
     if strategic:
         # The real server finds them level by level.
         unknown.sort(key=lambda path: path.count("."))
-    told = _complaints(content_type, body, unknown)
-    if told and validation == "Strict":
-        why = f"strict decoding error: {', '.join(told)}"
-        raise _unfit(strategic, body, new, why)
-    return made, told
+    warnings = _warnings(content_type, body, unknown)
+    if warnings and validation == "Strict":
+        why = f"strict decoding error: {', '.join(warnings)}"
+        raise _invalid_patch(strategic, body, new, why)
+    return made, warnings
 
 
 def _check_type(new: dict[str, Any], served: ServedVersion) -> None:
@@ -122,11 +122,13 @@ def _check_type(new: dict[str, Any], served: ServedVersion) -> None:
         raise invalid(str(new.get("kind")), resource.group, str(name), problems)
 
 
-def _complaints(content_type: str, body: bytes, unknown: list[str]) -> list[str]:
+def _warnings(content_type: str, body: bytes, unknown: list[str]) -> list[str]:
     if content_type == JSON_PATCH:
         return [f'unknown field "{path}"' for path in unknown]
-    told = decoding.warnings_of(body, unknown)
-    return told + [text for path in unknown if (text := f'unknown field "{path}"') not in told]
+    warnings = decoding.warnings_of(body, unknown)
+    return warnings + [
+        text for path in unknown if (text := f'unknown field "{path}"') not in warnings
+    ]
 
 
 def _as_go_does(old: Any, operation: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +189,7 @@ def _decoded(content_type: str, body: bytes) -> Any:
     return patch
 
 
-def _unfit(strategic: bool, body: bytes, new: dict[str, Any], why: str) -> StatusError:
+def _invalid_patch(strategic: bool, body: bytes, new: dict[str, Any], why: str) -> StatusError:
     shown = _printed(json.loads(body)) if strategic else json.dumps(new, separators=(",", ":"))
     return invalid("", "", "", [FieldError.invalid("patch", shown, why)])
 

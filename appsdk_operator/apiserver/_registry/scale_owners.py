@@ -66,8 +66,8 @@ class ScaleOwners:
 
     def write_managed_fields(self, obj: dict[str, Any], scale: Any) -> None:
         """Carry the managedFields of the written Scale over to its object."""
-        told = (scale.get("metadata") or {}).get("managedFields") or ()
-        owners = entries.decode(told, trusted=True)
+        managed_fields = (scale.get("metadata") or {}).get("managedFields") or ()
+        owners = entries.decode(managed_fields, trusted=True)
         served = self._served
         made = _from_scale(owners, self._entries, served.resource, served.api_version)
         if made:

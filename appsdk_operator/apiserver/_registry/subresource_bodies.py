@@ -68,11 +68,11 @@ def read(body: bytes, wanted: BodyKind, validation: str) -> tuple[dict[str, Any]
     if problem:
         raise bad_request(f"{sent} cannot be handled as a {wanted.kind}: {problem}")
     made, unknown = types.read(wanted.group, wanted.version, wanted.kind, obj)
-    told = decoding.warnings_of(body, unknown) if validation != "Ignore" else []
-    if told and validation == "Strict":
-        why = f"strict decoding error: {', '.join(told)}"
+    warnings = decoding.warnings_of(body, unknown) if validation != "Ignore" else []
+    if warnings and validation == "Strict":
+        why = f"strict decoding error: {', '.join(warnings)}"
         raise bad_request(f"{sent} cannot be handled as a {wanted.kind}: {why}")
-    return made, told
+    return made, warnings
 
 
 def mismatch(obj: dict[str, Any], wanted: BodyKind) -> str:

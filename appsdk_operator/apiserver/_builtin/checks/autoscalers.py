@@ -1,4 +1,4 @@
-"""What is checked of autoscalers, in either of their versions."""
+"""Validation of HorizontalPodAutoscalers, in both versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks that the built-in kinds have in common, with the words of the real server."""
+"""Checks that several built-in kinds share, with the errors of the real server."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network(":
 
 
 def internal(**fields: Any) -> Verbatim:
-    """A struct as the server's own types show it: all fields, with capital names."""
+    """A struct as the real server's internal types print it: all fields, capitalized."""
     return Verbatim(json.dumps(fields, separators=(",", ":"), ensure_ascii=False))
 
 
 def amount_of(text: Any) -> Any:
-    """How much a quantity is, 0 when it is none."""
+    """The amount of a quantity, 0 when it is not valid."""
     try:
         return amount(str(text))
     except QuantityError:
@@ -63,7 +63,7 @@ def amount_of(text: Any) -> Any:
 
 
 def not_found(path: str, value: str) -> FieldError:
-    """A reference to what is not there."""
+    """A reference to an unknown name."""
     return FieldError("FieldValueNotFound", path, f"Not found: {json.dumps(value)}")
 
 
@@ -80,7 +80,7 @@ def subdomain(value: str, path: str) -> Errors:
 
 
 def key(value: str, path: str) -> Errors:
-    """A name as the keys of labels have it."""
+    """A qualified name, as in label keys."""
     return (FieldError.invalid(path, value, problem) for problem in key_problems(value))
 
 
@@ -93,25 +93,25 @@ def labels(values: _Object | None, path: str) -> Errors:
 
 
 def not_negative(value: int | None, path: str) -> Errors:
-    """A number from 0 on; None is fine."""
+    """A number that is at least 0; None is allowed."""
     if value is not None and value < 0:
         yield FieldError.invalid(path, value, "must be greater than or equal to 0")
 
 
 def one_of(value: Any, allowed: Iterable[str], path: str) -> Errors:
-    """One of some words; nothing is fine."""
+    """One of the allowed values; empty is allowed."""
     if value and value not in (choices := list(allowed)):
         yield FieldError.not_supported(path, value, choices)
 
 
 def port_number(value: int, path: str) -> Errors:
-    """The number of a port."""
+    """A port number."""
     if not 1 <= value <= 65535:
         yield FieldError.invalid(path, value, "must be between 1 and 65535, inclusive")
 
 
 def port_name(value: str, path: str) -> Errors:
-    """The name of a port, as IANA has them."""
+    """A port name, in IANA's syntax."""
     if len(value) > 15:
         yield FieldError.invalid(path, value, "must be no more than 15 characters")
     if not re.fullmatch("[-a-z0-9]*", value):
@@ -127,7 +127,7 @@ def port_name(value: str, path: str) -> Errors:
 
 
 def port_or_name(value: Any, path: str) -> Errors:
-    """The number or the name of a port."""
+    """A port number or a port name."""
     if isinstance(value, str):
         yield from port_name(value, path)
     else:
@@ -135,7 +135,7 @@ def port_or_name(value: Any, path: str) -> Errors:
 
 
 def address(value: str, path: str, *, reachable: bool = False) -> Errors:
-    """An IP address; ``reachable`` ones are not this machine's alone."""
+    """An IP address; ``reachable`` excludes loopback, link-local and the like."""
     try:
         found = ipaddress.ip_address(value)
     except ValueError:
@@ -158,7 +158,7 @@ def address(value: str, path: str, *, reachable: bool = False) -> Errors:
 
 
 def network(value: str, path: str) -> Errors:
-    """A range of addresses."""
+    """A CIDR."""
     try:
         if "/" not in value:
             raise ValueError(value)
@@ -188,7 +188,7 @@ def config_key(value: str, path: str) -> Errors:
 
 
 def share(value: Any, path: str, *, up_to_all: bool = False) -> Errors:
-    """A number from 0 on, or a percentage; ``up_to_all`` ones are at most 100 %."""
+    """A number that is at least 0, or a percentage; ``up_to_all`` limits it to 100 %."""
     if isinstance(value, int):
         yield from not_negative(value, path)
     elif isinstance(value, str) and not _PERCENT.fullmatch(value):
@@ -203,7 +203,7 @@ def share(value: Any, path: str, *, up_to_all: bool = False) -> Errors:
 
 
 def unchanged(new: Any, old: Any, path: str) -> Errors:
-    """What never changes."""
+    """An immutable field."""
     if new != old:
         yield FieldError.invalid(path, new, "field is immutable")
 
@@ -239,12 +239,12 @@ def selector(value: _Object | None, path: str) -> Errors:
 
 
 def selects_badly(value: _Object | None) -> bool:
-    """Whether nothing can be selected with it, because it is not valid."""
+    """Whether a selector is not valid."""
     return value is not None and any(True for _ in selector(value, ""))
 
 
 def matches(value: _Object | None, found: _Object | None) -> bool:
-    """Whether a valid selector selects labels; one that is missing selects nothing."""
+    """Whether a valid selector matches labels; a missing one matches nothing."""
     if value is None:
         return False
     found = found or {}

@@ -1,4 +1,4 @@
-"""What is checked of the containers of pods."""
+"""Validation of containers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def containers(spec: _Object, path: str, volumes: Mapping[str, _Object]) -> Erro
 
 
 def init_containers(spec: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
-    """The containers of a pod that run before the others."""
+    """The init containers of a pod."""
     names = {container.get("name", "") for container in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
         at = f"{path}[{index}]"
@@ -200,7 +200,7 @@ _SUBSCRIPT: Final = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")
 
 
 def environment_field(reference: _Object, at: str, *, whole: bool = False) -> Errors:
-    """A reference to a field of the pod; ``whole`` ones may be to all labels or annotations."""
+    """A field reference; ``whole`` allows all labels or all annotations."""
     wanted = reference.get("fieldPath", "")
     if not reference.get("apiVersion"):
         yield FieldError.required(f"{at}.apiVersion")
@@ -229,7 +229,7 @@ def _variables_from(sources: Sequence[_Object], path: str) -> Errors:
 
 
 def relative_path(value: str, path: str) -> Errors:
-    """A path below another one."""
+    """A relative path."""
     if value.startswith("/"):
         yield FieldError.invalid(path, value, "must be a relative path")
     if ".." in value.split("/"):

@@ -1,4 +1,4 @@
-"""What is checked of the small kinds: configuration, nodes, events, leases, limits and budgets."""
+"""Validation of the small kinds: configuration, nodes, events, leases, limits and budgets."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def _event_place(new: _Object, *, newer: bool) -> Errors:
     involved = new.get("regarding" if newer else "involvedObject") or {}
     where, place = involved.get("namespace", ""), new["metadata"].get("namespace", "")
     if not where:
-        # Objects without a namespace: their events are in this one.
+        # Events of cluster-scoped objects are in the namespace "default".
         if place not in ("default", "") or newer:
             yield from _misplaced(where)
     elif where != place:
@@ -258,7 +258,7 @@ def _newer_event(new: _Object) -> Errors:
             yield FieldError.invalid(shown, "", "needs to be unset")
 
 
-# -- how much there may be -------------------------------------------------------------------
+# -- limits and budgets ----------------------------------------------------------------------
 
 _SCOPES: Final = (
     "BestEffort",
@@ -362,7 +362,7 @@ def _bounds(item: _Object, at: str, name: str) -> Errors:
             and checks.amount_of(one) > checks.amount_of(other)
         )
 
-    # What must not be above what, in words, and the field and the value that are blamed for it.
+    # Each bound and the one it must not exceed, as texts, with field and value of the error.
     asked = "default request value"
     for low, of_low, high, of_high, field, blamed in (
         (least, "min value", most, "max value", "min", least),

@@ -1,4 +1,4 @@
-"""What is checked of jobs and cron jobs."""
+"""Validation of Jobs and CronJobs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _job_update(new: _Object, old: _Object) -> Errors:
 
 def _same_template(new: Any, old: Any) -> Errors:
     if new != old:
-        # The server shows its own form of the template there, which no client reads.
+        # The real server prints its internal form of the template here, which no client reads.
         yield FieldError.invalid("spec.template", new, "field is immutable")
 
 

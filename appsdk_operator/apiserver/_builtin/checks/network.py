@@ -1,4 +1,4 @@
-"""What is checked of services, ingresses, network policies and slices of endpoints."""
+"""Validation of services, ingresses, network policies and endpoint slices."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def _is_within(text: str, cidr: str) -> bool:
     )
 
 
-# -- slices of endpoints ---------------------------------------------------------------------
+# -- endpoint slices -------------------------------------------------------------------------
 
 
 def endpoint_slice(new: _Object, old: _Object | None) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""What is checked of pods, and of the templates that pods are made from."""
+"""Validation of pods and pod templates."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _pod_update(spec: _Object, before: _Object) -> Errors:
             munged.pop(name, None)
             if name in before:
                 munged[name] = before[name]
-    # The kubelet's field, which is kept as it is in the spec that the server compares.
+    # ephemeralContainers changes through its own subresource, and is not compared here.
     munged.pop("ephemeralContainers", None)
     other = {name: value for name, value in before.items() if name != "ephemeralContainers"}
     if munged != other:
@@ -89,7 +89,7 @@ def _pod_update(spec: _Object, before: _Object) -> Errors:
 
 
 def template(given: _Object, path: str) -> Errors:
-    """What pods are made from."""
+    """A pod template."""
     metadata = given.get("metadata") or {}
     yield from checks.labels(metadata.get("labels"), f"{path}.labels")
     for name in metadata.get("annotations") or {}:
@@ -101,7 +101,7 @@ def template(given: _Object, path: str) -> Errors:
 
 
 def pod_spec(spec: _Object, at: str) -> Errors:
-    """What a pod is to be."""
+    """A pod spec."""
     mounted = {volume.get("name", ""): volume for volume in spec.get("volumes") or ()}
     yield from volumes(spec.get("volumes") or (), f"{at}.volumes")
     yield from _claims(spec.get("resourceClaims") or (), f"{at}.resourceClaims")

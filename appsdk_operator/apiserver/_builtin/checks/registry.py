@@ -1,4 +1,4 @@
-"""Which checks the objects of each built-in kind have to pass, by ``plural.group``."""
+"""The validation function of each built-in kind, by ``plural.group``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from appsdk_operator.apiserver._values.status import FieldError
 __all__ = ["CHECKS"]
 
 Check = Callable[[Mapping[str, Any], Mapping[str, Any] | None], list[FieldError]]
-"""What is wrong with the new state, given the old; None when the object is new."""
+"""Returns the errors of a new object, given the old one; None on create."""
 
 CHECKS: Final[dict[str, Check]] = {
     "configmaps": core.config_map,

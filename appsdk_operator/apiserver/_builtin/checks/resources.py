@@ -1,4 +1,4 @@
-"""What is checked of resources and how much of them is asked for."""
+"""Validation of resource names, requests and limits."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ STANDARD: Final = frozenset(
         "storage",
     }
 )
-"""Names of resources that need no domain."""
+"""Resource names without a domain."""
 
 
 def quantity(name: str, value: str, path: str) -> Errors:
-    """An amount of a resource."""
+    """A quantity of a resource."""
     number = checks.amount_of(value)
     if number < 0:
         yield FieldError.invalid(path, value, "must be greater than or equal to 0")
@@ -50,7 +50,7 @@ def quantity(name: str, value: str, path: str) -> Errors:
 
 
 def resource_name(name: str, path: str) -> Errors:
-    """The name of a resource of any kind."""
+    """The name of any resource."""
     problems = list(checks.key(name, path))
     yield from problems
     if not problems and "/" not in name and name not in STANDARD and not _is_huge(name):
@@ -69,12 +69,12 @@ def _is_huge(name: str) -> bool:
 
 
 def _shares(name: str) -> bool:
-    """Whether more can be promised of it than there is."""
+    """Whether the resource can be overcommitted."""
     return name in _CONTAINER
 
 
 def resources(given: Mapping[str, Any], path: str) -> Errors:
-    """What a container asks for."""
+    """The ``resources`` of a container."""
     limits, requests = given.get("limits") or {}, given.get("requests") or {}
     for name, value in limits.items():
         at = f"{path}.limits[{name}]"

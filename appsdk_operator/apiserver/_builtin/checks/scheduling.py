@@ -1,4 +1,4 @@
-"""What is checked of the fields that say where pods run."""
+"""Validation of tolerations, topology spread and affinity."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANGE: Final = "must be in the range 1-100"
 
 
 def tolerations(found: Sequence[_Object], path: str) -> Errors:
-    """What taints a pod bears."""
+    """The tolerations of a pod."""
     for index, toleration in enumerate(found):
         at, name = f"{path}[{index}]", toleration.get("key", "")
         operator, effect = toleration.get("operator", ""), toleration.get("effect", "")
@@ -46,7 +46,7 @@ def tolerations(found: Sequence[_Object], path: str) -> Errors:
 
 
 def spread(found: Sequence[_Object], path: str) -> Errors:
-    """How pods are spread."""
+    """The topology spread constraints of a pod."""
     for index, constraint in enumerate(found):
         at = f"{path}[{index}]"
         skew = constraint.get("maxSkew", 0)
@@ -65,7 +65,7 @@ def spread(found: Sequence[_Object], path: str) -> Errors:
 
 
 def affinity(given: _Object, path: str) -> Errors:
-    """What a pod wants to be near of, or far from."""
+    """The affinity of a pod."""
     nodes = given.get("nodeAffinity")
     if nodes is not None:
         at = f"{path}.nodeAffinity"
@@ -89,7 +89,7 @@ def affinity(given: _Object, path: str) -> Errors:
 
 
 def node_terms(terms: Sequence[_Object], path: str) -> Errors:
-    """Which nodes will do."""
+    """Node selector terms."""
     if not terms:
         yield FieldError.required(path, "must have at least one node selector term")
     for index, term in enumerate(terms):

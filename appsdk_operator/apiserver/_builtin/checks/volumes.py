@@ -1,4 +1,4 @@
-"""What is checked of volumes: those of pods, persistent ones, and claims."""
+"""Validation of pod volumes, persistent volumes, claims and storage classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOST_TYPES: Final = (
     "FileOrCreate",
     "Socket",
 )
-# The order in which the real server looks at the sources of a volume.
+# The order in which the real server checks the sources of a volume.
 _ORDER: Final = (
     "emptyDir",
     "hostPath",
@@ -245,7 +245,7 @@ def claim(new: _Object, old: _Object | None) -> list[FieldError]:
 
 
 def claim_spec(spec: _Object, path: str) -> Errors:
-    """What a claim asks for."""
+    """The spec of a claim."""
     modes = spec.get("accessModes") or ()
     if not modes:
         detail = "at least 1 access mode is required"

@@ -1,4 +1,4 @@
-"""What is checked of the kinds that run pods for ever: deployments and their like."""
+"""Validation of Deployments, ReplicaSets, StatefulSets, DaemonSets and controllers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def replica_set(new: _Object, old: _Object | None) -> list[FieldError]:
     spec = new.get("spec") or {}
     errors = list(checks.not_negative(spec.get("replicas"), "spec.replicas"))
     errors += checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
-    # It calls itself a deployment there.
+    # The real server's error names a deployment here.
     errors += _selected(spec, "deployment", "ReplicaSet", "invalid label selector")
     return [*errors, *_same_selector(new, old)]
 
@@ -175,7 +175,7 @@ def _same_selector(new: _Object, old: _Object | None) -> Errors:
 
 
 def _is_zero(value: Any) -> bool:
-    """Whether a share is none at all."""
+    """Whether a number or percentage is 0."""
     text = str(value)
     return text in ("0", "0%", "None") or (text[-1:] != "%" and not isinstance(value, int))
 

@@ -1,1 +1,1 @@
-"""Printer columns of the built-in kinds."""
+"""Tables for kubectl: columns and cells of the built-in kinds."""

@@ -1,4 +1,4 @@
-"""Words and numbers that the tables of several built-in kinds are made of."""
+"""Cells that the tables of several built-in kinds share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 Since = str | tuple[str, str] | int | None
 """A time stamp, two of them, or a number of seconds."""
 Ago = Callable[[Since], str]
-"""How long ago, or how long, in a few letters."""
+"""Formats an age or a duration."""
 Object = Mapping[str, Any]
 Cells = Callable[[Object, Ago], list[Any]]
 """The cells of an object's row."""
@@ -37,7 +37,7 @@ UNKNOWN: Final = "<unknown>"
 
 
 def get(obj: Any, *path: str, default: Any = None) -> Any:
-    """What a path leads to."""
+    """The value at a path."""
     for name in path:
         obj = obj.get(name) if isinstance(obj, Mapping) else None
     return default if obj is None else obj
@@ -49,12 +49,12 @@ def name_of(obj: Mapping[str, Any]) -> str:
 
 
 def age_of(obj: Mapping[str, Any], ago: Ago) -> str:
-    """How old an object is."""
+    """The age of an object."""
     return ago(obj["metadata"].get("creationTimestamp"))
 
 
 def labels_text(labels: Mapping[str, str] | None) -> str:
-    """Labels, or a selector that is one, as text."""
+    """Labels, or a selector that is a map of labels, as text."""
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels)) if labels else NONE
 
 
@@ -87,7 +87,7 @@ def containers_of(pod: Any) -> tuple[str, str]:
 
 
 def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
-    """A condition of an object, empty when it has none of that type."""
+    """The condition of that type; empty when there is none."""
     for each in get(obj, "status", "conditions", default=()):
         if each.get("type") == kind:
             found: Mapping[str, Any] = each
@@ -96,11 +96,11 @@ def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
 
 
 def some(items: Sequence[str], limit: int) -> str:
-    """The first of many."""
+    """The first items, and the number of the others."""
     shown = ",".join(items[:limit])
     return f"{shown} + {len(items) - limit} more..." if len(items) > limit else shown
 
 
 def number(obj: Any, *path: str) -> int:
-    """The number that a path leads to, else 0."""
+    """The number at a path, else 0."""
     return int(get(obj, *path, default=0))

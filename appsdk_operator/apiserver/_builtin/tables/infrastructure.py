@@ -1,4 +1,4 @@
-"""The rows of services, nodes and volumes."""
+"""Table rows of services, endpoints, ingresses, nodes and volumes."""
 
 from __future__ import annotations
 

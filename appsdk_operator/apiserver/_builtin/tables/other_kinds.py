@@ -1,4 +1,4 @@
-"""The rows of events, roles, settings and everything else."""
+"""Table rows of events, roles, configuration, and the remaining kinds."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def signing_request(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
 
 
 def fields(*paths: str) -> Cells:
-    """The name and what the paths lead to; ``|`` tells what stands for nothing, ``#`` counts."""
+    """Cells: the name and the values at ``paths``; ``|`` gives a fallback, ``#`` counts items."""
 
     def cells(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
         made: list[Any] = [name_of(obj)]
@@ -164,7 +164,7 @@ def data(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
 
 
 def created_at(obj: Mapping[str, Any], _ago: Ago) -> list[Any]:
-    """What has no columns of its own."""
+    """A kind without columns of its own."""
     return [name_of(obj), obj["metadata"].get("creationTimestamp", "")]
 
 
@@ -178,7 +178,7 @@ def with_selector(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
 
 
 def pod_template(obj: Mapping[str, Any], _ago: Ago) -> list[Any]:
-    """A template of pods."""
+    """A PodTemplate."""
     template = obj.get("template")
     return [
         name_of(obj),

@@ -1,6 +1,6 @@
-"""What tables show of the built-in kinds: their columns, and who makes the cells of a row.
+"""The table columns of the built-in kinds, and the functions that make their cells.
 
-The columns and the words in them are kube-apiserver's.
+Columns and texts are those of kube-apiserver.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["Printer", "printer_of"]
 
 @attrs.frozen
 class Printer:
-    """How objects of a kind are shown."""
+    """The columns of a kind and the function for its cells."""
 
     columns: tuple[tuple[str, str, int], ...]
-    """Name, type and priority; those of priority 1 are shown when more is asked for."""
+    """Name, type and priority; kubectl shows those of priority 1 with ``-o wide``."""
     cells: Cells
 
 
 def printer_of(group: str, plural: str) -> Printer:
-    """How objects of a built-in kind are shown."""
+    """The printer of a built-in kind."""
     return _PRINTERS.get(f"{plural}.{group}" if group else plural, _PLAIN)
 
 

@@ -1,4 +1,4 @@
-"""Tables, as kubectl asks for them: columns of a kind and the cells of an object."""
+"""``Table`` responses: the columns of a kind and the rows of objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME: Final = {
     "description": "Name must be unique within a namespace.",
     "priority": 0,
 }
-# What is told of the rows of pods that have come to an end, by their phase.
+# Row conditions of terminated pods, by phase.
 _ENDS: Final = {
     "Succeeded": ("Succeeded", "The pod has completed successfully."),
     "Failed": ("Failed", "The pod failed."),
@@ -31,13 +31,13 @@ AGE: Final = Column(
     ".metadata.creationTimestamp",
     "CreationTimestamp is a timestamp representing the server time when this object was created.",
 )
-"""The column of a kind that names none."""
+"""The only column of a kind without columns of its own."""
 
 
 def table(
     served: ServedVersion, rows: list[dict[str, Any]], metadata: dict[str, Any]
 ) -> dict[str, Any]:
-    """A ``Table`` object of these rows."""
+    """A ``Table`` of these rows."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -105,7 +105,7 @@ def _cells(served: ServedVersion, obj: dict[str, Any], now: float) -> list[Any]:
 
 
 def _cell(found: list[Any], kind: str, now: float) -> Any:
-    """What a column shows of the first value its path leads to."""
+    """The cell for the first value that a column's path finds."""
     if not found or found[0] is None:
         return None
     value = found[0]
@@ -130,7 +130,7 @@ def _text(value: Any) -> str:
 
 
 def _age(value: Any, now: float) -> str | None:
-    """How long ago a time was, as short as kubectl's users know it."""
+    """The age of a time, in kubectl's short form."""
     if not isinstance(value, str):
         return None
     try:
@@ -141,7 +141,7 @@ def _age(value: Any, now: float) -> str | None:
 
 
 def _ago(since: Since, now: float) -> str:
-    """What is shown of a time, of two times, or of a number of seconds; nothing is unknown."""
+    """A time, two times, or a number of seconds as a short duration; empty is ``<unknown>``."""
     if isinstance(since, int):
         return _duration(since)
     if isinstance(since, tuple):

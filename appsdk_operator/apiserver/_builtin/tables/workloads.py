@@ -1,4 +1,4 @@
-"""The rows of pods and of what makes them."""
+"""Table rows of pods and workloads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _ended(state: Mapping[str, Any]) -> str:
 
 
 def _initializing(pod: Mapping[str, Any]) -> str:
-    """How far the init containers are; empty when they are through."""
+    """The state of the init containers; empty when all are done."""
     always = {
         each["name"]
         for each in get(pod, "spec", "initContainers", default=())
@@ -65,14 +65,14 @@ def _initializing(pod: Mapping[str, Any]) -> str:
 
 
 def _running(pod: Mapping[str, Any], reason: str) -> tuple[str, int]:
-    """What the containers are doing, and how many are ready."""
+    """The state of the containers, and the number of ready ones."""
     ready, has_running, has_failed = 0, False, False
     for each in reversed(get(pod, "status", "containerStatuses", default=())):
         state = each.get("state") or {}
         if get(state, "waiting", "reason"):
             reason = state["waiting"]["reason"]
         elif "terminated" in state:
-            # What failed is of more interest than what came to a good end.
+            # A failed container is reported rather than a completed one.
             if state["terminated"].get("exitCode") or not has_failed:
                 reason = _ended(state["terminated"])
             has_failed = has_failed or bool(state["terminated"].get("exitCode"))
@@ -109,7 +109,7 @@ def pod(pod: Mapping[str, Any], ago: Ago) -> list[Any]:
             reason = "Terminating"
     ended = [get(each, "lastState", "terminated", "finishedAt") for each in own]
     last = max(filter(None, ended), default=None)
-    told: Any = f"{restarts} ({ago(last)} ago)" if restarts and last else str(restarts)
+    restarts_text: Any = f"{restarts} ({ago(last)} ago)" if restarts and last else str(restarts)
     gates = get(pod, "spec", "readinessGates", default=())
     met = sum(condition_of(pod, gate["conditionType"]).get("status") == "True" for gate in gates)
     addresses = [each.get("ip", "") for each in status.get("podIPs") or ()]
@@ -117,7 +117,7 @@ def pod(pod: Mapping[str, Any], ago: Ago) -> list[Any]:
         name_of(pod),
         f"{ready}/{len(get(pod, 'spec', 'containers', default=()))}",
         reason,
-        told,
+        restarts_text,
         age_of(pod, ago),
         (addresses[0] if addresses else "") or NONE,
         get(pod, "spec", "nodeName") or NONE,
