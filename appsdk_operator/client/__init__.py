@@ -1,33 +1,34 @@
-"""Talk to an API server: verbs on kinds, watches that cannot die silently, one tree of errors.
+"""The client of an API server: verbs on kinds, watches with a limit on silence, one error tree.
 
-A :class:`ClientConfig` says where the server is and who we are; :meth:`ClientConfig.load` finds the
-one this process is meant to use. A :class:`Client` sends requests with it:
+A :class:`ClientConfig` holds the server's address and the credentials; :meth:`ClientConfig.load`
+finds the one that this process is meant to use. A :class:`Client` sends requests with it:
 
     config = ClientConfig.load()
     with Client(config) as client:
         for pod in client.list(POD, namespace="default", label_selector={"app": "web"}):
             client.delete(POD, pod.name, namespace=pod.namespace, uid=pod.uid)
 
-Objects leave as :class:`~appsdk_operator.resource.Object` or
-:class:`~appsdk_operator.resource.MutableObject` and come back as ``Object``. A watch comes as a
-:class:`WatchStream`, which hands out the raw lines of the events in batches; an informer feeds on
-it. Wrappers change what a client does: :class:`NamespacedClient`, :class:`FieldOwnerClient`,
+Objects are sent as :class:`~appsdk_operator.resource.Object` or
+:class:`~appsdk_operator.resource.MutableObject` and come back as ``Object``. A watch is a
+:class:`WatchStream`, which yields the raw lines of the events in batches; informers read it.
+Wrappers change what a client does: :class:`NamespacedClient`, :class:`FieldOwnerClient`,
 :class:`DryRunClient`, :class:`InterceptedClient`.
 
 Guarantees:
-    * No call waits without limit. Connections, handshakes and answers have time-outs, a watch that
-      falls silent raises :class:`WatchSilent`, and a set stop signal or :meth:`Client.close` wakes
-      whoever waits.
-    * A request is sent again only where that cannot do harm: reads; what the server said it did
-      not do (429, 503 with ``Retry-After``, 401 once, with fresh credentials); what never left
-      this machine; and, after a lost connection, writes that cannot hit another state than they
-      were meant for (an update with a resource version, a delete with a precondition, an apply).
+    * No call waits without limit. Connections, handshakes and answers have time-outs, a watch
+      without a byte for too long raises :class:`WatchSilent`, and a stop signal or
+      :meth:`Client.close` ends every wait.
+    * A request is retried only where that does no harm: reads; requests that the server refused
+      before it began (429, 503 with ``Retry-After``, 401 once, with fresh credentials); requests
+      that were never sent; and, after a lost connection, writes that the server refuses once the
+      object has changed (an update with a resource version, a delete with a precondition) and
+      applies.
     * Tokens, keys and certificates that rotate on disk are picked up.
     * TLS is verified unless ``unsafe_skip_tls_verify`` is set. Secrets and bodies are in no log
-      and no repr. What is read is bounded.
+      and no repr. Answers have a maximum size.
 
 Caveats:
-    * A write that raises a :class:`TransportError` with ``sent`` may have been carried out.
+    * The server may have carried out a write that raises a :class:`TransportError` with ``sent``.
     * The system's name resolver cannot be interrupted; it has time-outs of its own.
     * ``kubernetes`` is imported when a kubeconfig is read, and never otherwise.
 
@@ -130,7 +131,7 @@ if TYPE_CHECKING:
 
 _HOMES = {"TLSContexts": "appsdk_operator.client._transport.tls"}
 
-# What is imported above and not listed is for the other rooms of the kit.
+# Names that are imported above but not listed here are for the other rooms of the kit.
 __all__ = [
     "APIResource",
     "AlreadyExists",

@@ -1,4 +1,4 @@
-"""Everything that can go wrong between a caller and the API server, as one tree."""
+"""The tree of errors: refusals by the API server, failed transports, unusable configurations."""
 
 # ruff: noqa: N818 - the classes are named for the reasons of the API
 
@@ -57,7 +57,7 @@ _MAX_SECONDS = 10**9
 
 
 class ClientError(Exception):
-    """The root of all errors of this package that are not plain misuse (``ValueError``)."""
+    """The root of all errors of this package except wrong arguments (``ValueError``)."""
 
 
 @attrs.frozen
@@ -68,14 +68,14 @@ class Cause:
     """For example ``FieldValueInvalid`` or ``ResourceVersionTooLarge``."""
     message: str
     field: str
-    """The path of the field in question, for example ``spec.replicas``; empty if there is none."""
+    """The path of the field, for example ``spec.replicas``; empty if there is none."""
 
 
 class ApiError(ClientError):
-    """The API server answered, and the answer is no.
+    """The API server refused the request.
 
-    Subclasses are named for ``Status.reason``; where the server gives none, or one that is not
-    known, the HTTP status chooses.
+    Subclasses are named for ``Status.reason``; without a known reason, the HTTP status selects the
+    class.
     """
 
     remedy = ""
@@ -99,15 +99,15 @@ class ApiError(ClientError):
         self.message = message
         """``Status.message``, or the beginning of an answer that was no Status."""
         self.causes: tuple[Cause, ...] = tuple(causes)
-        """What is wrong in detail, field by field."""
+        """``Status.details.causes``: one entry for each wrong field."""
         self.details: Mapping[str, Any] = details or {}
         """``Status.details`` as plain JSON values."""
         self.request = request
-        """What was asked; None for an error inside a watch stream that was decoded alone."""
+        """The request; None for an error event that was decoded without its watch."""
         self.retry_after = retry_after
-        """The seconds after which the server wants to be asked again; None: it did not say."""
+        """The seconds after which the server allows a retry; None: the answer named none."""
         self.continue_token = continue_token
-        """With :class:`Expired` in the middle of a list: the token for the inconsistent rest."""
+        """With :class:`Expired` during a list: the token for the inconsistent rest."""
         super().__init__(self._text())
 
     def has_cause(self, reason: str) -> bool:
@@ -137,18 +137,18 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: the server does not know who asks, also after the credentials were read anew."""
+    """401: the server rejects the credentials, also after they were reloaded."""
 
     remedy = "check that the token or certificate is of this cluster and has not expired"
 
 
 class Forbidden(ApiError):
-    """403: the server knows who asks, and does not allow it."""
+    """403: the account may not do this."""
 
     _verbs: tuple[str, ...] = ()
 
     def for_verbs(self, *verbs: str) -> None:
-        """Have the remedy name all that what was refused is a part of, as list and watch."""
+        """Name all verbs that the caller needs, such as list and watch, in the remedy."""
         self._verbs = verbs
         self.args: tuple[Any, ...] = (self._text(),)
 
@@ -193,7 +193,7 @@ class MethodNotAllowed(ApiError):
 
 
 class NotAcceptable(ApiError):
-    """406: the server cannot answer in the form that was asked for."""
+    """406: the server cannot answer in the requested media type."""
 
 
 class AlreadyExists(ApiError):
@@ -207,17 +207,17 @@ class Conflict(ApiError):
 
 
 class Gone(ApiError):
-    """410: the resource version asked for is no longer, or not, served."""
+    """410: the server does not, or no longer, serve the requested resource version."""
 
 
 class Expired(Gone):
-    """410: the resource version or continue token is too old; list anew."""
+    """410: the resource version or continue token is too old; list again."""
 
     remedy = "list anew"
 
 
 class RequestEntityTooLarge(ApiError):
-    """413: the object is larger than the server takes."""
+    """413: the object is larger than the server accepts."""
 
 
 class UnsupportedMediaType(ApiError):
@@ -225,15 +225,15 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the object was understood and refused; :attr:`ApiError.causes` names the fields."""
+    """422: the object is well-formed but invalid; :attr:`ApiError.causes` names the fields."""
 
 
 class TooManyRequests(ApiError):
-    """429: the server asks to slow down; also an eviction that a disruption budget forbids."""
+    """429: the server limits requests, or a disruption budget forbids an eviction."""
 
 
 class ServerError(ApiError):
-    """5xx: the fault is on the server's side."""
+    """5xx: the server failed."""
 
 
 class InternalError(ServerError):
@@ -241,7 +241,7 @@ class InternalError(ServerError):
 
 
 class ServerTimeout(ServerError):
-    """500 with reason ServerTimeout: the server could not do it in time; try again."""
+    """500 with reason ServerTimeout: the server ran out of time; try again."""
 
 
 class ServiceUnavailable(ServerError):
@@ -249,7 +249,7 @@ class ServiceUnavailable(ServerError):
 
 
 class Timeout(ServerError):
-    """504: no answer in the server's own time; whether a write was carried out is unknown."""
+    """504: the server timed out; it may have carried out a write."""
 
 
 class ConfigError(ClientError, ValueError):
@@ -257,9 +257,9 @@ class ConfigError(ClientError, ValueError):
 
 
 class TransportError(ClientError):
-    """There is no answer.
+    """The request got no usable answer.
 
-    ``sent`` tells whether the server may have got the request, and so may have carried it out.
+    ``sent``: whether the server may have received the request, and so may have carried it out.
     """
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
@@ -275,18 +275,18 @@ def _rebuild_transport(kind: type[TransportError], message: str, sent: bool) -> 
 
 
 class ConnectFailed(TransportError):
-    """No connection: name not resolved, refused, unreachable, or not in time. Nothing was sent."""
+    """No connection: name not resolved, refused, unreachable, or timed out. Nothing was sent."""
 
     def __init__(self, message: str, *, sent: bool = False) -> None:
         super().__init__(message, sent=sent)
 
 
 class TLSFailed(ConnectFailed):
-    """No trusted connection: the text names the option that mends it. Nothing was sent."""
+    """The TLS handshake failed: the text names the option to change. Nothing was sent."""
 
 
 class ProxyFailed(ConnectFailed):
-    """The proxy refused, or did not understand. Nothing was sent to the server."""
+    """The proxy failed, or refused the connection. Nothing was sent to the server."""
 
 
 class ConnectionLost(TransportError):
@@ -294,34 +294,34 @@ class ConnectionLost(TransportError):
 
 
 class ReadTimeout(TransportError):
-    """The connection stands, but nothing came in ``read_timeout`` seconds."""
+    """The connection is open, but no byte came for ``read_timeout`` seconds."""
 
 
 class WatchSilent(TransportError):
-    """No byte came on a watch for so long that the connection must be taken for dead.
+    """No byte came on a watch within its silence limit: the connection counts as dead.
 
     Resume from the last resource version; nothing was lost.
     """
 
 
 class BadResponse(TransportError):
-    """What came is not HTTP, or breaks its rules."""
+    """The answer is not HTTP, or breaks its rules."""
 
 
 class WrongAnswer(BadResponse):
     """The answer is about another object than the request was.
 
-    The server, or a proxy on the way, has mixed up answers. The connection is given up, since what
-    comes next on it would be wrong as well. Whether a write was carried out is unknown.
+    The server or a proxy mixed up answers. The connection is closed, because its next answer would
+    be wrong as well. The server may have carried out a write.
     """
 
 
 class ResponseTooLarge(TransportError):
-    """The answer is larger than the bound on it."""
+    """The answer is larger than ``max_response_bytes``."""
 
 
 class RequestStopped(TransportError):
-    """The stop signal was set, or the client closed, while the request was under way."""
+    """The stop signal was set, or the client was closed, during the request."""
 
 
 _BY_REASON: dict[str, type[ApiError]] = {
@@ -373,9 +373,9 @@ def error_from_status(
     """The error for a ``Status``, for example the one inside a watch's ERROR event.
 
     Args:
-        status: the Status as plain JSON values; what does not fit is ignored.
+        status: the Status as plain JSON values; fields of another type are ignored.
         code: the HTTP status of the answer; default: the Status' own.
-        request: what was asked.
+        request: the request that the Status answers.
         retry_after: seconds from the ``Retry-After`` header; default:
             ``details.retryAfterSeconds``.
 

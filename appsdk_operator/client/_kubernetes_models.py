@@ -1,7 +1,7 @@
-"""To and from the models of the ``kubernetes`` package.
+"""Conversion to and from the models of the ``kubernetes`` package.
 
-Both generations of models are known: the plain classes up to release 36 and the pydantic ones
-from 37 on. What they share, the tables of their fields, is what is used here.
+Both generations of models work: the plain classes up to release 36 and the pydantic ones from 37
+on. Both have the table of their fields, ``attribute_map``, which is all that this module reads.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from appsdk_operator.resource import AnyObject, Kind, MutableObject
 
 __all__ = ["from_model", "to_model"]
 
-# Of type MicroTime, which the server takes with six digits of a second and in no other form.
+# Fields of type MicroTime, which the server accepts with six digits of a second only.
 _MICRO_TIMES = frozenset({"acquireTime", "renewTime", "eventTime", "lastObservedTime"})
 
 
 def from_model(kind: Kind[SpecT, StatusT], model: Any) -> MutableObject[SpecT, StatusT]:
-    """An object of one's own from a model, for example a ``V1Pod``.
+    """A mutable object from a model, for example a ``V1Pod``.
 
     Fields that are None in the model are left out; ``apiVersion`` and ``kind`` are added.
 
     Raises:
         TypeError: ``model`` is no model of the package.
-        ValueError: it says it is of another kind.
+        ValueError: the model is of another kind.
     """
     if not hasattr(model, "attribute_map"):
         raise TypeError(
@@ -45,8 +45,8 @@ def from_model(kind: Kind[SpecT, StatusT], model: Any) -> MutableObject[SpecT, S
 def to_model(obj: AnyObject, name: str) -> Any:
     """A model of the package, for example ``to_model(pod, "V1Pod")``.
 
-    What the package's release does not know of is not in the model: do not send a model back as an
-    update of an object that may have such fields, patch it instead.
+    The model lacks the fields that the package's release does not know: do not send it back as an
+    update of an object that may have such fields; patch the object instead.
 
     Raises:
         ValueError: the package has no model of this name, or the object does not fit it.
@@ -85,7 +85,7 @@ def _plain(value: Any, field: str = "") -> Any:
 
 
 def _time(value: dt.datetime, *, micro: bool) -> str:
-    # The package gives aware times; a naive one of the caller's can only be meant as UTC.
+    # The package gives aware times; a naive one is taken for UTC.
     value = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
     text = value.isoformat(timespec="microseconds" if micro else "auto")
     return text.replace("+00:00", "Z")

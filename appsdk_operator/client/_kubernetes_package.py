@@ -1,4 +1,4 @@
-"""The parts of the ``kubernetes`` package that are used, imported when they are and untyped."""
+"""Modules of the ``kubernetes`` package, imported on first use and untyped."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What servers and proxies write, made fit for errors and logs: without our credentials, in one
-line and short.
+"""Redaction: texts of servers and proxies, made safe to show in errors and logs.
 
-A server that echoes the request, as debug proxies and error pages do, would otherwise put the token
-into every log.
+Debug proxies and error pages echo requests, with the token in them. So the texts are shown without
+the credentials of this process, in one line, and cut.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from appsdk_operator.runtime import fork_safe
 __all__ = ["SentCredentials", "display_text", "redacted", "redacted_json"]
 
 MASK = "<credentials removed>"
-_MIN_LENGTH = 6  # what is shorter is a word of many texts
-# A run of a credential as long as this is taken out also where the rest of it was cut off. Each
-# such run holds a whole block.
+_MIN_LENGTH = 6  # a shorter secret is part of ordinary words
+# A part of a credential of this length is removed, too: a text may have been cut within it. Each
+# such part contains a whole block.
 _RUN = 16
 _BLOCK = 8
-_MAX_SECRETS = 4  # the present token, and those before it that may still be under way
+_MAX_SECRETS = 4  # the present token, and former ones that requests in flight still carry
 _MAX_DEPTH = 6
 _MAX_LENGTH = 16384
 
@@ -36,10 +35,10 @@ _registered: weakref.WeakSet[SentCredentials] = weakref.WeakSet()
 
 @final
 class SentCredentials:
-    """The credentials that one client sends, newest last. Thread-safe."""
+    """The credentials that one client has sent, newest last. Thread-safe."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """An empty set; :func:`redacted` knows all sets of the process."""
         self._last: str | None = None
         self._known: dict[str, tuple[str, ...]] = {}
         with _lock:
@@ -57,7 +56,7 @@ class SentCredentials:
             self._last = authorization
 
     def spellings(self) -> list[tuple[str, ...]]:
-        """How each of them may be written."""
+        """Each credential in all its spellings."""
         return list(self._known.values())
 
 
@@ -79,7 +78,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_json(value: Any, *, depth: int = _MAX_DEPTH) -> Any:
-    """The same for each text in a JSON value; what is nested deeper than the API does is cut."""
+    """A JSON value with all its texts redacted; levels below ``depth`` are cut."""
     match value:
         case str():
             return redacted(value)
@@ -94,20 +93,20 @@ def redacted_json(value: Any, *, depth: int = _MAX_DEPTH) -> Any:
 
 
 def display_text(text: str, *, limit: int) -> str:
-    r"""What an error or a log line shows of ``text``: redacted, escaped and cut.
+    r"""A text as errors and log lines show it: redacted, escaped and cut.
 
     >>> display_text("a\nb\x1b[31m" + "c" * 20, limit=10)
     'a\\nb\\x1b[31mcc… (18 characters more)'
     """
-    # A little more than is shown, so that no credential is cut before it is found.
-    kept = redacted(text[: limit + _MAX_LENGTH])
-    more = len(kept) - limit + max(0, len(text) - limit - _MAX_LENGTH)
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in kept[:limit])
+    # Redact more than is shown: a credential at the limit must be found whole.
+    clean = redacted(text[: limit + _MAX_LENGTH])
+    more = len(clean) - limit + max(0, len(text) - limit - _MAX_LENGTH)
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in clean[:limit])
     return f"{text}… ({more} characters more)" if more > 0 else text
 
 
 def _spellings(authorization: str) -> tuple[str, ...]:
-    """What of a header's value is secret, also as pages and addresses write it."""
+    """The secret parts of a header's value, also escaped as in HTML and URLs."""
     scheme, _, value = authorization.partition(" ")
     secrets = [authorization]
     if len(value) >= _MIN_LENGTH:
@@ -128,6 +127,7 @@ _ESCAPES: tuple[Callable[[str], str], ...] = (html.escape, lambda s: quote(s, sa
 
 
 def _masked(text: str, secret: str) -> str:
+    """``text`` without ``secret``, and without any part of it that is long enough."""
     if len(secret) < _RUN:
         return text.replace(secret, MASK)
     for start in range(0, len(secret) - _BLOCK + 1, _BLOCK):

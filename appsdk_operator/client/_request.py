@@ -1,4 +1,4 @@
-"""What is asked of the server: one value that transport, retries and errors share."""
+"""A request to the API server, as a value that transport, retries and errors share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON = "application/json"
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """One request, with what error texts and metrics need to know of it."""
+    """One request, with the names that error texts and metrics show."""
 
     method: str
     """The HTTP method."""
@@ -39,17 +39,17 @@ class Request:
     namespace: str = ""
     name: str = ""
     answer_name: str = ""
-    """The name of the object that the answer is about; empty: not known before."""
+    """The name that the object in the answer must have; empty: any."""
     answer_uid: str = ""
-    """Its uid."""
+    """The uid that the object in the answer must have; empty: any."""
     repeatable: bool = False
-    """Whether it does no harm to send it again when it is unknown if the first was carried out."""
+    """Whether a retry does no harm when the server may have carried out the first attempt."""
     retry: bool = True
-    """Whether failures that pass are waited for; False: the caller has a backoff of its own."""
+    """Whether to retry transient failures; False: the caller has its own backoff."""
 
     @property
     def target(self) -> str:
-        """Path and query as they go on the wire."""
+        """Path and query, quoted."""
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
     def __str__(self) -> str:
@@ -80,11 +80,11 @@ def query_of(**parameters: str | float | bool | None) -> list[tuple[str, str]]:
 def selectors_of(
     labels: LabelSelection | None, fields: FieldSelection | None
 ) -> list[tuple[str, str]]:
-    """Selectors as query parameters. Text goes to the server as it is, which says what it thinks.
+    """Selectors as query parameters. Text is sent unparsed, and the server checks it.
 
     Raises:
-        TypeError: one is no selector.
-        SelectorError: a key or a value of a mapping is one that Kubernetes does not allow.
+        TypeError: a selector has another type.
+        SelectorError: Kubernetes does not allow a key or a value of a mapping.
 
     >>> selectors_of({"tier": "front", "app": "web"}, "metadata.name=a")
     [('labelSelector', 'app=web,tier=front'), ('fieldSelector', 'metadata.name=a')]

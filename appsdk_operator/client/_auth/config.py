@@ -59,9 +59,9 @@ def _check_load_options(path: object, context: object, exec_timeout: float | Non
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """How to reach an API server. Usually made by :meth:`load`, and changed by ``attrs.evolve``.
+    """How to reach an API server. Usually made by :meth:`load`; change it with ``attrs.evolve``.
 
-    Every option is checked when it is given. Secrets are in no repr.
+    Every option is checked on creation. No repr shows a secret.
 
     >>> ClientConfig(server="https://10.0.0.1:6443", token="abc").read_timeout
     30.0
@@ -82,8 +82,8 @@ class ClientConfig:
     )
     """The same as PEM text."""
     unsafe_skip_tls_verify: bool = attrs.field(default=False, validator=check_flag_option)
-    """Trust any server. Whoever is on the way can read the token and act with it; for throw-away
-    clusters only."""
+    """Trust any server. A man in the middle can read the token and use it; for throw-away clusters
+    only."""
     tls_server_name: str | None = attrs.field(default=None, validator=check_header_text)
     """The name to ask for and to find in the server's certificate; default: the server's host."""
 
@@ -103,20 +103,20 @@ class ClientConfig:
     token: str | None = attrs.field(default=None, repr=False, validator=check_secret)
     """A bearer token that never changes."""
     token_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)
-    """A file with a bearer token; read again when it changes, looked at once in 60 s at most, and
-    at once after a 401."""
+    """A file with a bearer token; read again when it changes. Checked at most once in 60 s, and at
+    once after a 401."""
     token_provider: Callable[[], str] | None = attrs.field(
         default=None, repr=False, validator=check_function_option
     )
-    """Called for the bearer token of each request, from any thread; cache inside what is slow."""
+    """Called for the bearer token of each request, from any thread; it must cache slow tokens."""
     username: str | None = attrs.field(default=None, validator=check_secret)
     """The user for HTTP basic authentication."""
     password: str | None = attrs.field(default=None, repr=False, validator=check_secret)
     """The password that goes with it."""
     credentials: Credentials | None = attrs.field(default=None, repr=False)
-    """Any other way to authenticate, as the kubeconfig loader sets it. Instead of the above."""
+    """Any other credentials, such as those of a kubeconfig. Instead of the above."""
     impersonate: Impersonation | None = None
-    """Act as somebody else; default: as oneself."""
+    """Act as another user; default: no impersonation."""
 
     proxy_url: str | None = attrs.field(default=None, repr=False, validator=check_proxy)
     """``http://`` or ``https://`` address of a proxy, with an optional ``user:password@``.
@@ -128,8 +128,8 @@ class ClientConfig:
     connector: Callable[[], Any] | None = attrs.field(
         default=None, repr=False, eq=False, validator=check_function_option
     )
-    """Makes the connections instead of sockets to ``server``, which then is a name only: for tests,
-    as :attr:`~appsdk_operator.testing.MemoryServer.config` has it."""
+    """Makes connections without sockets; ``server`` is a mere name then. For tests, see
+    :attr:`~appsdk_operator.testing.MemoryServer.config`."""
 
     user_agent: str = attrs.field(factory=_default_user_agent, validator=check_header_text)
     """What the server's audit log shows as the program; default: the kit and its version."""
@@ -137,12 +137,12 @@ class ClientConfig:
     """Seconds for a connection, its proxy and its TLS handshake, each; default 10."""
     read_timeout: float = attrs.field(default=30.0, converter=as_float, validator=check_positive)
     """Seconds for the head of an answer, and then without a byte of its body, before a request
-    counts as dead; default 30. Watches have limits of their own."""
+    fails; default 30. Watches have limits of their own."""
     request_timeout: float = attrs.field(
         default=300.0, converter=as_float, validator=check_positive
     )
-    """Seconds for one try of a request, from its first byte to the last one of its answer, however
-    it drips; default 300. The API server itself gives up after 60. Not for the body of a watch."""
+    """Seconds for one attempt of a request, from its first byte to the last one of its answer;
+    default 300. The API server itself gives up after 60. Not for the body of a watch."""
 
     qps: float | None = attrs.field(default=None, validator=check_positive)
     """Requests per second in the long run; default: no limit here, the server's priority and
@@ -150,25 +150,25 @@ class ClientConfig:
     burst: int = attrs.field(default=100, validator=check_positive)
     """Requests at once before ``qps`` holds; default 100."""
     max_retries: int = attrs.field(default=4, validator=check_not_negative)
-    """How often a request is tried again after a failure that passes; default 4, 0 never."""
+    """The maximum number of retries after a transient failure; default 4, 0 never."""
     retry_backoff: float = attrs.field(
         default=0.25, converter=as_float, validator=check_not_negative
     )
-    """Seconds before the first retry; doubles with each, up to twice that at random; default
+    """Seconds before the first retry; doubles with each, with up to 100 % of jitter; default
     0.25."""
     retry_max_wait: float = attrs.field(default=30.0, converter=as_float, validator=check_positive)
-    """The longest wait before a retry in seconds; default 30. Waits that would be longer are spread
-    at random over its upper half, so that replicas do not retry together. A server that asks for a
-    longer one (``Retry-After``) is not asked again: the error carries the time it named; to a
-    shorter or equal one up to a second is added at random."""
+    """The longest wait before a retry in seconds; default 30. Longer waits are spread at random
+    over its upper half, so that replicas do not retry together. If a server asks for a longer one
+    (``Retry-After``), the request is not retried, and the error carries that time; a shorter or
+    equal one gets up to a second of jitter."""
 
     max_response_bytes: int = attrs.field(default=1 << 30, validator=check_positive)
-    """The largest answer taken; default 1 GiB, for an unpaged list of a very large cluster."""
+    """The maximum size of an answer; default 1 GiB, for an unpaged list of a very large cluster."""
     compression: bool = attrs.field(default=False, validator=check_flag_option)
-    """Ask for gzip. Default off: it costs the server more than a data centre's network gains; turn
-    it on for a far-away cluster."""
+    """Ask for gzip. Default off: it costs the server more CPU than it saves in a data centre; turn
+    it on for a remote cluster."""
     detailed_metrics: bool = attrs.field(default=False, validator=check_flag_option)
-    """Also record durations, sizes, retries and waits of requests, not only their number."""
+    """Also record durations, sizes, retries and rate limit waits of requests."""
 
     def __attrs_post_init__(self) -> None:
         if self.ca_file and self.ca_data:
@@ -242,8 +242,8 @@ class ClientConfig:
             path: the file, or several joined by the system's path separator; default:
                 ``$KUBECONFIG``, else ``~/.kube/config``.
             context: default: the file's current context.
-            exec_timeout: seconds that an exec plugin may take for credentials; default: 60, or 600
-                where it may ask somebody at a terminal.
+            exec_timeout: the time limit of an exec plugin in seconds; default: 60, or 600 where it
+                may ask at a terminal.
 
         Raises:
             ConfigError: no such file or context, or a part of it cannot be used.
@@ -258,7 +258,7 @@ class ClientConfig:
         """The configuration of a pod's service account; its token is read again as it rotates.
 
         Raises:
-            ConfigError: this is no pod, or its service account is not mounted.
+            ConfigError: the process runs in no pod, or without a mounted service account.
         """
         from appsdk_operator.client._auth.kubeconfig import in_cluster
 
@@ -266,7 +266,7 @@ class ClientConfig:
 
 
 def credentials_of(config: ClientConfig, clock: Clock) -> Credentials:
-    """The credentials that a configuration asks for."""
+    """The credentials of a configuration."""
     if config.credentials is not None:
         return config.credentials
     if config.token_file is not None:

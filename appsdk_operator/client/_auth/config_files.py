@@ -1,4 +1,4 @@
-"""Files that a configuration names: certificates, tokens, kubeconfigs."""
+"""Access to the files of a configuration: certificates, tokens, kubeconfigs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from appsdk_operator.client._errors import ConfigError
 __all__ = ["MAX_FILE", "check_regular", "memory_file", "read_file"]
 
 MAX_FILE = 10 << 20
-"""Bytes; the largest kubeconfig with hundreds of clusters has one or two million."""
+"""The default limit in bytes; a kubeconfig with hundreds of clusters has one or two million."""
 
 
 def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
-    """Refuse what has no end or no beginning, such as a device or a pipe.
+    """Refuse devices, pipes and directories.
 
     Raises:
         ConfigError: it is no regular file.
-        OSError: it is not there, or not to be looked at.
+        OSError: it does not exist, or cannot be accessed.
     """
     status = os.stat(path)  # noqa: PTH116 - follows the symlinks that kubelet swaps
     if not stat.S_ISREG(status.st_mode):
@@ -29,7 +29,7 @@ def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
 
 
 def read_file(path: str | os.PathLike[str], most: int = MAX_FILE) -> bytes:
-    """The content of a regular file of at most ``most`` bytes.
+    """Read a regular file of at most ``most`` bytes.
 
     Raises:
         ConfigError: it is no regular file, or too large.
@@ -44,10 +44,10 @@ def read_file(path: str | os.PathLike[str], most: int = MAX_FILE) -> bytes:
 
 
 def memory_file() -> IO[bytes]:
-    """A file of this process alone, in memory where the system has such files.
+    """A temporary file without a name, in memory where the system supports it.
 
     Raises:
-        ConfigError: there is no folder for it.
+        ConfigError: no temporary folder is writable.
     """
     if hasattr(os, "memfd_create"):
         try:

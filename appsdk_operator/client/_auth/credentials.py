@@ -1,4 +1,4 @@
-"""Who we are, as headers: tokens that rotate, and a way to read them anew after a 401."""
+"""Credentials: the ``Authorization`` header, with tokens that rotate and reload after a 401."""
 
 from __future__ import annotations
 
@@ -25,57 +25,57 @@ _CHECK_SECONDS = 60.0  # seconds; kubelet rotates tokens long before they expire
 
 
 class Credentials:
-    """A way to say who we are; subclass it for one of your own.
+    """A source of credentials; subclass it for one of your own.
 
     Implementations are thread-safe.
     """
 
     def prepare(self, stop: StopSignal) -> None:
-        """Called before each request: get now what takes long, and return early when stopped."""
+        """Called before each request, to fetch slow credentials; return early when stopped."""
 
     def authorization(self) -> str | None:
-        """The ``Authorization`` header of a request that is made now; None to send none.
+        """The ``Authorization`` header for the next request; None: no header.
 
         Raises:
-            ConfigError: there is no way to get one; the text says what to change.
+            ConfigError: it cannot be obtained; the text says what to change.
         """
         return None
 
     def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """Certificate and key in PEM for a connection that is made now; None: the config's own."""
+        """Certificate and key in PEM for a new connection; None: those of the configuration."""
         return None
 
     def reload(self) -> None:
-        """Forget what is cached: the server has just refused it."""
+        """Drop cached credentials: the server has just refused them."""
 
 
 class FixedCredentials(Credentials):
-    """One value for ever."""
+    """A header that never changes."""
 
     def __init__(self, value: str | None) -> None:
         self._value = value
 
     def authorization(self) -> str | None:
-        """The value."""
+        """The header."""
         return self._value
 
 
 class ProvidedToken(Credentials):
-    """A bearer token from a function."""
+    """A bearer token from ``token_provider``."""
 
     def __init__(self, provider: Callable[[], str]) -> None:
         self._provider = provider
 
     def authorization(self) -> str | None:
-        """The token that the function gives now."""
+        """The token that the function returns now."""
         return bearer(self._provider(), "what token_provider returned")
 
 
 class TokenFile(Credentials):
     """A bearer token in a file, read again when the file changes.
 
-    The file is looked at once in 60 s at most. When it cannot be read for a moment, as during a
-    rotation, the token that was read before stays in use.
+    The file is checked at most once in 60 s. While it cannot be read, as during a rotation, the
+    former token stays in use.
     """
 
     def __init__(self, path: str, *, clock: Clock = system_clock) -> None:
@@ -100,7 +100,7 @@ class TokenFile(Credentials):
             return self._value
 
     def reload(self) -> None:
-        """Look at the file for the next request."""
+        """Check the file at the next request."""
         with self._lock:
             self._check_at = float("-inf")
             self._stamp = None
@@ -126,7 +126,7 @@ class TokenFile(Credentials):
 
 
 def bearer(token: object, where: str) -> str:
-    """The header's value for a token.
+    """The ``Authorization`` header for a bearer token.
 
     Raises:
         ConfigError: this is no token. The text does not show it.
@@ -142,15 +142,15 @@ def bearer(token: object, where: str) -> str:
 
 
 def basic(username: str, password: str) -> str:
-    """The header's value for a user and a password."""
+    """The ``Authorization`` header for a user and a password."""
     return f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
 
 
 def checked_authorization(credentials: Credentials) -> str | None:
-    """The header of a request that is made now.
+    """The header of the next request, checked.
 
     Raises:
-        ConfigError: the credentials give something else. The text does not show it.
+        ConfigError: the credentials returned something else. The text does not show it.
     """
     value: object = credentials.authorization()
     if value is not None and not (

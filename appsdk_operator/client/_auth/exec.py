@@ -1,4 +1,4 @@
-"""Credentials from an exec plugin, run when needed and not more often."""
+"""Credentials from an exec plugin, run at expiry and after a 401."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ from appsdk_operator.runtime import Clock, StopSignal, Waiters, after_fork, fork
 
 __all__ = ["ExecCredentials"]
 
-_RENEW_BEFORE = 60.0  # seconds before the end of its life that a credential is replaced
-_FAILURE_SECONDS = 1.0  # seconds; a burst is over by then, and who logs in again hardly notices
-_TIME_OUT, _TIME_OUT_WITH_TERMINAL = 60.0, 600.0  # a person may have to log in with a browser
-_POLL_SECONDS = 0.05  # seconds between two looks whether to end the plugin
+_RENEW_BEFORE = 60.0  # seconds before its expiry that a credential is renewed
+_FAILURE_SECONDS = 1.0  # seconds that a failure is cached: longer than a burst of requests
+_TIME_OUT, _TIME_OUT_WITH_TERMINAL = 60.0, 600.0  # the user may have to log in with a browser
+_POLL_SECONDS = 0.05  # seconds between two checks of stop and deadline
 _MAX_OUTPUT = 1 << 20
 _MAX_STDERR = 2_000
-_GRACE = 1.0  # seconds between asking it to end and making it
+_GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 _EXTENSION = "client.authentication.k8s.io/exec"
 _STATUS = ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp")
 
 
 class ExecCredentials(Credentials):
-    """What a plugin prints: a token, or a client certificate, and how long it lives.
+    """The credentials that a plugin prints: a token or a client certificate, and its expiry.
 
-    It is run at the first request, a minute before what it gave expires (a tenth of its life, if
-    that is shorter), and after a 401. When it fails, it is left alone for a second: requests in
-    that time get the same error, and do not each run it. A plugin that takes longer than it may is
-    ended with all that it started, and so is one whose request is stopped.
+    The plugin runs at the first request, a minute before the expiry (a tenth of the lifetime, if
+    that is shorter), and after a 401. A failure is cached for a second: requests in that time get
+    the same error. On a time-out or a stop the plugin is killed with its child processes.
     """
 
     def __init__(
@@ -56,14 +55,13 @@ class ExecCredentials(Credentials):
 
         Args:
             section: the ``exec`` section of a kubeconfig's user.
-            folder: where the kubeconfig lies, which relative commands are meant from.
-            cluster: the cluster's section, for plugins that want it.
-            timeout: seconds that it may take; default: 60, or 600 where it may ask at a terminal.
-            clock: tells when to run it again.
+            folder: the folder of the kubeconfig, the base of relative commands.
+            cluster: the cluster's section, for plugins with ``provideClusterInfo``.
+            timeout: the time limit in seconds; default: 60, or 600 where it may ask at a terminal.
+            clock: times the renewal.
 
         Raises:
-            ConfigError: the section has a value of another type than it must have, or not what is
-                needed.
+            ConfigError: a value of the section is missing, or has another type than it must have.
         """
         if not isinstance(section, KubeconfigSection):
             section = KubeconfigSection(values=section, path="exec")
@@ -79,23 +77,23 @@ class ExecCredentials(Credentials):
         after_fork(self._on_fork)
 
     def prepare(self, stop: StopSignal) -> None:
-        """Run the plugin if it has to be; ``stop`` ends it, and the wait for another's run."""
+        """Run the plugin if due, or wait for a run in another thread; ``stop`` ends both."""
         self._status_until(stop)
 
     def _on_fork(self) -> None:
-        self._is_running = False  # whoever ran it is in the parent
+        self._is_running = False  # the thread that ran it is in the parent
 
     def authorization(self) -> str | None:
-        """The plugin's token; None where it gives a certificate.
+        """The plugin's token; None if it printed a certificate.
 
         Raises:
-            ConfigError: the plugin failed; the text has what it printed as its error.
+            ConfigError: the plugin failed; the text has its standard error.
         """
         token = self._current_status().get("token")
         return bearer(token, f"what {self._plugin} printed") if token else None
 
     def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """The plugin's certificate and key; None where it gives a token."""
+        """The plugin's certificate and key; None if it printed a token."""
         status = self._current_status()
         certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
         if not certificate:
@@ -105,23 +103,23 @@ class ExecCredentials(Credentials):
         return certificate.encode(), key.encode()
 
     def reload(self) -> None:
-        """Run the plugin for the next request; but not where it has failed just now."""
+        """Run the plugin again at the next request, unless it has just failed."""
         with self._lock:
             self._renew_at = float("-inf")
 
     def _current_status(self) -> Mapping[str, str]:
         status = self._status_until(StopSignal(clock=self._clock))
-        assert status is not None  # nobody sets that signal
+        assert status is not None  # that signal is never set
         return status
 
     def _status_until(self, stop: StopSignal) -> Mapping[str, str] | None:
-        """What the plugin gave, None when stopped."""
+        """The plugin's present status; None when stopped."""
         while not stop.is_set():
             with self._lock:
                 if self._status is not None and self._clock.monotonic() < self._renew_at:
                     return self._status
                 if self._clock.monotonic() < self._failed_until:
-                    # Its text and not the error itself, which would grow each time it is raised.
+                    # A new error each time: the traceback of a cached one would grow.
                     raise ConfigError(self._failure)
                 is_ours = not self._is_running
                 self._is_running = True
@@ -167,7 +165,7 @@ class ExecCredentials(Credentials):
 
 
 class _Plugin:
-    """A command, and what it is told."""
+    """The command of a plugin, with its arguments and its environment."""
 
     def __init__(
         self,
@@ -197,7 +195,7 @@ class _Plugin:
         return f"the exec plugin {self._command!r}"
 
     def run(self, stop: StopSignal) -> Mapping[str, str] | None:
-        """What it prints as its status, None when stopped.
+        """Run it and return the status that it prints; None when stopped.
 
         Raises:
             ConfigError: it failed, or printed something else.
@@ -214,20 +212,20 @@ class _Plugin:
             raise ValueError("its interactiveMode is Always, but there is no terminal")
         timeout = self._timeout or (_TIME_OUT_WITH_TERMINAL if is_interactive else _TIME_OUT)
         deadline = self._clock.monotonic() + timeout
-        # Files and no pipes, which something that the plugin leaves behind could keep open.
-        with memory_file() as output, memory_file() as complaint:
+        # Files instead of pipes, which a process left behind by the plugin could keep open.
+        with memory_file() as stdout, memory_file() as stderr:
             process = subprocess.Popen(  # noqa: S603 - the user's own kubeconfig names it
                 [self._command, *self._arguments],
                 stdin=None if is_interactive else subprocess.DEVNULL,
-                stdout=output,
-                stderr=None if is_interactive else complaint,
+                stdout=stdout,
+                stderr=None if is_interactive else stderr,
                 cwd=self._folder or None,
                 env={
                     **os.environ,
                     **self._environment,
                     "KUBERNETES_EXEC_INFO": self._exec_info(is_interactive=is_interactive),
                 },
-                # So that it is ended with what it started. Of a terminal it would lose control.
+                # A session of its own can be killed as a whole, but loses the terminal.
                 start_new_session=not is_interactive,
             )
             with _terminating(process, with_children=not is_interactive):
@@ -236,13 +234,13 @@ class _Plugin:
                         return None
                     if self._clock.monotonic() >= deadline:
                         raise ValueError(f"it took more than {timeout:g} s and was ended")
-                    if os.fstat(output.fileno()).st_size > _MAX_OUTPUT:
+                    if os.fstat(stdout.fileno()).st_size > _MAX_OUTPUT:
                         break
-            printed = _content(output)
+            printed = _content(stdout)
             if len(printed) > _MAX_OUTPUT:
                 raise ValueError(f"it printed more than {_MAX_OUTPUT} bytes")
             if process.returncode != 0:
-                text = _content(complaint).decode("utf-8", "replace").strip()[-_MAX_STDERR:]
+                text = _content(stderr).decode("utf-8", "replace").strip()[-_MAX_STDERR:]
                 raise ValueError(f"it returned {process.returncode}" + (text and f". {text}"))
         return printed
 
@@ -256,7 +254,7 @@ class _Plugin:
     def _status_in(self, printed: bytes) -> Mapping[str, str]:
         try:
             answer = json.loads(printed)
-        # Nested too deep is no JSON that a plugin means either.
+        # RecursionError: JSON nested too deep.
         except (ValueError, RecursionError):
             raise ConfigError(
                 f"{self} failed: what it printed is no JSON; {self._remedy}"
@@ -280,7 +278,7 @@ class _Plugin:
 
 
 def _cluster_info(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The cluster as plugins are told of it, with the part of it that is meant for them."""
+    """The cluster's section for ``KUBERNETES_EXEC_INFO``, with its extension for plugins."""
     for extension in cluster.get("extensions") or ():
         if isinstance(extension, Mapping) and extension.get("name") == _EXTENSION:
             return {**cluster, "config": extension.get("extension")}
@@ -290,7 +288,7 @@ def _cluster_info(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
 def _has_terminal() -> bool:
     try:
         return sys.stdin.isatty()
-    except (AttributeError, ValueError):  # there is none, or it was closed
+    except (AttributeError, ValueError):  # standard input is missing or closed
         return False
 
 
@@ -304,7 +302,7 @@ def _has_exited(process: subprocess.Popen[bytes]) -> bool:
 
 @contextlib.contextmanager
 def _terminating(process: subprocess.Popen[bytes], *, with_children: bool) -> Iterator[None]:
-    """At the end the process has ended too: asked to, and after a second made to."""
+    """Terminate the process at the end of the block: SIGTERM, and SIGKILL after a second."""
     try:
         yield
     finally:

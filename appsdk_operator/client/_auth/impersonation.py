@@ -20,12 +20,12 @@ def _groups(value: Sequence[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class Impersonation:
-    """Act as somebody else; the own account needs the verb ``impersonate`` for it."""
+    """Act as another user; your own account needs the verb ``impersonate``."""
 
     user: str = attrs.field(validator=check_header_text)
     """The user name, for example ``system:serviceaccount:default:robot``."""
     groups: Sequence[str] = attrs.field(default=(), converter=_groups)
-    """The groups, instead of those the server would add."""
+    """The groups, instead of those that the server would add."""
     uid: str = attrs.field(default="", validator=check_header_text)
     """The user's uid; the server knows the header from Kubernetes 1.22 on."""
     extra: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
@@ -44,7 +44,7 @@ class Impersonation:
 
 
 def impersonation_headers(impersonate: Impersonation | None) -> list[tuple[str, str]]:
-    """The headers by which one acts as somebody else.
+    """The headers that ask for impersonation.
 
     >>> impersonation_headers(Impersonation(user="jane", extra={"example.com/Team": ["a"]}))
     [('Impersonate-User', 'jane'), ('Impersonate-Extra-example.com%2Fteam', 'a')]

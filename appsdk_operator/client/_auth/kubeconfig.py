@@ -1,8 +1,9 @@
-"""Configurations that others wrote: kubeconfig files and a pod's service account.
+"""Kubeconfig files and the service account of a pod.
 
-Files are merged as ``kubectl`` does, and each value has to have its type. The ``kubernetes``
-package takes what it gets, sends it garbled or not at all, leaves copies of keys in temporary files
-until the process ends, and hangs on aliases that multiply. It serves its auth providers only.
+Files are merged as ``kubectl`` does, and the type of each value is checked. The loader of the
+``kubernetes`` package checks no types and sends garbled credentials or none, leaves copies of keys
+in temporary files until the process ends, and hangs on YAML aliases that multiply. It is used for
+auth providers only.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ __all__ = ["from_kubeconfig", "in_cluster", "load"]
 _log = get_logger("appsdk_operator.client")
 
 ConfigT = TypeVar("ConfigT")
-"""The class of the configuration that is made, which imports this module."""
+"""The class of the configuration to make; its module imports this one."""
 
 _SECTIONS = ("contexts", "clusters", "users")
 _MAX_VALUES = 200_000
-"""A kubeconfig of 10 MB has some hundred; aliases of aliases have more than any memory."""
+"""The limit on values of a file: aliases of aliases would fill any memory."""
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 _USER_KEYS = (
     *_IMPERSONATION,
@@ -122,7 +123,7 @@ def _proxy_from_environment(server: str) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True, repr=False)
 class _Kubeconfig:
-    """One context of the merged files."""
+    """One context of the merged kubeconfig files."""
 
     path: str
     context: str
@@ -192,7 +193,7 @@ class _Kubeconfig:
         }
 
     def authentication(self, exec_timeout: float | None) -> dict[str, Any]:
-        """The option that says who the user is; none when certificates say it, or nothing does."""
+        """The option for the user's credentials; none with a client certificate alone."""
         user = self.user
         provider = user.section("auth-provider").values
         if not provider and not user.text("token"):
@@ -201,8 +202,8 @@ class _Kubeconfig:
             if user.section("exec").values:
                 from appsdk_operator.client._auth.exec import ExecCredentials
 
-                # On the machine's clock: clients of one configuration share the plugin, and the
-                # clock of none of them is known yet.
+                # On the machine's clock: the clients of one configuration share the plugin, and
+                # their clocks are not known yet.
                 plugin = ExecCredentials(
                     user.section("exec"),
                     folder=str(user.folder),
@@ -225,7 +226,7 @@ class _Kubeconfig:
 
 
 class _FileCredentials(Credentials):
-    """A token, or a user with a password; after a 401 the files are read anew."""
+    """A token, or a user with a password; a 401 reloads the files."""
 
     def __init__(self, kubeconfig: _Kubeconfig) -> None:
         self._kubeconfig = kubeconfig
@@ -234,7 +235,7 @@ class _FileCredentials(Credentials):
         self._stale = False
 
     def authorization(self) -> str | None:
-        """The header for what is in the file."""
+        """The header for the token, or the user, in the file."""
         with self._lock:
             if self._stale:
                 self._reload_files()
@@ -242,7 +243,7 @@ class _FileCredentials(Credentials):
             return self._current()
 
     def reload(self) -> None:
-        """Read the files anew for the next request."""
+        """Read the files again at the next request."""
         self._stale = True
 
     def _current(self) -> str | None:
@@ -270,7 +271,7 @@ class _FileCredentials(Credentials):
 
 
 class _PackageCredentials(_FileCredentials):
-    """What the package's own loader makes of an auth provider; its hook runs for each request."""
+    """The credentials of an auth provider, loaded and refreshed by the ``kubernetes`` package."""
 
     def _current(self) -> str | None:
         configuration = self._configuration
@@ -292,14 +293,14 @@ class _PackageCredentials(_FileCredentials):
 def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
     provider = kubeconfig.user.section("auth-provider").text("name")
     try:
-        # The auth provider's dict is the merged files' own: a refreshed token is saved to them.
+        # The dict of the merged files themselves, so that a refreshed token is saved to them.
         merger = package("config.kube_config").KubeConfigMerger(kubeconfig.path)
         (user,) = (
             entry["user"].value
             for entry in merger.config.value["users"]
             if entry["name"] == kubeconfig.user_name
         )
-        # A file with nothing but the way to authenticate, so that no certificate is written.
+        # A kubeconfig with the auth provider alone, so that no certificate is written to disk.
         loader = package("config.kube_config").KubeConfigLoader(
             {
                 "current-context": "it",
@@ -314,7 +315,7 @@ def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
         )
         configuration = package("client").Configuration()
         loader.load_and_set(configuration)
-    # The package raises whatever its providers, the file system and missing keys raise.
+    # Providers, the file system and missing keys raise errors of any class.
     except Exception as error:
         raise ConfigError(
             f"{kubeconfig}: the kubernetes package cannot load the credentials: {error!r}; log in "
@@ -349,7 +350,7 @@ def _file_or_data(section: KubeconfigSection, key: str, option: str) -> dict[str
 
 
 def _use_data_for_both(options: dict[str, Any]) -> None:
-    """Certificate and key may come one as file and one as data: then read the file."""
+    """Read the file if one of certificate and key is a file and the other is data."""
     for one, other in (("cert", "key"), ("key", "cert")):
         if f"{one}_file" in options and f"{other}_data" in options:
             path = options.pop(f"{one}_file")
@@ -372,10 +373,10 @@ def _impersonation(user: KubeconfigSection) -> Impersonation | None:
 
 
 def _read_file(file: Path) -> KubeconfigSection:
-    """The map in a file.
+    """Read the map in a kubeconfig file.
 
     Raises:
-        ConfigError: it cannot be read, or is something else; the text names the file.
+        ConfigError: it cannot be read, or is no map; the text names the file.
     """
     try:
         if file.is_dir():

@@ -1,7 +1,7 @@
-"""The maps of a kubeconfig, read by the types that their values must have.
+"""The sections of a kubeconfig, with values checked for their type.
 
-A value of another type is refused with its file and path: taken as text it would be sent garbled,
-and left out the request would be anonymous.
+A value of another type is refused with its file and path: as text it would be sent garbled, and
+without it the request would be anonymous.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _WORDS = {str: "text", bool: "true or false", int: "a number", float: "a number"
 
 @attrs.frozen(kw_only=True, repr=False)
 class KubeconfigSection:
-    """A map, with where it stands. No error shows a value, which may be a secret."""
+    """A map with its location. No error shows a value, which may be a secret."""
 
     values: Mapping[str, Any]
     path: str
     """The path of the map, for example ``users[me].user``."""
     file: str = ""
-    """The file that it is in."""
+    """The file that contains it."""
     folder: Path = attrs.field(factory=Path)
-    """The folder that relative paths are meant from."""
+    """The base of relative paths."""
 
     @classmethod
     def of(cls, value: object, path: str, file: str, folder: Path) -> KubeconfigSection:
-        """A section of this value; none at all is an empty one.
+        """A section of this value; None makes an empty one.
 
         Raises:
             ConfigError: the value is no map.
@@ -45,14 +45,14 @@ class KubeconfigSection:
         return cls(values=value, path=path, file=file, folder=folder)
 
     def location(self, key: str) -> str:
-        """Where ``key`` is, for error texts."""
+        """The path and file of ``key``, for error texts."""
         return ".".join(filter(None, (self.path, key))) + (f" in {self.file}" if self.file else "")
 
     def text(self, key: str) -> str:
-        """A text; ``""`` if there is none.
+        """The text at ``key``; ``""`` if absent.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it has another type.
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, str):
@@ -60,10 +60,10 @@ class KubeconfigSection:
         return value or ""
 
     def flag(self, key: str) -> bool:
-        """A truth value, False if there is none: the text ``"false"`` is none of them.
+        """The bool at ``key``; False if absent. The text ``"false"`` is refused.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it has another type.
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, bool):
@@ -71,10 +71,10 @@ class KubeconfigSection:
         return bool(value)
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts.
+        """The list of texts at ``key``; empty if absent.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it has another type.
         """
         found = []
         for index, value in enumerate(self._list(key)):
@@ -84,10 +84,10 @@ class KubeconfigSection:
         return found
 
     def section(self, key: str) -> KubeconfigSection:
-        """A map in this map.
+        """The map at ``key``; empty if absent.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it has another type.
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, Mapping):
@@ -95,10 +95,10 @@ class KubeconfigSection:
         return attrs.evolve(self, values=value or {}, path=f"{self.path}.{key}")
 
     def sections(self, key: str) -> list[KubeconfigSection]:
-        """A list of maps.
+        """The list of maps at ``key``; empty if absent.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it has another type.
         """
         found = []
         for index, value in enumerate(self._list(key)):

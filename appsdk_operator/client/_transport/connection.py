@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: how it is made, used by one thread, and cut by any other."""
+"""HTTP/1.1 connections: one thread sends and reads, any other thread may cut them."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ __all__ = ["Connection", "Endpoint", "Response"]
 _HEAD_READ = 32768
 _READ = 1 << 18
 _MAX_SINGLE_SEND = 65536
-# Less than what a socket has room for when it says that it has room.
+# Less than the room of a socket that polls as writable.
 _SEND_SIZE = 16384
-# Of 100, 102 and 103 nobody sends more than a few.
+# Servers send few interim answers (100, 102, 103).
 _MAX_INTERIM = 16
-# Sockets know no other clock.
+# Socket time-outs run on the machine's clock.
 _now = system_clock.monotonic
 
 
 class _TimedSocket:
-    """A socket whose reads and writes together obey a deadline, and each of them a limit."""
+    """A socket with a time-out for each read and write, and a deadline for all of them."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.recv: Callable[[int], bytes] = sock.recv
-        """Replaced while there is a deadline, so that a stream without one costs no call more."""
+        """The socket's own method without a deadline, so that streams pay no extra call."""
         self._limit: float | None = None
         self._deadline = math.inf
 
     def set_limits(self, each: float | None, deadline: float | None = None) -> None:
-        """How many seconds each read and write may take, and until when all of them."""
+        """Set the seconds for each read and write, and the deadline for all of them."""
         self._limit = each
         self._deadline = math.inf if deadline is None else deadline
         self.recv = self.socket.recv if deadline is None else self._recv_in_time
@@ -79,10 +79,10 @@ class _TimedSocket:
         self.socket.sendall(data)
 
     def wait(self, events: int) -> int:
-        """Which of these poll events has come, and which says that the connection has ended.
+        """Wait for one of these poll events, or for the end of the connection.
 
         Raises:
-            TimeoutError: none of them in time.
+            TimeoutError: none came in time.
         """
         poll = select.poll()
         poll.register(self.socket, events)
@@ -96,7 +96,7 @@ class _TimedSocket:
         return self.socket.recv(limit)
 
     def _apply_deadline(self) -> float:
-        """The seconds that the next step may take."""
+        """Set and return the seconds that the next read or write may take."""
         left = self._deadline - _now()
         if left <= 0:
             raise TimeoutError("it is too late")
@@ -108,9 +108,9 @@ class _TimedSocket:
 class Connection:
     """A connection to the API server.
 
-    One thread at a time sends and reads; :meth:`abort` may be called by any other and makes that
-    thread's next, or present, call end. In the child of a fork it is given up, without a word to
-    the server, because it is the parent's.
+    One thread at a time sends and reads; :meth:`abort`, from any thread, ends its present or next
+    call. The child of a fork drops the connection without closing it on the server, because it is
+    the parent's.
     """
 
     def __init__(
@@ -123,23 +123,22 @@ class Connection:
     ) -> None:
         self._socket = _TimedSocket(sock)
         self._stream: _TimedSocket | TLSStream = self._socket
-        # Re-entrant, because a signal handler may cut or close the connection in the very thread
-        # that is doing it. Whoever comes second finds the socket shut down, closed, or marked as
-        # closed; none of these does harm.
+        # Re-entrant: a signal handler may cut or close the connection in the thread that is doing
+        # so. The second call finds the socket shut down or closed, which does no harm.
         self._lock = threading.RLock()
         self._closed = False
         self._read_timeout = read_timeout
         self._request_timeout = request_timeout
         self._unread = b""
-        """What came and was not asked for yet."""
+        """Bytes that were received but not consumed yet."""
         self.aborted: bool = False
-        """Whether somebody cut the connection."""
+        """Whether :meth:`abort` was called."""
         self.inherited: bool = False
-        """Whether it is the connection of a parent process."""
+        """Whether it belongs to the parent of this process."""
         self.generation = generation
-        """Which TLS certificates it was made with."""
+        """The generation of the TLS certificates that it was made with."""
         self.requests: int = 0
-        """How many requests were sent on it."""
+        """The number of requests sent on it."""
         self.idle_since: float = 0.0
         after_fork(self._on_fork)
 
@@ -149,7 +148,7 @@ class Connection:
         _keep_alive(self._socket.socket)
 
     def start_tls(self, context: ssl.SSLContext, server_name: str) -> None:
-        """Put TLS on top of what is there."""
+        """Start TLS, on top of a proxy's TLS if there is one."""
         self._stream = TLSStream(self._stream, context, server_name)
 
     def exchange(self, head: bytes, body: bytes | None, *, method: str) -> Response:
@@ -167,12 +166,12 @@ class Connection:
         try:
             self._send_request(head, body)
         except OSError as error:
-            # A server that refuses a body closes before it was read; its answer may be here.
+            # A server that refuses a body closes the connection early; its answer may have come.
             broken = error
         late = isinstance(broken, TimeoutError)
         if late and not self._is_readable():
             raise ReadTimeout("the request could not be sent in time") from broken
-        # Each read has its limit; this is that of a head which comes in crumbs.
+        # Each read has its time-out; this deadline is for a head that comes byte by byte.
         head_deadline = min(deadline, _now() + self._read_timeout)
         self._socket.set_limits(self._read_timeout, head_deadline)
         try:
@@ -181,12 +180,12 @@ class Connection:
         except TimeoutError as error:
             raise ReadTimeout("no answer in time") from error
         except ssl.SSLError as error:
-            # In TLS 1.3 a server refuses our certificate when we think the handshake is over.
+            # In TLS 1.3 a server may refuse the client's certificate after the handshake.
             raise TLSFailed(str(tls_failure("the server", error)), sent=True) from error
         except OSError as error:
             raise ConnectionLost(_reason(broken or error)) from (broken or error)
         except StreamFormatError as error:
-            # Neither the text nor a traceback shows credentials that came back.
+            # No cause: neither text nor traceback may show credentials that the server echoed.
             raise BadResponse(f"not an HTTP answer: {redacted(str(error))}") from None
         self._socket.set_limits(self._read_timeout, deadline)
         if broken is not None:
@@ -194,7 +193,7 @@ class Connection:
         return Response(self, answer, framing)
 
     def tunnel(self, head: bytes) -> Head:
-        """Ask a proxy for a tunnel; what follows its answer is spoken in the tunnel.
+        """Ask a proxy for a tunnel, through which everything later is sent.
 
         Raises:
             OSError: the connection broke, or there was no answer in time.
@@ -207,18 +206,18 @@ class Connection:
         return answer
 
     def receive(self, limit: int) -> bytes:
-        """The next bytes of the answer, none when the connection has ended."""
+        """The next bytes of the answer; none at the end of the connection."""
         if self._unread:
             data, self._unread = self._unread[:limit], self._unread[limit:]
             return data
         return self._stream.recv(limit)
 
     def push_back(self, data: bytes) -> None:
-        """Take bytes back that are not part of the answer."""
+        """Put back bytes that are not part of this answer."""
         self._unread = data + self._unread
 
     def reader(self) -> Callable[[int], bytes]:
-        """What reads the bytes of a stream, cheapest; the connection serves nothing else then."""
+        """The cheapest function that reads a stream, to which the connection then belongs."""
         stream = self._stream
         if isinstance(stream, TLSStream):
             rest: Callable[[int], bytes] = io.BufferedReader(stream.makefile(), 16384).read1
@@ -229,15 +228,15 @@ class Connection:
         return lambda limit: self.receive(limit) if self._unread else rest(limit)
 
     def set_timeout(self, seconds: float | None) -> None:
-        """How long each send and each read may take, from now on without a deadline."""
+        """Set the seconds for each send and each read, and remove the deadline."""
         self._socket.set_limits(seconds)
 
     def set_deadline(self, seconds: float) -> None:
-        """All that is sent and read from now on has to be done in so many seconds."""
+        """Set a deadline of ``seconds`` from now for all sends and reads."""
         self._socket.set_limits(seconds, _now() + seconds)
 
     def is_stale(self) -> bool:
-        """Whether the server has closed the idle connection, or sent what nobody asked for."""
+        """Whether the server has closed the idle connection, or sent bytes without a request."""
         try:
             if self._unread or (isinstance(self._stream, TLSStream) and self._stream.pending()):
                 return True
@@ -246,7 +245,7 @@ class Connection:
             return True
 
     def abort(self) -> None:
-        """Cut the connection, so that a thread that waits on it wakes. From any thread, and from a
+        """Cut the connection and wake the thread that waits on it. Safe from any thread and from a
         signal handler."""
         self.aborted = True
         with self._lock:
@@ -255,13 +254,13 @@ class Connection:
                     self._socket.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket; harmless when it is closed."""
+        """Close the socket; calling it twice is harmless."""
         with self._lock:
             self._closed = True
             self._socket.socket.close()
 
     def _on_fork(self) -> None:
-        # Only this process' number for it: neither TLS nor TCP is told that anything ended.
+        # Close this process' descriptor alone: neither TLS nor TCP sends anything.
         self._lock = threading.RLock()
         self.inherited = self.aborted = True
         if not self._closed:
@@ -275,7 +274,7 @@ class Connection:
         return bool(poll.poll(0))
 
     def _send_request(self, head: bytes, body: bytes | None) -> None:
-        """Small bodies travel in the packet of their head; large ones until there is an answer."""
+        """Send a small body together with its head, and a large one until an answer comes."""
         if body is None or len(body) <= _MAX_SINGLE_SEND:
             self._stream.sendall(head + (body or b""))
             return
@@ -290,14 +289,14 @@ class Connection:
                 view = view[_SEND_SIZE:]
 
     def _has_early_answer(self) -> bool:
-        """Whether the answer begins while the request is being sent; interim ones do not count."""
+        """Whether the final answer begins before the request is sent."""
         data = (
             self._stream.recv_now(_HEAD_READ)
             if isinstance(self._stream, TLSStream)
             else (self._stream.recv(_HEAD_READ))
         )
         if data is None:
-            return False  # no more than TLS' own
+            return False  # TLS' own records only
         self._unread += data
         if not data:
             return True
@@ -307,11 +306,11 @@ class Connection:
                     return True
                 self._unread = self._unread[end:]
         except StreamFormatError:
-            return True  # it is said when it is read
+            return True  # reading the head raises it
         return False
 
     def _read_head(self) -> Head:
-        """The head of the final answer; interim ones say nothing that is of use here."""
+        """Read the head of the final answer; interim ones (1xx) are skipped."""
         for _ in range(_MAX_INTERIM + 1):
             data, searched = self._unread, 0
             self._unread = b""
@@ -335,10 +334,10 @@ class Connection:
 
 @final
 class Response:
-    """An answer whose head is here."""
+    """An answer with its head read and its body unread."""
 
     def __init__(self, connection: Connection, head: Head, framing: Framing) -> None:
-        """The answer that is read from ``connection`` next."""
+        """The answer that comes next on ``connection``."""
         self.status: int = head.status
         self.headers: Headers = head.headers
         self.length: int | None = framing.length
@@ -350,7 +349,7 @@ class Response:
 
     @property
     def read1(self) -> Callable[[int], bytes]:
-        """What reads the body as it is on the wire, as it comes; nothing comes at its end."""
+        """The function that reads the raw body, transfer coding included, as it arrives."""
         return self._connection.reader()
 
     def read(self, limit: int) -> bytes:
@@ -406,13 +405,13 @@ def _reason(error: Exception) -> str:
 
 @attrs.frozen
 class Endpoint:
-    """An API server, as connections to it are made."""
+    """The address of an API server, and how to connect to it."""
 
     scheme: str
     host: str
     port: int
     prefix: str
-    """The path before the API, without a slash at its end."""
+    """The path in front of the API's paths, without a trailing slash."""
     server_name: str
     """The name in the server's certificate."""
     proxy: Proxy | None
@@ -421,11 +420,11 @@ class Endpoint:
     request_timeout: float
     contexts: TLSContexts | None
     connector: Callable[[], Any] | None = None
-    """Makes what is used instead of connections on sockets."""
+    """Makes connections that use no sockets, for tests."""
 
     @classmethod
     def of(cls, config: ClientConfig, credentials: Credentials) -> Endpoint:
-        """The endpoint that a configuration names."""
+        """The endpoint of a configuration."""
         parts = urlsplit(config.server)
         host = parts.hostname or ""
         return cls(
@@ -454,10 +453,10 @@ class Endpoint:
 
     @property
     def generation(self) -> int:
-        """Counts the certificates used; connections made with former ones are not used again.
+        """The number of the present TLS certificates; connections of former ones are not reused.
 
         Raises:
-            ConfigError: there are none yet, and those that are given cannot be used.
+            ConfigError: the certificates cannot be used, and there are no former ones.
         """
         if self.contexts is None:
             return 0
@@ -465,7 +464,7 @@ class Endpoint:
         return self.contexts.generation
 
     def head(self, method: str, target: str, headers: Sequence[tuple[str, str]]) -> bytes:
-        """The head of a request, as this server or its proxy wants it."""
+        """The head of a request to this server, or to its proxy."""
         target = self.prefix + target
         lines = [("Host", self.authority), *headers]
         if self.proxy and self.scheme == "http":
@@ -475,15 +474,15 @@ class Endpoint:
         return http_head(f"{method} {target} HTTP/1.1", lines)
 
     def connect(self, started: Callable[[Connection], object]) -> Connection:
-        """A new connection, through the proxy and with TLS where these are asked for.
+        """Open a connection, through the proxy and with TLS if configured.
 
         Args:
-            started: called with each connection that is tried before it can block, so that it can
-                be cut. (The resolver of the system cannot be.)
+            started: called with each connection before it can block, so that it can be cut. (The
+                system's name resolver cannot be interrupted.)
 
         Raises:
-            ConnectFailed: no connection; :class:`TLSFailed` and :class:`ProxyFailed` are two
-                reasons that have a remedy of their own.
+            ConnectFailed: no connection; :class:`TLSFailed` and :class:`ProxyFailed` are
+                subclasses with their own remedies.
             ConfigError: a certificate cannot be used.
         """
         if self.connector is not None:
@@ -599,7 +598,7 @@ def http_head(request_line: str, headers: Sequence[tuple[str, str]]) -> bytes:
     """The head of a request.
 
     Raises:
-        ConfigError: a value would break out of its line. The text does not show it.
+        ConfigError: a value contains a line break. The text does not show it.
     """
     lines = [request_line]
     for name, value in headers:
@@ -610,10 +609,10 @@ def http_head(request_line: str, headers: Sequence[tuple[str, str]]) -> bytes:
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Have the kernel find out that the other side is gone, and send small requests at once."""
+    """Turn on TCP keep-alive, and send small packets without delay."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Go's numbers, which client-go lives with: 30 s idle, then each 30 s. macOS lacks the first.
+    # Go's numbers, as in client-go: 30 s idle, then every 30 s. macOS lacks the first.
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

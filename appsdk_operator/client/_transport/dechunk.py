@@ -1,4 +1,4 @@
-"""From the bytes of an answer to its body or lines, without I/O and without work by the byte."""
+"""Decoders of chunked and plain answers, to a body or to lines; without I/O."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from appsdk_operator.resource import Lines
 __all__ = ["ChunkedBody", "ChunkedLines", "LineDecoder", "PlainLines", "StreamFormatError"]
 
 MAX_LINE = 64 * 1024 * 1024
-"""The longest line taken, in bytes: etcd holds at most some MiB, the rest is headroom."""
+"""The maximum length of a line in bytes: etcd stores objects of some MiB."""
 
 _MAX_SIZE_LINE = 256  # a chunk's size and extensions
 _MAX_TRAILERS = 16384
 _MAX_SIZES = 4096
-# Some servers pad the size with spaces. int() alone takes signs, underscores and 0x as well.
+# Some servers pad the size with spaces. int() alone accepts signs, underscores and 0x.
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 
 
 class StreamFormatError(ValueError):
-    """The bytes break the rules of the transfer coding, or a line is too long."""
+    """The bytes break the transfer coding, or a line is too long."""
 
 
 class LineDecoder(Protocol):
-    """Makes lines of whatever pieces the network delivers."""
+    """Splits bytes into lines, in whatever pieces they arrive."""
 
     ended: bool
-    """Whether the end of the answer was seen."""
+    """Whether the answer has ended."""
 
     def feed(self, data: bytes) -> Lines:
         """The lines completed by ``data``, without their newlines."""
@@ -35,12 +35,12 @@ class LineDecoder(Protocol):
 
     @property
     def pending(self) -> bool:
-        """Whether the begin of a line is held whose end has not come."""
+        """Whether an incomplete line is buffered."""
         ...
 
 
 class PlainLines:
-    """Lines of an answer without a transfer coding: it ends with the connection or its length.
+    """Lines of an answer without transfer coding, which ends by its length or with the connection.
 
     >>> lines = PlainLines()
     >>> list(lines.feed(b'{"a":1}\\n{"b"')), list(lines.feed(b":2}\\n"))
@@ -56,7 +56,7 @@ class PlainLines:
 
     @property
     def pending(self) -> bool:
-        """Whether half a line is held."""
+        """Whether an incomplete line is buffered."""
         return bool(self._line)
 
     def feed(self, data: bytes) -> Lines:
@@ -92,9 +92,9 @@ class PlainLines:
 class ChunkedLines(PlainLines):
     """Lines of an answer in the chunked transfer coding of RFC 9112.
 
-    API servers write each event as one chunk, so the common chunk is one line, which is found
-    with two searches and not copied; any other division is taken the slower way. The answer ends
-    with its last chunk: trailers are not waited for, since nothing follows a stream.
+    API servers write each event as one chunk, so the common chunk is one line: two searches find
+    it, and it is not copied. Other chunks take a slower path. The answer ends with its last chunk,
+    without its trailers, since nothing follows a stream.
 
     >>> lines = ChunkedLines()
     >>> list(lines.feed(b'8\\r\\n{"a":1}\\n\\r\\n8\\r\\n{"b"'))
@@ -107,17 +107,16 @@ class ChunkedLines(PlainLines):
 
     def __init__(self) -> None:
         super().__init__()
-        # Raw bytes up to the next point where going on makes sense, so that a large chunk that
-        # trickles in is joined once and not at each read.
+        # The bytes of an incomplete chunk, so that a large chunk in many reads is joined once.
         self._held: list[bytes] = []
         self._missing = 0
-        # By their text, together with the line break of the chunk before it: to look one up costs
-        # less than to convert it, and checks both.
+        # Chunk sizes by their text, with the line break of the chunk before it: a look-up costs
+        # less than a conversion, and checks both.
         self._sizes: dict[bytes, int] = {}
 
     @property
     def pending(self) -> bool:
-        """Whether half a chunk or half a line is held."""
+        """Whether an incomplete chunk or line is buffered."""
         return bool(self._held or self._line)
 
     def feed(self, data: bytes) -> Lines:
@@ -183,7 +182,7 @@ class ChunkedLines(PlainLines):
 
 
 def _check_break(data: bytes, position: int) -> None:
-    """Refuse a chunk that does not end where its size says, before ``position``."""
+    """Refuse a chunk that does not end with a line break before ``position``."""
     if position and not data.startswith(b"\r\n", position - 2):
         raise StreamFormatError("a chunk is longer than its size")
 
@@ -200,7 +199,7 @@ def _size(text: bytes, limit: int) -> int:
 
 @final
 class ChunkedBody:
-    """A body in the chunked transfer coding, to its very end: what follows is another answer.
+    """A body in the chunked transfer coding, read to its exact end.
 
     >>> body = ChunkedBody(limit=100)
     >>> body.feed(b"3\\r\\nabc\\r\\n0\\r\\n"), body.ended
@@ -212,14 +211,14 @@ class ChunkedBody:
     def __init__(self, *, limit: int) -> None:
         """A body of ``limit`` bytes at most."""
         self.ended = False
-        """Whether the empty line at its end was seen."""
+        """Whether the empty line at its end has come."""
         self.rest = b""
-        """What came after it."""
+        """The bytes after it, which belong to the next answer."""
         self.too_large = False
-        """Whether it, or the chunk that begins, is larger than the limit."""
+        """Whether the body, the present chunk included, exceeds the limit."""
         self._limit = limit
         self._left = 0
-        """What is missing of the present chunk, the line break at its end included."""
+        """The missing bytes of the present chunk, its final line break included."""
         self._held = b""
         self._in_trailers = False
         self._trailers = 0

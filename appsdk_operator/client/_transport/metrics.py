@@ -69,13 +69,13 @@ _LIMITED = Family(
 
 
 class Observation:
-    """What became of one try."""
+    """The status code of one attempt; ``<error>`` without an answer."""
 
     code = "<error>"
 
 
 class RequestMetrics:
-    """Counts the requests to one host; durations, sizes, retries and waits when asked to."""
+    """Counts requests to one host; if ``detailed``, also durations, sizes, retries and waits."""
 
     def __init__(self, metrics: Metrics, *, host: str, detailed: bool) -> None:
         self._metrics = metrics
@@ -84,7 +84,7 @@ class RequestMetrics:
 
     @contextlib.contextmanager
     def timed(self, request: Request, clock: Clock) -> Iterator[Observation]:
-        """Count one try, and how long it took."""
+        """Count one attempt, and measure its duration."""
         observation = Observation()
         started = clock.monotonic()
         try:
@@ -99,11 +99,11 @@ class RequestMetrics:
         self._observe(_RESPONSE_SIZE, request, float(size))
 
     def limited(self, request: Request, seconds: float) -> None:
-        """Record how long a request waits for the client's own limit."""
+        """Record how long a request waits for the client-side rate limit."""
         self._observe(_LIMITED, request, seconds)
 
     def retried(self, request: Request, error: ClientError) -> None:
-        """Count one more try."""
+        """Count a retry."""
         if self._detailed:
             code = str(error.status) if isinstance(error, ApiError) else "<error>"
             self._metrics.count(_RETRIES, (code, request.method, self._host))

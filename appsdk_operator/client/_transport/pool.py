@@ -1,4 +1,4 @@
-"""Connections that wait for their next request."""
+"""The pool of idle connections."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from appsdk_operator.runtime import Clock, after_fork, fork_safe
 
 __all__ = ["Pool"]
 
-# client-go's numbers: load balancers drop idle connections after some minutes, and more idle ones
-# than that are left over from a burst.
+# client-go's numbers: load balancers drop idle connections after some minutes, and more than 25
+# idle ones are left over from a burst.
 _MAX_IDLE_SECONDS = 90.0
 _MAX_IDLE = 25
 
@@ -28,14 +28,14 @@ class Pool:
         after_fork(self._on_fork)
 
     def take(self, started: Callable[[Connection], object], *, fresh: bool = False) -> Connection:
-        """An idle connection that still stands, else a new one.
+        """An idle connection that is still open, else a new one.
 
         Args:
-            started: called with the connection before anything on it can block.
-            fresh: make a new one in any case.
+            started: called with the connection before it can block.
+            fresh: always open a new one.
 
         Raises:
-            ConnectFailed: a new one was needed and cannot be had.
+            ConnectFailed: a new one was needed and could not be opened.
         """
         while not fresh:
             with self._lock:
@@ -49,7 +49,7 @@ class Pool:
         return self._endpoint.connect(started)
 
     def put(self, connection: Connection) -> None:
-        """Keep a connection whose answer was read to its end."""
+        """Return a connection whose answer was read to its end."""
         connection.idle_since = self._clock.monotonic()
         with self._lock:
             if not self._closed and not connection.aborted and len(self._idle) < _MAX_IDLE:
@@ -70,7 +70,7 @@ class Pool:
         self.clear()
 
     def _on_fork(self) -> None:
-        # They are the parent's, and each has let go of its socket itself.
+        # They are the parent's; each has dropped its socket itself.
         self._idle = []
 
     def _usable(self, connection: Connection) -> bool:

@@ -1,4 +1,4 @@
-"""Whether, and through which proxy, a server is reached."""
+"""The choice of a proxy for a server, with the ``no_proxy`` rules of Go programs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def proxy_for(host: str, proxy_url: str | None, no_proxy: Sequence[str]) -> Prox
 
 
 def bypasses(host: str, no_proxy: Sequence[str]) -> bool:
-    """Whether ``host`` is on the list, by the rules that Go programs and kubectl follow."""
+    """Whether ``no_proxy`` exempts ``host``, by the rules of Go programs and kubectl."""
     host = host.lower().rstrip(".")
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):

@@ -23,7 +23,7 @@ _MAX_PAGE = 65536
 
 
 def error_from_response(request: Request, code: int, headers: Headers, body: bytes) -> ApiError:
-    """The error for an answer of status ``code``, be its body a Status or a proxy's page."""
+    """The error for a refusal with status ``code``: its body is a Status, or a proxy's page."""
     retry_after = _retry_after(headers)
     status = _json_or_none(body)
     if isinstance(status, dict) and status.get("kind") == "Status":
@@ -39,10 +39,10 @@ def error_from_response(request: Request, code: int, headers: Headers, body: byt
 
 
 def check_status(request: Request, status: Mapping[str, Any]) -> None:
-    """Refuse a Status that says of another object of the same kind that it is not there, or done.
+    """Refuse a Status about another object of the same kind.
 
     Raises:
-        WrongAnswer: that is so.
+        WrongAnswer: the Status names another object.
     """
     details = status.get("details")
     if not isinstance(details, Mapping) or not request.name:
@@ -50,12 +50,13 @@ def check_status(request: Request, status: Mapping[str, Any]) -> None:
     kind, group = details.get("kind"), details.get("group")
     resource = f"{kind}.{group}" if group else kind
     name = details.get("name")
-    # Other kinds come with other errors: a namespace that is missing, a quota that is used up.
+    # A Status may be about another kind: a missing namespace, an exhausted quota.
     if resource == request.resource.partition("/")[0] and name and name != request.name:
         raise wrong_answer(request, f"{name!r}")
 
 
 def wrong_answer(request: Request, found: str) -> WrongAnswer:
+    """The error for an answer about ``found`` instead of the requested object."""
     asked = f" {request.answer_name!r}" if request.answer_name and not request.name else ""
     asked += f" with uid {request.answer_uid}" if request.answer_uid else ""
     write = "; it may have been carried out: read the object" if request.method != "GET" else ""
@@ -72,7 +73,7 @@ def _retry_after(headers: Headers) -> float | None:
 
 
 def _json_or_none(body: bytes) -> Any:
-    """The body as JSON, None when it is something else."""
+    """The body as JSON; None: it is none."""
     try:
         return decode_json(body)
     except DecodeError:

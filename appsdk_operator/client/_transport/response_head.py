@@ -1,7 +1,7 @@
-"""The heads of HTTP/1.1 answers, read strictly and without I/O.
+"""A strict parser of the heads of HTTP/1.1 answers; without I/O.
 
-What two readers may understand differently is refused, and not guessed: on a connection that is
-used again, a wrong guess gives the next request the rest of this answer.
+Ambiguous heads are refused: on a connection that is reused, a wrong guess about the end of an
+answer gives its rest to the next request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from appsdk_operator.client._transport.dechunk import StreamFormatError
 __all__ = ["Framing", "Head", "Headers", "end_of_head", "framing_of", "parse_head"]
 
 MAX_HEAD = 65536
-"""The longest head of an answer, in bytes."""
+"""The maximum size of a head in bytes."""
 _MAX_HEADERS = 100
 _BEGIN = b"HTTP/1."
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n\0]*)?")
@@ -28,7 +28,7 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 
 @final
 class Headers:
-    """The header fields of an answer; names in any case."""
+    """The header fields of an answer; names are case-insensitive."""
 
     def __init__(self, fields: Iterable[tuple[str, str]] = ()) -> None:
         """These fields, in their order."""
@@ -62,24 +62,24 @@ class Head:
 
 @attrs.frozen
 class Framing:
-    """Where an answer ends."""
+    """How the end of an answer is found."""
 
     length: int | None
     """The bytes of its body; None: it is chunked, or ends with the connection."""
     chunked: bool
     closes: bool
-    """Whether the connection cannot be used again."""
+    """Whether the connection cannot be reused."""
 
 
 def end_of_head(data: bytes, searched: int) -> int:
-    """Where the first head in ``data`` ends, its empty line included; 0: not yet.
+    """The end of the first head in ``data``, its empty line included; 0: it is incomplete.
 
     Args:
-        data: what came so far.
-        searched: how much of it was there when it was searched before.
+        data: the bytes received so far.
+        searched: how many of them an earlier call has searched.
 
     Raises:
-        StreamFormatError: this becomes no head, however it goes on.
+        StreamFormatError: no further bytes can make this a head.
     """
     found = data.find(b"\r\n\r\n", max(0, searched - 3))
     if not data.startswith(_BEGIN[: len(data)]):
@@ -92,7 +92,7 @@ def end_of_head(data: bytes, searched: int) -> int:
 
 
 def parse_head(raw: bytes) -> Head:
-    r"""A head, with the empty line at its end.
+    r"""Parse a head, which ends with its empty line.
 
     >>> head = parse_head(b"HTTP/1.1 200 OK\r\nA: 1\r\n\r\n")
     >>> head.status, head.headers.get("a")
@@ -110,7 +110,7 @@ def parse_head(raw: bytes) -> Head:
     fields: list[tuple[str, str]] = []
     for line in lines:
         if line[:1] in (b" ", b"\t") and fields and not re.search(rb"[\r\n\0]", line):
-            # The obsolete way to go on in the next line means a space.
+            # An obsolete line folding stands for a space.
             name, value = fields[-1]
             fields[-1] = (name, f"{value} {line.decode('latin-1').strip()}")
             continue
@@ -122,10 +122,10 @@ def parse_head(raw: bytes) -> Head:
 
 
 def framing_of(head: Head, method: str) -> Framing:
-    """Where the answer to a request with this method ends.
+    """How the answer to a request with this method ends.
 
     Raises:
-        StreamFormatError: the head says it in two ways, or in one that is not known.
+        StreamFormatError: the head contradicts itself, or uses an unknown coding.
     """
     headers, status = head.headers, head.status
     lengths = set(headers.tokens("Content-Length"))
@@ -144,7 +144,7 @@ def framing_of(head: Head, method: str) -> Framing:
     if method == "HEAD":
         return Framing(0, chunked=False, closes=closes)
     if status in (204, 304):
-        # Where these name a body none follows; but who names one may send it.
+        # These have no body. A server that announces one may send it all the same.
         return Framing(0, chunked=False, closes=closes or bool(length or codings))
     until_end = length is None and not codings
     return Framing(length, chunked=bool(codings), closes=closes or until_end)

@@ -1,4 +1,4 @@
-"""Which failures are worth another try, and after how long: a decision without I/O."""
+"""The retry rules: which failures are retried, and after how long; without I/O."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ __all__ = ["RetryRules"]
 
 @attrs.frozen(kw_only=True)
 class RetryRules:
-    """When a failed request is sent again.
+    """Decides whether and when a failed request is retried.
 
-    * 429: always, the server did not do it; but not where a disruption budget forbids an eviction.
-    * 503: reads always, writes only with ``Retry-After``, by which the server says that it refused
-      before it began.
+    * 429: always, the server refused before it began; but not where a disruption budget forbids an
+      eviction.
+    * 503: reads always, writes only with ``Retry-After``: then the server refused before it began.
     * 500, 502, 504: reads only, and 500 only with ``Retry-After``.
     * no connection: always, nothing was sent; but not for an untrusted certificate.
-    * connection lost or no answer: only what does no harm when it is done twice.
+    * connection lost or no answer: only requests that are ``repeatable``.
 
-    The waits double, and each is up to twice as long at random. The longest ones are spread as
-    well, over the upper half of ``max_wait``: replicas that lost the same server must not all
-    come back at the same moment.
+    The waits double, with up to 100 % of jitter. The longest ones are spread over the upper half of
+    ``max_wait``, so that replicas that lost the same server do not retry at once.
 
     >>> rules = RetryRules(max_retries=9, backoff=1.0, max_wait=30.0)
     >>> seconds = rules.wait_after(Request(method="GET", path="/"), ConnectFailed("refused"), 8)
@@ -44,12 +43,12 @@ class RetryRules:
     """
 
     max_retries: int
-    """How often a request is sent again."""
+    """The maximum number of retries of a request."""
     backoff: float
-    """The seconds before the first retry, at least."""
+    """The minimum seconds before the first retry."""
     max_wait: float
-    """The seconds that no wait exceeds, but for up to a second at random that is added to a time
-    which the server itself named."""
+    """The maximum wait in seconds, except for up to a second of jitter on a time that the server
+    named."""
     rng: random.Random = attrs.field(factory=random.Random, repr=False)
 
     @classmethod
@@ -63,22 +62,22 @@ class RetryRules:
         )
 
     def wait_after(self, request: Request, error: ClientError, attempt: int) -> float | None:
-        """The seconds before the next try, None when there is to be none.
+        """The seconds before the next attempt; None: do not retry.
 
         Args:
-            request: what failed.
-            error: how it failed.
-            attempt: how many retries there were before.
+            request: the failed request.
+            error: its failure.
+            attempt: the number of retries so far.
         """
         if attempt >= self.max_retries or not request.retry or not _is_retryable(request, error):
             return None
-        # Half the longest, so that there is room for all of the jitter below it.
+        # Half the maximum, which leaves room for the jitter.
         backoff = Backoff(initial=self.backoff, maximum=self.max_wait / 2.0, jitter=1.0)
         delay = backoff.delay(attempt, self.rng)
         if isinstance(error, ApiError) and error.retry_after is not None:
             if error.retry_after > self.max_wait:
                 return None
-            # Never earlier than asked, and not all clients at the same moment.
+            # Never earlier than the server asked, and not all clients at once.
             delay = error.retry_after + min(delay, 1.0) * self.rng.random()
         return delay
 

@@ -1,4 +1,4 @@
-"""TLS contexts from files or data, made anew when the files change."""
+"""TLS contexts from certificate files or data, rebuilt when they change."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["TLSContexts", "tls_failure", "verifying_context"]
 _log = get_logger("appsdk_operator.client")
 
 _OPEN_FILES = Path("/proc/self/fd")
-"""Where Linux shows the open files of a process, those in memory too."""
+"""The open files of this process on Linux, files in memory included."""
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class TLSContexts:
-    """The TLS context for new connections: the same one until a file behind it changes.
+    """The TLS context for new connections, rebuilt when a certificate file changes.
 
     Thread-safe.
     """
@@ -40,13 +40,13 @@ class TLSContexts:
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
         self.generation: int = 0
-        """Grows with each new context; connections of an older one should not be used again."""
+        """The number of the present context; connections of an older one are not to be reused."""
 
     def get(self) -> ssl.SSLContext:
-        """The context for a connection that is made now.
+        """The context for a new connection.
 
-        While certificate files are being rotated the pair may not fit for a moment: then the
-        former context stays in use.
+        During a rotation, certificate and key may not fit for a moment: then the former context
+        stays in use.
 
         Raises:
             ConfigError: a file cannot be read, or a key does not fit its certificate, and there is
@@ -81,7 +81,7 @@ class TLSContexts:
 
 
 def verifying_context(*, cafile: str | None = None, cadata: str | None = None) -> ssl.SSLContext:
-    """A context that verifies servers by these authorities, default: the machine's own."""
+    """A context that verifies servers by these CAs; default: the machine's."""
     context = ssl.create_default_context(cafile=cafile, cadata=cadata)
     # Python 3.13 turned strict checks of RFC 5280 on, which the CAs of many clusters and proxies
     # do not pass and no other Kubernetes client makes.
@@ -92,7 +92,7 @@ def verifying_context(*, cafile: str | None = None, cadata: str | None = None) -
 def _make(config: ClientConfig, pair: tuple[bytes, bytes] | None) -> ssl.SSLContext:
     ca = config.ca_data.decode("ascii", "replace") if config.ca_data else None
     for path in (config.ca_file, config.cert_file, config.key_file):
-        # OpenSSL reads a device for ever. What is not there is told of below.
+        # OpenSSL would read a device for ever. A missing file fails below.
         if path and Path(path).exists():
             check_regular(path)
     try:
@@ -102,7 +102,7 @@ def _make(config: ClientConfig, pair: tuple[bytes, bytes] | None) -> ssl.SSLCont
             f"the CA {config.ca_file or 'in ca_data'} cannot be used: {error}; give certificates "
             "in PEM form"
         ) from error
-    # Watches and requests speak HTTP/1.1; a server that offers HTTP/2 must not choose it.
+    # This client speaks HTTP/1.1 only; the server must not choose HTTP/2.
     context.set_alpn_protocols(["http/1.1"])
     if config.unsafe_skip_tls_verify:
         context.check_hostname = False
@@ -127,7 +127,7 @@ def _load_pair(context: ssl.SSLContext, cert: str, key: str) -> None:
 
 
 def _load_pair_data(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    # ssl reads certificates from files only. One in memory leaves no copy of a key behind.
+    # ssl reads certificates from files only. A file in memory leaves no copy of the key.
     if _OPEN_FILES.is_dir():
         with memory_file() as file:
             file.write(cert + b"\n" + key)
@@ -135,7 +135,7 @@ def _load_pair_data(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
             _load_pair_file(context, str(_OPEN_FILES / str(file.fileno())))
         return
     try:
-        # mkstemp makes it private to this user.
+        # mkstemp makes a file that only this user can read.
         descriptor, path = tempfile.mkstemp(prefix="appsdk-operator-")
     except OSError as error:
         raise ConfigError(
@@ -161,7 +161,7 @@ def _load_pair_file(context: ssl.SSLContext, path: str) -> None:
 
 
 def _no_password() -> str:
-    # Without it OpenSSL asks on the terminal and the program hangs.
+    # Without this callback OpenSSL asks on the terminal, and the program hangs.
     raise ValueError("the key is protected by a password")
 
 

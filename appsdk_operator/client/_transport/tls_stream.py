@@ -1,8 +1,8 @@
 """TLS that decrypts in bulk.
 
 An ``SSLSocket`` makes two system calls for each record, and API servers flush one record for each
-watch event. Here one system call brings 64 KiB or more and all records in it are decrypted at once,
-which more than halves the cost of an event. Because the layer below is any byte stream, the same
+watch event. Here one system call brings 64 KiB or more, and all records in it are decrypted at
+once: that more than halves the cost of an event. The layer below is any byte stream, so the same
 class speaks TLS inside the TLS of an HTTPS proxy.
 """
 
@@ -15,17 +15,17 @@ from typing import Protocol
 
 __all__ = ["ByteStream", "TLSStream"]
 
-# As little as makes a system call worth it; whoever wants more at once gets more.
+# The least that is worth a system call; a larger read asks for more.
 _READ = 65536
 _RECORD = 16384
 
 
 class ByteStream(Protocol):
-    """What TLS runs over: a connected socket, or another :class:`TLSStream`."""
+    """The layer below TLS: a connected socket, or another :class:`TLSStream`."""
 
     @property
     def recv(self) -> Callable[[int], bytes]:
-        """Reads at most so many bytes, ``b""`` at the end."""
+        """Reads at most this many bytes; ``b""`` at the end."""
         ...
 
     def sendall(self, data: bytes, /) -> None:
@@ -34,7 +34,7 @@ class ByteStream(Protocol):
 
 
 class TLSStream:
-    """The client's end of a TLS connection over ``inner``; one thread at a time uses it."""
+    """The client's side of a TLS connection over ``inner``, for one thread at a time."""
 
     def __init__(self, inner: ByteStream, context: ssl.SSLContext, server_name: str) -> None:
         """Shake hands.
@@ -70,13 +70,13 @@ class TLSStream:
             self._flush()
 
     def recv(self, limit: int, /) -> bytes:
-        """The bytes that are there, at most ``limit``; waits for the first."""
+        """Wait for bytes, and return at most ``limit`` of them."""
         buffer = bytearray(min(limit, _READ))
         return bytes(memoryview(buffer)[: self.recv_into(memoryview(buffer))])
 
     def recv_now(self, limit: int, /) -> bytes | None:
-        """The bytes in what the stream below has, at most ``limit``; None: no more than a part of
-        a record, or something of TLS' own."""
+        """At most ``limit`` bytes of what the stream below delivers in one read; None: it delivered
+        a part of a record, or records of TLS itself."""
         self._feed()
         try:
             return self._tls.read(min(limit, _RECORD))
@@ -87,7 +87,7 @@ class TLSStream:
             return b""
 
     def pending(self) -> bool:
-        """Whether something has come that was not read."""
+        """Whether received bytes were not read yet."""
         below = isinstance(self._inner, TLSStream) and self._inner.pending()
         return bool(below or self._incoming.pending or self._tls.pending())
 

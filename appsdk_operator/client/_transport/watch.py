@@ -1,4 +1,4 @@
-"""One watch: lines off the wire in batches, with a limit on silence."""
+"""An open watch: lines in batches, with a limit on silence."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchStream", "silence_limit_of"]
 
-# A read takes what is there, at most so much: small while little comes, because Python allocates
-# the full size, and larger while more waits than a read takes. Each read hands the interpreter to
-# and fro between the thread that reads and those that handle, so that large ones make a flood
-# cheaper by a third. The largest is 3 ms of work: that much later than it could the first event of
-# a read may come, when half of that waited already.
+# The sizes of reads: small while little comes, because Python allocates the full size, and larger
+# while more bytes wait. Each read switches between the reading thread and the handling ones, so
+# large reads make a flood cheaper by a third. The largest read is 3 ms of work, by which the first
+# event in it may be late.
 _READ = 32768
 _LARGEST_READ = 1 << 20
 _MARGIN = 5.0
@@ -53,7 +52,7 @@ _NO_LINES = Lines([])
 
 @final
 class WatchStream(Generic[SpecT_co, StatusT_co]):
-    """An open watch. Iterating it gives lines: all that one read of the socket completed at once.
+    """An open watch. Iterating it yields batches of lines: all that one read completed.
 
     Each line is the JSON of one event, without its newline, for
     :func:`appsdk_operator.resource.decode_watch_event`; :meth:`events` decodes them for you. The
@@ -87,11 +86,11 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         self._connection, self._response = opened
         self._connection.set_timeout(silence_limit)
         self._on_release: list[Callable[[], None]] = []
-        # Not an Event, whose lock a signal handler could find held by the thread it interrupted.
+        # Not an Event: a signal handler could interrupt a thread that holds the Event's lock.
         self._closing = False
         self._released = False
-        # Held while reading. Whoever gets it last closes the socket, so that its number is never
-        # given to another socket while somebody still reads from it.
+        # Locked while reading. The last thread to get it closes the socket, so that its descriptor
+        # is not reused while another thread still reads from it.
         self._read_lock = threading.Lock()
         response = self._response
         self._decoder: LineDecoder = (
@@ -99,27 +98,27 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         )
         self._read1 = response.read1
         self._read_size = _READ
-        # When the first bytes came after the last line that was whole.
+        # When the first bytes after the last complete line came.
         self._partial_since: float | None = None
-        # What events() has still to decode; kept here for who goes on after an error.
+        # The lines that events() has still to decode, for a caller that goes on after an error.
         self._undecoded: Iterator[bytes] = iter(())
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called, or the iteration has ended."""
+        """Whether :meth:`close` was called or the iteration has ended."""
         return self._closing
 
     def close(self) -> None:
-        """End the watch; a thread that waits in the iteration wakes, and its iteration ends.
+        """End the watch, and the iteration of a thread that waits in it.
 
-        Harmless when done twice; may be called from any thread, and from a signal handler.
+        Calling it twice is harmless. Safe from any thread and from a signal handler.
         """
         self._closing = True
         self._connection.abort()
         self._release()
 
     def close_when(self, stop: StopSignal) -> None:
-        """Close it as soon as ``stop`` is set."""
+        """Close the watch when ``stop`` is set."""
         self._on_release.append(stop.on_set(self.close))
         if self._released:
             self._run_on_release()
@@ -182,9 +181,9 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                 data = self._read1(self._read_size)
                 lines = decoder.feed(data)
             except (OSError, ValueError) as error:
-                # ValueError: the reader was closed under us, or the stream's form is wrong.
+                # ValueError: the reader was closed meanwhile, or the format is wrong.
                 self.truncated = decoder.pending
-                # By the property: the type checker takes the attribute for what it was above.
+                # The property, because the type checker assumes the attribute unchanged.
                 if self.closed:
                     return _NO_LINES
                 cause = None if isinstance(error, StreamFormatError) else error
@@ -201,7 +200,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         return _NO_LINES
 
     def _check_progress(self) -> None:
-        """Bytes came that completed no line: a server that drips is silent as well."""
+        """Refuse a server that drips: bytes that complete no line count as silence."""
         now = system_clock.monotonic()
         if self._partial_since is None:
             self._partial_since = now
@@ -209,7 +208,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
             raise self._failure(TimeoutError())
 
     def _check_end(self) -> None:
-        """The connection has ended: that is right only where nothing else marks the end."""
+        """Refuse the end of the connection where length or chunks mark the end of the answer."""
         if self._closing or not (self._response.chunked or self._response.length):
             return
         self.truncated = self._decoder.pending
@@ -234,8 +233,8 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         return ConnectionLost(f"{self._request}: {error}; resume from the last resource version")
 
     def _release(self) -> None:
-        # Not waiting: the thread that reads wakes by the cut and comes here itself, and a signal
-        # handler may have interrupted it just there.
+        # Without waiting: the reading thread wakes by the cut and comes here itself, and a signal
+        # handler may have interrupted it right here.
         if not self._read_lock.acquire(blocking=False):
             return
         try:
@@ -254,14 +253,14 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
 
 
 def _next_size(size: int, got: int) -> int:
-    """How much to read at most, after ``got`` bytes were read of at most ``size``."""
+    """The size of the next read, after ``got`` bytes came in one of ``size``."""
     if 2 * got >= size:
         return min(2 * size, _LARGEST_READ)
     return size if 8 * got >= size else _READ
 
 
 def silence_limit_of(timeout: float, limit: float | None, *, bookmarks: bool) -> float:
-    """The seconds without a byte after which a watch counts as dead.
+    """The silence limit of a watch in seconds.
 
     Raises:
         ValueError: a time is not positive.

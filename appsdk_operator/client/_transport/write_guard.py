@@ -1,4 +1,4 @@
-"""A last look before a write goes out: right before its bytes, at each try of it."""
+"""Checks that run right before the bytes of a write are sent, at each attempt."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _checks: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("checks_before_
 def checked_before_write(check: Callable[[], None]) -> Iterator[None]:
     """Have ``check`` called before each request other than a GET that the block sends.
 
-    It is called by the thread that sends, when the connection stands and nothing is sent yet: what
-    it raises ends the request. It sees requests of this thread, or task, only.
+    The sending thread calls it when the connection is open and nothing is sent yet; what it raises
+    ends the request. It applies to requests of this thread, or task, only.
     """
     token = _checks.set((*_checks.get(), check))
     try:
@@ -26,6 +26,6 @@ def checked_before_write(check: Callable[[], None]) -> Iterator[None]:
 
 
 def run_write_checks() -> None:
-    """Call all checks that are in force."""
+    """Call the checks of the blocks around this call."""
     for check in _checks.get():
         check()
