@@ -1,4 +1,4 @@
-"""The client: verbs on kinds and objects."""
+"""The client: the verbs on objects, each a request to the API server."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 class Client:
     """Talks to one API server.
 
-    Reads and writes go to the server, each call is one request (:meth:`list` one a page).
+    Each call is one request; :meth:`list` sends one for each page.
     Thread-safe: share one client between all threads; close it, or use it in a ``with`` block.
 
-    Every method raises :class:`ApiError` when the server says no, :class:`TransportError` when
-    there is no answer, :class:`ConfigError` when the credentials cannot be used, ``ValueError``
-    for arguments that no server would take, and :class:`~appsdk_operator.resource.DecodeError`
-    when an answer is not what the kind promises.
+    Every method raises :class:`ApiError` when the server refuses, :class:`TransportError` without
+    an answer, :class:`ConfigError` when the credentials cannot be used, ``ValueError``
+    for arguments that no server accepts, and :class:`~appsdk_operator.resource.DecodeError`
+    when an answer does not fit the kind.
 
     Args:
-        config: where the server is, see :class:`ClientConfig`.
+        config: the server's address and the credentials, see :class:`ClientConfig`.
         clock: times the waits between retries; default: the machine's.
         metrics: where requests are counted; default: the kit's own registry.
 
     Raises:
-        TypeError: ``config`` is none.
+        TypeError: ``config`` is no :class:`ClientConfig`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Client:
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
     ) -> None:
-        # Not at the top: http.client and ssl take as long to import as all the rest together.
+        # Imported here: ssl takes as long to import as all the rest together.
         from appsdk_operator.client._transport.transport import Transport
 
         _check_config(config)
@@ -96,11 +96,11 @@ class Client:
 
     @property
     def config(self) -> ClientConfig:
-        """How the server is reached."""
+        """The configuration."""
         return self._config
 
     def close(self) -> None:
-        """Close all connections; requests and watches under way end. Harmless when done twice."""
+        """Abort all requests and watches, close all connections. Calling it twice is harmless."""
         self._transport.close()
 
     def __enter__(self) -> Client:
@@ -128,7 +128,7 @@ class Client:
 
     @property
     def discovery(self) -> Discovery:
-        """What the server serves."""
+        """The versions, groups and kinds that the server serves."""
         from appsdk_operator.client._api.discovery import Discovery
 
         if self._discovery is None:
@@ -145,15 +145,15 @@ class Client:
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
     ) -> Object[SpecT, StatusT]:
-        """One object.
+        """Read one object.
 
         Args:
-            kind: what it is.
+            kind: its kind.
             name: its name.
             namespace: its namespace; leave empty for cluster-scoped kinds.
 
         Raises:
-            NotFound: there is none.
+            NotFound: it does not exist.
         """
         request = request_builders.build_request(
             kind, "GET", "get", namespace=namespace, name=name, repeatable=True
@@ -173,28 +173,28 @@ class Client:
         allow_inconsistent: bool = False,
         stop: StopSignal | None = None,
     ) -> Iterator[Object[SpecT, StatusT]]:
-        """The objects of a kind, fetched page by page while they are iterated.
+        """The objects of a kind, fetched page by page during the iteration.
 
-        What comes is one state of the cluster, that of the first page. Servers keep it for some
-        minutes only: when the iteration takes longer, it raises :class:`Expired` and the caller
-        lists anew; with ``allow_inconsistent`` it goes on with the present state of the rest
-        instead, so that objects that changed meanwhile may be missed or be newer than the others.
+        All pages show the state of the first one. Servers keep that state for some minutes only:
+        a longer iteration raises :class:`Expired`, and the caller has to list again. With
+        ``allow_inconsistent`` it goes on with the present state of the rest instead; objects that
+        changed meanwhile may be missed or be newer than the others.
 
         Args:
-            kind: what to list.
-            namespace: where; default: everywhere.
+            kind: the kind.
+            namespace: the namespace; default: all namespaces.
             label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
             limit: objects per request, 0 for all in one; default 500.
             resource_version: the state to list, see :meth:`list_page`.
-            resource_version_match: how it is meant.
-            allow_inconsistent: go on when the state of the first page is no longer kept.
+            resource_version_match: ``"Exact"`` or ``"NotOlderThan"``, see :meth:`list_page`.
+            allow_inconsistent: go on after the state of the first page has expired.
             stop: ends the iteration with :class:`RequestStopped` when set.
 
         Raises:
-            Expired: the state of the first page is no longer kept.
-            DecodeError: objects cannot be read; raised at the end, after all others have come.
-            BadResponse: the server's pages do not come to an end.
+            Expired: the server has dropped the state of the first page.
+            DecodeError: objects cannot be read; raised at the end, after all others.
+            BadResponse: the server's pages do not end.
         """
         options: ListPageOptions = {
             "namespace": namespace,
@@ -209,7 +209,7 @@ class Client:
         check_flag("allow_inconsistent", allow_inconsistent)
         _check_version(resource_version, resource_version_match)
         check_environment(stop=stop)
-        # Makes no request: what is wrong is refused now, and not with the first page.
+        # Built but not sent: wrong arguments fail now, and not with the first page.
         query = selectors_of(label_selector, field_selector)
         request_builders.build_request(kind, "GET", "list", namespace=namespace, query=query)
         return self._pages(kind, options, allow_inconsistent=allow_inconsistent)
@@ -234,7 +234,7 @@ class Client:
                 token = page.continue_token
             if not token:
                 break
-            # The token says which state it is.
+            # The token implies the resource version.
             options["continue_token"] = token
             options["resource_version"] = options["resource_version_match"] = None
         if undecodable:
@@ -263,19 +263,19 @@ class Client:
         """One page of a list.
 
         Args:
-            kind: what to list.
-            namespace: where; default: everywhere.
+            kind: the kind.
+            namespace: the namespace; default: all namespaces.
             label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
-            limit: the most objects to take, 0 for all; default 500. Servers ignore it for
+            limit: the maximum number of objects, 0 for all; default 500. Servers ignore it for
                 ``resource_version="0"`` when they answer from memory.
             continue_token: the token of the page before; empty for the first page.
-            resource_version: ``"0"`` for any state the server has in memory, another for one that
+            resource_version: ``"0"`` for any state in the server's memory, another for a state that
                 is not older; default: the present state.
             resource_version_match: ``"Exact"`` or ``"NotOlderThan"``; default: the server's.
-            retry: wait for failures that pass; False for callers with a backoff of their own.
-            metadata_only: ask for the metadata of the objects alone; servers that cannot do that
-                send all.
+            retry: retry transient failures; False for callers with their own backoff.
+            metadata_only: ask for the objects' metadata alone; servers without that ability send
+                whole objects.
             stop: raises :class:`RequestStopped` when set.
 
         Returns:
@@ -283,7 +283,7 @@ class Client:
 
         Raises:
             Expired: the token, or the resource version, is too old.
-            DecodeError: it is no list.
+            DecodeError: the answer is no list.
         """
         check_count("limit", limit, 0)
         check_text("continue_token", continue_token)
@@ -331,27 +331,27 @@ class Client:
         metadata_only: bool = False,
         stop: StopSignal | None = None,
     ) -> WatchStream[SpecT, StatusT]:
-        """Open a watch. It is not tried again: who watches has to resume anyway.
+        """Open a watch. A failure is not retried, because every watch has to resume anyway.
 
         Args:
-            kind: what to watch.
-            namespace: where; default: everywhere.
+            kind: the kind.
+            namespace: the namespace; default: all namespaces.
             label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
-            resource_version: the state after which events are wanted, usually that of a list;
-                default: the present objects first, as ADDED events, then what happens.
-            timeout: the seconds after which the server is to end the watch; default: 300 to 600 at
+            resource_version: the state after which events are sent, usually that of a list;
+                default: the present objects as ADDED events, then all later events.
+            timeout: the seconds after which the server ends the watch; default: 300 to 600 at
                 random, as in client-go, so that watches do not all end at once.
-            bookmarks: have the server send its resource version about once a minute.
-            send_initial_events: have the present objects sent first, in one consistent state, with
-                a bookmark at its end (Kubernetes 1.32 on; others answer 422).
+            bookmarks: ask the server for its resource version about once a minute.
+            send_initial_events: ask for the present objects first, in one consistent state that
+                ends with a bookmark (from Kubernetes 1.32 on; others answer 422).
             silence_limit: the seconds without a byte after which the connection counts as dead;
                 default: 90 with bookmarks, but never more than 5 s after ``timeout``.
-            metadata_only: ask for the metadata of the objects alone, as :meth:`list_page`.
+            metadata_only: ask for the objects' metadata alone, as :meth:`list_page`.
             stop: closes the stream when set, and raises :class:`RequestStopped` while it opens.
 
         Raises:
-            Expired: the resource version is too old: list anew.
+            Expired: the resource version is too old: list again.
         """
         _check_version(resource_version)
         check_flag("bookmarks", bookmarks)
@@ -397,22 +397,21 @@ class Client:
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
-        """Make an object, and return what the server made of it.
+        """Create an object, and return it as the server stored it.
 
-        Where the status is a subresource a status is dropped, with a warning in the log, once for
-        each kind: ``client.status.update`` writes it afterwards.
+        Where the status is a subresource, the server drops a status; the log warns once for each
+        kind. ``client.status.update`` writes the status afterwards.
 
         Args:
             obj: the object; without a name it needs ``metadata.generateName``.
-            dry_run: have the server do everything but store it.
-            field_manager: who is written down as owner of the fields; default: the user agent's
-                first word.
-            field_validation: what the server does about unknown and doubled fields, ``"Ignore"``,
+            dry_run: the server does everything but store it.
+            field_manager: the owner of the fields; default: the first word of the user agent.
+            field_validation: the treatment of unknown and duplicate fields, ``"Ignore"``,
                 ``"Warn"`` or ``"Strict"``; default: the server's, ``"Warn"``.
 
         Raises:
             AlreadyExists: the name is taken.
-            Invalid: the server does not take it as it is.
+            Invalid: the server refuses its content.
         """
         request = request_builders.create_request(
             obj,
@@ -432,19 +431,18 @@ class Client:
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
-        """Replace an object, and return what the server made of it.
+        """Replace an object, and return it as the server stored it.
 
-        With a resource version in it, the server refuses when the object has changed since; without
-        one, custom resources are refused and most other kinds overwritten. Where the status is a
-        subresource a changed status is dropped, with a warning in the log: ``client.status.update``
-        writes it.
+        With a resource version, the server refuses if the object has changed since. Without one, it
+        refuses custom resources and overwrites most other kinds. Where the status is a subresource,
+        the server drops a changed status, and the log warns: use ``client.status.update``.
 
         Args: as :meth:`create`.
 
         Raises:
-            Conflict: it was changed since it was read.
-            NotFound: there is none of this name.
-            Invalid: the server does not take it as it is.
+            Conflict: the object has changed since it was read.
+            NotFound: no object has this name.
+            Invalid: the server refuses its content.
         """
         request = request_builders.update_request(
             obj,
@@ -453,7 +451,7 @@ class Client:
             field_validation=field_validation,
         )
         answer = self._send_for_object(request, obj.kind)
-        if obj.resource_version:  # else another status need not be a changed one
+        if obj.resource_version:  # without one, a different status need not be a changed one
             warn_of_dropped_status(self._status_warned, "update", obj.get("status"), answer)
         return answer
 
@@ -468,19 +466,19 @@ class Client:
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
-        """Change parts of an object, and return what became of it.
+        """Change parts of an object, and return the result.
 
         Args:
-            kind: what it is.
+            kind: its kind.
             name: its name.
             patch: a :class:`JsonPatch`, :class:`MergePatch` or :class:`StrategicMergePatch`.
             namespace: its namespace; leave empty for cluster-scoped kinds.
             dry_run, field_manager, field_validation: as :meth:`create`.
 
         Raises:
-            NotFound: there is none of this name.
+            NotFound: no object has this name.
             Conflict: the patch names a resource version, and the object has changed since.
-            Invalid: the result is not taken.
+            Invalid: the server refuses the result.
         """
         request = request_builders.patch_request(
             kind,
@@ -505,15 +503,14 @@ class Client:
         dry_run: bool = False,
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
-        """Have the fields in ``obj`` be as they are there, and make it if needed (server-side
-        apply).
+        """Server-side apply: set the fields in ``obj``, and create the object if it is missing.
 
-        Fields that this manager applied before and that are no longer in ``obj`` are removed.
+        Fields that this manager applied before and that ``obj`` no longer has are removed.
 
         Args:
-            obj: only the fields that the manager wants to own; without ``managedFields``.
-            field_manager: who owns the fields; must be given.
-            force: take fields from other managers.
+            obj: the fields that the manager wants to own, and no others; without ``managedFields``.
+            field_manager: the owner of the fields; required.
+            force: take over fields of other managers.
             dry_run, field_validation: as :meth:`create`.
 
         Raises:
@@ -543,23 +540,24 @@ class Client:
         """Delete an object.
 
         Args:
-            kind: what it is.
+            kind: its kind.
             name: its name.
             namespace: its namespace; leave empty for cluster-scoped kinds.
             uid: delete only the object with this uid, not another of the same name.
-            resource_version: delete only if it has not changed since.
-            propagation: what becomes of the objects it owns: ``"Background"``, ``"Foreground"`` or
-                ``"Orphan"``; default: the kind's, mostly in the background.
-            grace_period: seconds a pod has to end; 0 deletes at once; default: the object's own.
-            dry_run: have the server do everything but delete it.
+            resource_version: delete only this version of the object.
+            propagation: the treatment of the objects that it owns: ``"Background"``,
+                ``"Foreground"`` or ``"Orphan"``; default: the kind's default, mostly ``"Background"``.
+            grace_period: the seconds that a pod has to end; 0 deletes it at once; default: the
+                object's own.
+            dry_run: the server does everything but delete it.
 
         Returns:
-            The object when it waits for its finalizers or its grace period; None when the server
-            only says that it is done.
+            The object while it waits for its finalizers or its grace period; None when it is gone
+            and the server answers with a Status.
 
         Raises:
-            NotFound: there is none of this name.
-            Conflict: ``uid`` or ``resource_version`` are not those of the object.
+            NotFound: no object has this name.
+            Conflict: the object has another ``uid`` or ``resource_version``.
         """
         request = request_builders.build_request(
             kind,
@@ -592,11 +590,11 @@ class Client:
         grace_period: float | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete all objects of a kind in one namespace, or those that the selectors choose.
+        """Delete all objects of a kind in one namespace, or those that the selectors match.
 
         Args:
-            kind: what to delete.
-            namespace: where; must be given for kinds that live in namespaces.
+            kind: the kind.
+            namespace: the namespace; required for namespaced kinds.
             label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
             propagation, grace_period, dry_run: as :meth:`delete`.
@@ -630,8 +628,7 @@ class Client:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> bytes:
-        """Any request, for what the other methods do not cover; retries, errors and credentials
-        are as everywhere.
+        """Send any request, with the retries, errors and credentials of the other methods.
 
         Args:
             method: the HTTP method.
@@ -639,7 +636,7 @@ class Client:
             query: the query parameters, unquoted.
             body: the body.
             content_type: its media type; default: JSON.
-            accept: the media types wanted; default: JSON.
+            accept: the media types of the answer; default: JSON.
 
         Returns:
             The answer's body.

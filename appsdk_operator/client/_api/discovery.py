@@ -1,4 +1,4 @@
-"""What the server serves: its version, and kinds by the names people use."""
+"""Discovery: the server's version, and kinds by the names that kubectl accepts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from appsdk_operator.runtime.validation import check_callable, check_text
 
 __all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
 
-# The next group would fare no better.
+# Errors that every other group would raise, too.
 _SERVER_WIDE_ERRORS = (ConnectFailed, RequestStopped, Unauthorized)
 
 
@@ -46,7 +46,7 @@ class APIResource:
 
     kind: Kind
     verbs: frozenset[str]
-    """What can be done with it, for example ``watch``."""
+    """The supported verbs, for example ``watch``."""
     singular: str
     short_names: tuple[str, ...]
     subresources: frozenset[str]
@@ -54,17 +54,17 @@ class APIResource:
 
 
 class NoSuchKind(LookupError):  # noqa: N818 - named as the API errors are
-    """The server serves no kind of this name; the text names what could not be asked."""
+    """The server serves no kind of this name; the text names the groups that did not answer."""
 
 
 class Discovery:
-    """What the server serves, asked when needed and kept.
+    """The groups, versions and kinds that the server serves, fetched on use and cached.
 
     Thread-safe. A kind that is not found is looked for once more with fresh answers, because its
-    CRD may have come since. What is gone from the server stays known until then.
+    CRD may be new. Until then, removed kinds stay cached.
 
-    A group that does not answer, as one of an aggregated server that is down, keeps no name from
-    being found in the others.
+    A group that does not answer, such as that of an aggregated server that is down, does not
+    prevent the search in the others.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Discovery:
         *,
         get_once: Callable[[str], bytes] | None = None,
     ) -> None:
-        """Discovery that asks the server.
+        """Discovery by requests to the server.
 
         Args:
-            get: gives the answer at a path, and raises :class:`NotFound` for a 404.
-            get_once: the same, but does not wait for failures that pass: for groups that nobody
-                may have asked for; default: ``get``.
+            get: returns the answer at a path, and raises :class:`NotFound` for a 404.
+            get_once: the same without retries, for groups that the search may not need; default:
+                ``get``.
         """
         check_callable("get", get, "path")
         check_callable("get_once", get_once, "path")
@@ -89,11 +89,11 @@ class Discovery:
         self._lock = fork_safe(threading.Lock())
         self._groups: dict[str, list[str]] | None = None
         self._resources: dict[str, tuple[APIResource, ...]] = {}
-        # What did not answer is asked last, so that its time-out is not paid for each name.
+        # Versions that did not answer come last, so that not every name waits for their time-out.
         self._failed: set[str] = set()
 
     def server_version(self) -> ServerVersion:
-        """The server's version; asked each time."""
+        """The server's version; a request each time."""
         version = decode_json(self._get("/version"))
         text = str(version.get("gitVersion", ""))
         # "v1.29.3+k3s1"; servers built without their build system leave major and minor empty.
@@ -105,7 +105,7 @@ class Discovery:
         )
 
     def api_versions(self) -> list[str]:
-        """Every ``group/version`` served, each group's preferred version first."""
+        """Every served ``group/version``, each group's preferred version first."""
         return [
             f"{group}/{version}" if group else version
             for group, versions in self._versions().items()
@@ -142,21 +142,21 @@ class Discovery:
         return known
 
     def kind_for(self, name: str, *, api_version: str = "") -> Kind:
-        """The kind that a name means, as kubectl would take it.
+        """The kind with a name, as kubectl resolves it.
 
         Args:
             name: plural, singular, short name or kind, alone or with its group, or with version
                 and group: ``widgets.example.com``, ``Deployment.apps``,
                 ``deployments.v1.apps``, ``po``.
-            api_version: only in this ``group/version``; default: the preferred version.
+            api_version: search this ``group/version`` only; default: all, preferred versions first.
 
         Raises:
-            NoSuchKind: the server serves nothing of this name, also when asked anew; or not in what
-                answered, the text names the rest.
-            ApiError, TransportError: nothing of what was to be asked answered.
+            NoSuchKind: no group that answered has this name, also with fresh answers; the text
+                names the groups that did not answer.
+            ApiError, TransportError: no group answered.
 
-        A name without group is looked for in the core group first, and then in all others, in the
-        preferred version of each; and then in all other versions.
+        A name without group is searched in the core group first, then in the preferred versions of
+        all others, then in all other versions.
         """
         _check_name(name)
         check_text("api_version", api_version)
@@ -197,13 +197,13 @@ class Discovery:
         ) from cause
 
     def forget(self) -> None:
-        """Ask anew from now on."""
+        """Drop the cached answers."""
         with self._lock:
             self._groups = None
             self._resources.clear()
 
     def _candidates(self, name: str, api_version: str) -> Iterator[tuple[str, str]]:
-        """What to look for in which version, first things first."""
+        """The pairs of name and version to search, in order."""
         if api_version:
             yield name, api_version
             return

@@ -1,4 +1,4 @@
-"""A status that was sent where the server does not take it."""
+"""The warning about a status that the server dropped from a write."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _log = get_logger("appsdk_operator.client")
 
 
 def warn_of_dropped_status(warned: set[Kind], verb: str, sent: Any, answer: Object) -> None:
-    """Log, once for each kind, that the server left the status as it was.
+    """Log, once for each kind, that the server dropped the status of a write.
 
     Args:
-        warned: the kinds that were warned of already.
-        verb: what was done, a method of a client.
+        warned: the kinds with a warning so far.
+        verb: the client method.
         sent: the status in the request.
-        answer: the object as it is now.
+        answer: the object in the answer.
     """
     if not sent or answer.kind in warned or answer.is_metadata_only:
         return
@@ -42,7 +42,7 @@ def warn_of_dropped_status(warned: set[Kind], verb: str, sent: Any, answer: Obje
 
 
 def _holds(present: Any, sent: Any) -> bool:
-    """Whether what was sent is there; a server may add defaults."""
+    """Whether ``present`` contains ``sent``; the server may have added defaults."""
     if isinstance(sent, Mapping):
         if not isinstance(present, Mapping):
             return not any(value is not None for value in sent.values())

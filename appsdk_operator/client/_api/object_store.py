@@ -1,4 +1,4 @@
-"""Key-value style access to the objects of one kind, as in grafana-app-sdk's resource package."""
+"""Key-value access to the objects of one kind, as in grafana-app-sdk's resource package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
 
 
 class StoreClient(Protocol):
-    """What the stores need of a client."""
+    """The part of a client that the stores use."""
 
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ...
@@ -59,7 +59,7 @@ class StoreClient(Protocol):
 
 @final
 class ObjectStore(Generic[SpecT, StatusT]):
-    """The objects of one kind by key. Thread-safe, as its client is."""
+    """The objects of one kind by key. Thread-safe if its client is."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -84,7 +84,7 @@ class ObjectStore(Generic[SpecT, StatusT]):
         return self._client.get(self.kind, key.name, namespace=key.namespace)
 
     def add(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-        """Create it; returns it as the server made it.
+        """Create it; returns it as the server stored it.
 
         Raises:
             AlreadyExists: the key is taken.
@@ -92,19 +92,19 @@ class ObjectStore(Generic[SpecT, StatusT]):
         return self._client.create(obj)
 
     def update(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-        """Replace it; returns it as the server made it.
+        """Replace it; returns it as the server stored it.
 
         Raises:
             NotFound: there is none.
-            Conflict: it was changed since it was read.
+            Conflict: it has changed since it was read.
         """
         return self._client.update(obj)
 
     def upsert(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-        """Create it, or replace what is there, whatever version that has.
+        """Create it, or replace the present object of any version.
 
         Raises:
-            Conflict: others kept writing at the same time.
+            Conflict: other writers were faster in five attempts.
         """
         draft = obj.mutable_copy() if isinstance(obj, Object) else obj
         metadata = draft.metadata
@@ -129,7 +129,7 @@ class ObjectStore(Generic[SpecT, StatusT]):
         raise failure or AssertionError
 
     def delete(self, key: ObjectKey) -> None:
-        """Delete it; absent: nothing."""
+        """Delete it, if it exists."""
         try:
             self._client.delete(self.kind, key.name, namespace=key.namespace)
         except NotFound:
@@ -142,10 +142,10 @@ class ObjectStore(Generic[SpecT, StatusT]):
 
 @final
 class SpecStore(Generic[_ValueT]):
-    """Only the spec, or the status, of the objects of one kind by key.
+    """The spec, or the status, of the objects of one kind by key.
 
-    For programs that think in values and leave the rest of the object to others: what is not
-    written stays as it is.
+    For programs that work with values and not with objects: writes leave the rest of an object as
+    it is.
     """
 
     if not TYPE_CHECKING:
@@ -187,13 +187,13 @@ class SpecStore(Generic[_ValueT]):
 
         Raises:
             NotFound: there is no such object.
-            DecodeError: it does not fit the type.
+            DecodeError: the part does not fit the type.
         """
         value: _ValueT = getattr(self._objects.get(key), self._part)
         return value
 
     def add(self, key: ObjectKey, value: _ValueT) -> _ValueT:
-        """Create an object with this spec; returns the part as the server made it.
+        """Create an object with this spec; returns the spec as the server stored it.
 
         Raises:
             AlreadyExists: the key is taken.
@@ -206,11 +206,11 @@ class SpecStore(Generic[_ValueT]):
         return made
 
     def update(self, key: ObjectKey, value: _ValueT) -> _ValueT:
-        """Replace the part, on top of whatever else was changed meanwhile.
+        """Replace the part; other changes to the object are kept.
 
         Raises:
             NotFound: there is no such object.
-            Conflict: others kept writing at the same time.
+            Conflict: other writers were faster in five attempts.
         """
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
@@ -229,7 +229,7 @@ class SpecStore(Generic[_ValueT]):
         """Replace the part, or create the object with it.
 
         Raises:
-            Conflict: others kept writing at the same time.
+            Conflict: other writers were faster in five attempts.
         """
         try:
             return self.update(key, value)
@@ -237,7 +237,7 @@ class SpecStore(Generic[_ValueT]):
             return self.add(key, value)
 
     def delete(self, key: ObjectKey) -> None:
-        """Delete the object; absent: nothing."""
+        """Delete the object, if it exists."""
         self._objects.delete(key)
 
     def list(self, namespace: str = "") -> Iterator[tuple[ObjectKey, _ValueT]]:

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and how they go on the wire."""
+"""The options of the verbs, and their form in queries and bodies."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
-"""What the server does about fields that the kind does not have, or that are there twice."""
+"""The server's treatment of unknown and duplicate fields."""
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
-"""What becomes of the objects that a deleted object owns."""
+"""The treatment of the objects that a deleted object owns."""
 
 
 class WriteOptions(TypedDict, total=False):
@@ -62,7 +62,7 @@ class ApplyOptions(WriteOptions, total=False):
 
 
 class SelectOptions(TypedDict, total=False):
-    """Which objects of a kind."""
+    """The options that select objects of a kind."""
 
     namespace: str
     label_selector: LabelSelection | None
@@ -142,7 +142,7 @@ def write_query(
     """The query parameters of a write.
 
     Raises:
-        TypeError, ValueError: an option is none; the text names it.
+        TypeError, ValueError: an option is wrong; the text names it.
     """
     check_flag("dry_run", dry_run)
     check_text("field_manager", field_manager)
@@ -162,7 +162,7 @@ def delete_body(
     grace_period: float | None = None,
     dry_run: bool = False,
 ) -> bytes | None:
-    """The ``DeleteOptions`` of a delete, None when all are left to the server.
+    """The ``DeleteOptions`` of a delete; None if all have their defaults.
 
     Raises:
         ValueError: the grace period is negative, or the propagation unknown.

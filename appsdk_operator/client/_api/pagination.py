@@ -1,4 +1,4 @@
-"""Whether the pages of a list come to an end."""
+"""Detection of lists whose pages do not end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from appsdk_operator.resource import ListPage
 __all__ = ["MAX_EMPTY_PAGES", "PaginationGuard"]
 
 MAX_EMPTY_PAGES = 10
-"""Servers fill each page but the last; one that filters afterwards may send some without items."""
+"""Servers fill each page but the last; a server that filters late may send some empty ones."""
 
 
 @final
 class PaginationGuard:
-    """Sees that each page of one list, ``what``, brings something new."""
+    """Checks that each page of one list, ``what``, brings something new."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -24,11 +24,11 @@ class PaginationGuard:
         self._empty = 0
 
     def check(self, page: ListPage) -> None:
-        """Take the next page of the list.
+        """Check the next page of the list.
 
         Raises:
-            BadResponse: its continue token came before, its objects did, or it is one too many
-                without any: asking on would not end.
+            BadResponse: its continue token or its objects came before, or too many pages in a row
+                were empty: the list would not end.
         """
         if not page.continue_token:
             return

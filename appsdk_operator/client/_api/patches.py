@@ -1,4 +1,4 @@
-"""The kinds of patches, as values."""
+"""The three kinds of patches, as values."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["JsonPatch", "MergePatch", "Patch", "StrategicMergePatch"]
 
 
 class Patch(Protocol):
-    """What :meth:`Client.patch` takes."""
+    """A patch, as :meth:`Client.patch` takes it."""
 
     @property
     def content_type(self) -> str:
-        """The media type by which the server knows the kind of patch."""
+        """The media type, which tells the server the kind of patch."""
         ...
 
     def body(self) -> bytes:
-        """The patch as it is sent."""
+        """The body of the request."""
         ...
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the server refuses it once the object has changed, so that sending it twice does
-        no harm."""
+        """Whether the server refuses it once the object has changed, so that a retry does no
+        harm."""
         ...
 
 
@@ -76,8 +76,8 @@ class JsonPatch:
 
 @attrs.frozen
 class MergePatch:
-    """The fields that change; null removes one, lists are replaced whole (RFC 7386). Works for
-    every kind.
+    """The changed fields; null removes a field, a list replaces the former one (RFC 7386). Works
+    for every kind.
 
     >>> MergePatch({"spec": {"replicas": 3, "paused": None}}).body()
     b'{"spec":{"replicas":3,"paused":null}}'
@@ -95,13 +95,13 @@ class MergePatch:
         *,
         optimistic_lock: bool = False,
     ) -> MergePatch:
-        """The patch that leads from one state of an object to another.
+        """The patch from one state of an object to another.
 
         Args:
             before: the object as it was read.
             after: a changed copy of it.
-            optimistic_lock: have the server refuse the patch (:class:`Conflict`) when the object
-                was changed since ``before`` was read. Needed where lists are changed.
+            optimistic_lock: the server refuses the patch (:class:`Conflict`) if the object has
+                changed since ``before`` was read. Needed for changes of lists.
 
         Raises:
             ValueError: ``optimistic_lock`` of an object that has no resource version.

@@ -1,4 +1,4 @@
-"""The verbs as Protocols: ask for the narrowest that does, and anything that fits can be given."""
+"""The verbs as Protocols: let a function ask for the narrowest, and it takes any client."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Writer(Protocol):
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
-        """Make an object."""
+        """Create an object."""
         ...
 
     def update(
@@ -196,7 +196,7 @@ class SubresourceLike(Protocol):
 
 
 class ClientLike(Reader, Writer, Protocol):
-    """Everything a controller does with a client: :class:`Client`, its wrappers, and your fakes."""
+    """All that a controller does with a client: :class:`Client`, its wrappers, and your fakes."""
 
     def list_page(
         self,

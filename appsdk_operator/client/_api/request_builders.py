@@ -1,4 +1,4 @@
-"""Verbs as requests, and answers as objects: what the client and its subresources share."""
+"""Builders of requests and decoders of answers, for the client and its subresources."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ __all__ = [
 ]
 
 COLLECTION: Any = object()
-"""Instead of a name: the whole collection. Not None, which a caller may have got for a name."""
+"""In place of a name: the collection. Not None, which a caller may pass as a name by mistake."""
 
 APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
-"""JSON is YAML, and the only media type that every server knows for server-side apply."""
+"""The one media type for server-side apply that every server knows. JSON is YAML."""
 
 
 def build_request(
@@ -71,7 +71,7 @@ def build_request(
     repeatable: bool = False,
     retry: bool = True,
 ) -> Request:
-    """The request for a verb on one object (``name``), or on a collection (COLLECTION).
+    """The request for a verb on one object, or on a collection.
 
     Raises:
         TypeError: ``kind`` is no Kind.
@@ -123,10 +123,10 @@ def check_namespace(kind: Kind, namespace: str) -> None:
 
 
 def check_object(obj: object) -> None:
-    """Refuse what is no object of the kit, whose kind would not be known.
+    """Refuse anything but objects of the kit: others have no kind.
 
     Raises:
-        TypeError: the text says how to make one.
+        TypeError: it is none; the text says how to make one.
     """
     if not isinstance(obj, (Object, MutableObject)):
         wrap = "MutableObject(kind, {…}), or " if isinstance(obj, Mapping) else ""
@@ -136,10 +136,10 @@ def check_object(obj: object) -> None:
 
 
 def check_patch(patch: object) -> None:
-    """Refuse what does not say which kind of patch it is.
+    """Refuse patches without a media type.
 
     Raises:
-        TypeError: the text says how to make one.
+        TypeError: it is none; the text says how to make one.
     """
     if not hasattr(patch, "content_type"):
         kind = "JsonPatch([…])" if isinstance(patch, Sequence) else "MergePatch({…})"
@@ -152,19 +152,19 @@ def encode_object(obj: AnyObject, verb: str) -> bytes:
     """An object as the body of a request.
 
     Raises:
-        ValueError: only its metadata is here, so that the rest would be lost.
+        ValueError: it holds metadata only, so that the server would drop the rest.
     """
     if obj.get("kind") == PARTIAL_METADATA_KIND:
         hint = ": read it whole first" if verb == "create" else ", did you mean to patch?"
         raise ValueError(f"{obj.kind.kind} {obj.key}: cannot {verb} using only metadata{hint}")
     if isinstance(obj, MutableObject):
         return obj.freeze().raw
-    # What came in a list has neither apiVersion nor kind, but a body needs both.
+    # Items of a list have neither apiVersion nor kind, but a body needs both.
     return obj.raw if "kind" in obj and "apiVersion" in obj else encode_json(obj.to_dict())
 
 
 def accept_header(kind: str, *, metadata_only: bool) -> str:
-    """The ``Accept`` header of a read: ``kind`` of metadata if the server can, else all."""
+    """The ``Accept`` header of a read, which may ask for the metadata form ``kind``."""
     check_flag("metadata_only", metadata_only)
     return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}" if metadata_only else JSON
 
@@ -292,7 +292,7 @@ def parent_kind(obj: AnyObject, parent: Kind | None) -> Kind:
 
 
 def required_name(obj: AnyObject) -> str:
-    """The name of an object that has to have one.
+    """The name of an object.
 
     Raises:
         ValueError: it has none.
@@ -303,7 +303,7 @@ def required_name(obj: AnyObject) -> str:
 
 
 def uid_of(obj: AnyObject) -> str:
-    """The uid that an object says it has; empty when it says none."""
+    """The uid in an object's metadata; empty if absent."""
     if isinstance(obj, Object):
         return obj.uid
     metadata = obj.get("metadata")
@@ -314,11 +314,11 @@ def uid_of(obj: AnyObject) -> str:
 def decode_answer(
     request: Request, kind: Kind[SpecT, StatusT], body: bytes
 ) -> Object[SpecT, StatusT]:
-    """The object in the answer to a request for one.
+    """The object in an answer.
 
     Raises:
-        DecodeError: there is none of this kind.
-        WrongAnswer: it is another one.
+        DecodeError: the answer is no object of this kind.
+        WrongAnswer: it is another object than the requested one.
     """
     return _checked_identity(request, Object.from_json(kind, body))
 
@@ -326,7 +326,7 @@ def decode_answer(
 def decode_delete_answer(
     request: Request, kind: Kind[SpecT, StatusT], body: bytes
 ) -> Object[SpecT, StatusT] | None:
-    """The object in the answer to a delete, None for a Status."""
+    """The object in the answer to a delete; None for a Status."""
     answer = decode_json(body) if body else None
     if not isinstance(answer, dict) or answer.get("kind") == "Status":
         if isinstance(answer, dict):
@@ -341,12 +341,12 @@ def decode_page(
     """The page in the answer to a list.
 
     Raises:
-        DecodeError: there is none of this kind.
-        WrongAnswer: it is that of another namespace.
+        DecodeError: the answer is no list of this kind.
+        WrongAnswer: its objects are in another namespace.
     """
     page = decode_list(kind, body)
     if request.namespace and page.items:
-        # The page of another namespace begins with an object of that one.
+        # The first object shows the namespace of the page.
         _checked_identity(request, page.items[0])
     return page
 
@@ -354,7 +354,7 @@ def decode_page(
 def decode_answer_of_any_kind(
     request: Request, kind: Kind[SpecT, StatusT], body: bytes
 ) -> Object[SpecT, StatusT]:
-    """The object in the answer of a subresource, whose kind may be another than its parent's."""
+    """The object in a subresource's answer, which may have another kind than the parent."""
     answer: Any = decode_json(body)
     name = answer.get("kind", "") if isinstance(answer, dict) else ""
     api_version = answer.get("apiVersion", "") if isinstance(answer, dict) else ""
@@ -363,13 +363,13 @@ def decode_answer_of_any_kind(
         kind = Kind(group=group, version=version, kind=name, scope=kind.scope)
         if name == "Status":
             kind = Kind(group=group, version=version, kind=name, scope=Scope.CLUSTER)
-        # The uid that was given is that of the parent, or of what was posted.
+        # The uid in the request is that of the parent, or of the posted object.
         request = attrs.evolve(request, answer_uid="")
     return decode_answer(request, kind, body)
 
 
 def _checked_identity(request: Request, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-    """The object, if it can be the one that was asked for: what it does not say is not compared."""
+    """The object, checked by name, uid and namespace as far as it has them."""
     for asked, found in ((request.answer_name, obj.name), (request.answer_uid, obj.uid)):
         if asked and found and asked != found:
             raise wrong_answer(request, _identity_text(obj))

@@ -1,4 +1,4 @@
-"""Verbs on the parts of objects that have an address of their own."""
+"""The verbs on subresources: ``status``, ``scale``, ``eviction`` and others."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["SubresourceClient"]
 class SubresourceClient:
     """One subresource of any kind: ``status``, ``scale``, ``eviction``, ``token``, ``binding``, …
 
-    ``status`` takes and gives the object itself. Others take and give objects of kinds of their
-    own (a ``Scale``, a ``TokenRequest``), so they are told the ``parent``'s kind. Raises what
-    :class:`Client` raises. Thread-safe.
+    ``status`` takes and returns the object itself. Others take and return objects of their own
+    kinds (a ``Scale``, a ``TokenRequest``), so they need the kind of the ``parent``. Raises the
+    errors of :class:`Client`. Thread-safe.
     """
 
     def __init__(self, transport: Transport, name: str) -> None:
@@ -40,7 +40,7 @@ class SubresourceClient:
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
     ) -> Object[SpecT, StatusT]:
-        """Read it; the answer's kind may be another than ``kind``, the parent's."""
+        """Read it; ``kind`` is the parent's, the answer may have another."""
         request = request_builders.build_request(
             kind,
             "GET",
@@ -73,7 +73,7 @@ class SubresourceClient:
             dry_run, field_manager, field_validation: as :meth:`Client.create`.
 
         Returns:
-            What the server answers, which may be a ``Status``.
+            The object in the answer, which may be a ``Status``.
         """
         request_builders.check_object(obj)
         check_text("name", name)
@@ -100,7 +100,7 @@ class SubresourceClient:
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
-        """Replace it. Of an object sent to ``status``, the server takes nothing but the status.
+        """Replace it. ``status`` takes an object and stores its status alone.
 
         Args:
             obj: the object, or for ``scale`` a ``Scale`` of the same name.
@@ -108,7 +108,7 @@ class SubresourceClient:
             dry_run, field_manager, field_validation: as :meth:`Client.create`.
 
         Raises:
-            Conflict: the object was changed since it was read.
+            Conflict: the object has changed since it was read.
         """
         request = request_builders.update_request(
             obj,
@@ -157,10 +157,10 @@ class SubresourceClient:
         """Server-side apply to it; arguments as :meth:`Client.apply`.
 
         Args:
-            obj: only the fields that the manager wants to own.
-            field_manager: who owns the fields; must be given.
+            obj: the fields that the manager wants to own, and no others.
+            field_manager: the owner of the fields; required.
             parent: the kind whose subresource it is; default: the kind of ``obj``.
-            force: take fields from other managers.
+            force: take over fields of other managers.
             dry_run, field_validation: as :meth:`Client.create`.
 
         Raises:

@@ -1,4 +1,4 @@
-"""A client whose verbs can be replaced one by one: for tests, audits and fences."""
+"""A client with hooks for single verbs: for tests, audits and fences."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Hook = Callable[..., Any]
 
 @attrs.frozen(kw_only=True)
 class Hooks:
-    """What to call instead of a verb; None, the default, leaves it as it is.
+    """Functions to call instead of verbs; None, the default, leaves a verb unchanged.
 
-    A hook is called with the client that does the work (for the ``subresource_`` hooks, with its
-    subresource client, whose ``name`` tells which) and then with the verb's own arguments, so that
+    A hook gets the wrapped client (a ``subresource_`` hook gets its subresource client, which has a
+    ``name``), and then the verb's own arguments:
     ``lambda inner, *args, **options: inner.create(*args, **options)`` changes nothing.
     """
 
@@ -47,7 +47,7 @@ class Hooks:
 
 
 class InterceptedClient(ClientWrapper):
-    """Calls hooks instead of verbs.
+    """Calls a hook instead of each verb that has one.
 
     >>> from appsdk_operator.client import Conflict, InterceptedClient, Hooks
     >>> def fail(inner, obj, **options):
@@ -60,7 +60,7 @@ class InterceptedClient(ClientWrapper):
         """A client with ``hooks``.
 
         Raises:
-            TypeError: there are none; the text says how to give them.
+            TypeError: ``hooks`` is no :class:`Hooks`; the text says how to give them.
         """
         super().__init__(inner)
         if verbs or not isinstance(hooks, Hooks):
@@ -74,7 +74,7 @@ class InterceptedClient(ClientWrapper):
         for field in attrs.fields(Hooks):
             hook = getattr(hooks, field.name)
             if hook is not None and not field.name.startswith("subresource_"):
-                # On the instance, where it is found before the class' own.
+                # On the instance, where it shadows the method of the class.
                 setattr(self, field.name, _bound(hook, inner))
 
     def subresource(self, name: str) -> SubresourceLike:

@@ -1,4 +1,4 @@
-"""A client that stays in one namespace."""
+"""A client for one namespace."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ __all__ = ["NamespacedClient"]
 
 
 class NamespacedClient(ClientWrapper):
-    """Fills in ``namespace`` where none is given, and refuses every other one.
+    """Adds its namespace where none is given, and refuses every other one.
 
-    Cluster-scoped kinds pass through as they are. Objects that get a namespace are copied, not
-    changed.
+    Cluster-scoped kinds pass unchanged. An object that gets the namespace is copied.
 
     Raises, from every verb:
         ValueError: another namespace is given.
@@ -121,10 +120,10 @@ class NamespacedClient(ClientWrapper):
         return _NamespacedSubresource(self.inner.subresource(name), self)
 
     def filled(self, kind: Kind, name: str, namespace: str) -> str:
-        """The namespace that is meant.
+        """The namespace of a request: the given one, or the client's.
 
         Raises:
-            ValueError: it is another than the client's.
+            ValueError: another namespace is given.
         """
         if not check_kind(kind).is_namespaced or namespace == self.namespace:
             return namespace
@@ -136,7 +135,7 @@ class NamespacedClient(ClientWrapper):
         return self.namespace
 
     def placed(self, obj: AnyObject, kind: Kind | None = None) -> AnyObject:
-        """The object in the client's namespace; a copy, if it was in none."""
+        """The object in the client's namespace: itself, or a copy if it had none."""
         check_object(obj)
         namespace = self.filled(kind or obj.kind, obj.name, obj.namespace)
         if namespace == obj.namespace:

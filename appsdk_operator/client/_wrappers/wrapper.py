@@ -1,4 +1,4 @@
-"""A client around another one that passes everything on: wrappers change what they are about."""
+"""The base class of client wrappers, which passes every verb on to another client."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = ["ClientWrapper", "SubresourceWrapper"]
 
 
 class ClientWrapper:
-    """Passes every verb on to ``inner``; subclass it and override what should differ."""
+    """Passes every verb on to ``inner``; subclass it and override single verbs."""
 
     def __init__(self, inner: ClientLike) -> None:
-        """A client that works through ``inner``.
+        """A client that calls ``inner``.
 
         Raises:
-            TypeError: that is no client.
+            TypeError: ``inner`` is no client.
         """
         _check_inner(inner)
         self.inner = inner
-        """The client that does the work."""
+        """The wrapped client."""
 
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
@@ -113,7 +113,7 @@ class SubresourceWrapper:
 
     def __init__(self, inner: SubresourceLike) -> None:
         self.inner = inner
-        """The client that does the work."""
+        """The wrapped client."""
 
     @property
     def name(self) -> str:
