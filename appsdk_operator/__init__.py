@@ -1,14 +1,14 @@
 """A kit for writing Kubernetes operators.
 
-Everything a program usually needs is here; each name is documented where it lives. The rooms, from
-the ground up: :mod:`~appsdk_operator.runtime` (clock, stop signal, work queue, metrics),
-:mod:`~appsdk_operator.resource` (what an object is), :mod:`~appsdk_operator.client` (talk to an API
-server), :mod:`~appsdk_operator.cache` (keep a local copy), :mod:`~appsdk_operator.controllers`
-(reconcile what objects ask for), :mod:`~appsdk_operator.watchers` (react to what happens),
-:mod:`~appsdk_operator.manager` (run it all), and :mod:`~appsdk_operator.testing` (an API server to
-test on).
+The names that a program usually needs are here; each is documented in its package. The packages,
+lowest first: :mod:`~appsdk_operator.runtime` (clock, stop signal, work queue, metrics),
+:mod:`~appsdk_operator.resource` (kinds and objects), :mod:`~appsdk_operator.client` (requests to an
+API server), :mod:`~appsdk_operator.cache` (informers and a local copy),
+:mod:`~appsdk_operator.controllers` (reconcilers), :mod:`~appsdk_operator.watchers` (callbacks for
+events), :mod:`~appsdk_operator.manager` (start, stop, leader election, health), and
+:mod:`~appsdk_operator.testing` (an API server for tests).
 
-Names are loaded when they are first used, so that importing the package costs next to nothing.
+Each name is imported on first use, so that importing the package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ _HOMES["until"] = f"{__name__}.controllers"
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, all of them
 
-if not TYPE_CHECKING:  # which would take any name for one of the package's
+if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__ = loader(__name__, _HOMES)
 
 

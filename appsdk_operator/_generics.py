@@ -21,8 +21,8 @@ __all__ = [
     "subscript",
 ]
 
-# Type checkers know typing_extensions without its being installed; Python 3.11 and 3.12 have no
-# defaults of their own, and need none.
+# Type checkers know typing_extensions without an installation. Type variables of Python 3.11 and
+# 3.12 have no defaults, and need none at run time.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as _TypeVar
 
@@ -48,6 +48,5 @@ else:
 subscript: Any = classmethod(GenericAlias)
 """As ``__class_getitem__``, makes ``Class[Spec]`` and ``Class[Spec, Status]`` work at run time.
 
-``Generic`` alone refuses fewer arguments than there are type variables, because before Python 3.13
-it knows no defaults.
+Before Python 3.13 ``Generic`` has no defaults, and refuses fewer arguments than type variables.
 """

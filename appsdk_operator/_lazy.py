@@ -1,4 +1,4 @@
-"""Packages whose names are loaded when they are first used."""
+"""Packages whose names are imported on first use."""
 
 from __future__ import annotations
 

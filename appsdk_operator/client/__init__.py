@@ -203,5 +203,5 @@ __all__ = [
     "to_model",
 ]
 
-if not TYPE_CHECKING:  # which would take any name for one of the package's
+if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__ = loader(__name__, _HOMES)

@@ -1,17 +1,16 @@
-"""What an object is: its kind, its metadata, its JSON, and how to select and change it.
+"""Kubernetes objects: kinds, metadata, JSON and YAML, selectors and patches.
 
-Bytes come in from a client or a watch and become :class:`Object`, an immutable view that can be
-shared by everybody; :meth:`Object.mutable_copy` leads back to something that can be changed and
+The bytes of a client or a watch become an :class:`Object`, an immutable view that threads and
+caches share. :meth:`Object.mutable_copy` makes a :class:`MutableObject`, which can be changed and
 sent. Nothing here does I/O or starts a thread.
 
 Guarantees:
-    * Nothing is lost in a round trip: unknown fields, the order of keys and the value of every
-      number are kept.
+    * A round trip preserves unknown fields, the order of keys and the value of every number.
     * Reading from any thread is safe; an attempt to change an :class:`Object` raises
-      :class:`ReadOnlyError`, which names the way to do it.
+      :class:`ReadOnlyError`, which says what to do instead.
 
 Caveats:
-    * Labels, spec, status and other fields are decoded each time they are asked for.
+    * Labels, spec, status and other fields are decoded at each access.
 
 Errors:
     :class:`DecodeError` (with :class:`WrongKindError`), :class:`EncodeError`,
@@ -71,7 +70,7 @@ from appsdk_operator.resource._selectors import field_selector_of as field_selec
 from appsdk_operator.resource._selectors import label_selector_of as label_selector_of
 from appsdk_operator.resource._stream_lines import Lines as Lines
 
-# PyYAML takes longer to load than all the rest, and few programs read manifests.
+# Imported on first use: PyYAML takes longer to import than all the rest.
 if TYPE_CHECKING:
     from appsdk_operator.resource._strategic import BUILTIN_MERGE_KEYS as BUILTIN_MERGE_KEYS
     from appsdk_operator.resource._strategic import DirectiveError as DirectiveError
@@ -98,7 +97,7 @@ _MODULES = {
 }
 _HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
 
-# What is imported above and not listed is for the other rooms of the kit.
+# Names that are imported above but not listed here are for the other rooms of the kit.
 __all__ = [
     "AnyObject",
     "DecodeError",
@@ -143,7 +142,7 @@ __all__ = [
     "parse_time",
 ]
 
-if not TYPE_CHECKING:  # which would take any name for one of the package's
+if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__ = loader(__name__, _HOMES)
 
 

@@ -1,4 +1,4 @@
-"""From the API server's bytes to objects, with one partial decode per object, and back."""
+"""The JSON codec: decodes headers and values, encodes objects, and its errors."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ __all__ = [
 _T = TypeVar("_T")
 
 PARTIAL_METADATA_KIND = "PartialObjectMetadata"
-"""What the server calls an object of any kind of which it sends nothing but the metadata."""
+"""The kind of an answer with an object's metadata alone."""
 PARTIAL_METADATA_VERSION = "meta.k8s.io/v1"
 
 
 class DecodeError(ValueError):
-    """Bytes from the API server, or a typed view's type, do not fit; the text names the place."""
+    """Bytes from the API server are no JSON, or do not fit a type; the text names the path."""
 
 
 class WrongKindError(DecodeError):
-    """An object of another kind came where one of a certain kind was expected."""
+    """An object has another kind than expected."""
 
 
 class MetadataOnlyError(LookupError):
-    """More than the metadata was asked of an object of which only that is kept."""
+    """An object with metadata alone was asked for another field."""
 
 
 class EncodeError(ValueError):
-    """A value cannot be written as JSON without loss; the text names the place."""
+    """A value cannot be written as JSON without loss; the text names the path."""
 
 
 class Metadata(msgspec.Struct, gc=False, rename="camel"):
-    """What identifies an object."""
+    """The metadata that identifies an object."""
 
-    # To the API server null is the same as absent, and YAML's `namespace:` is a null.
+    # The API server treats null as absent, and YAML's `namespace:` is a null.
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
@@ -60,7 +60,7 @@ class Metadata(msgspec.Struct, gc=False, rename="camel"):
 
 
 class Header(msgspec.Struct, gc=False, rename="camel"):
-    """As much of an object as is decoded on arrival."""
+    """The part of an object that is decoded on arrival."""
 
     metadata: Metadata
     kind: str | None = None
@@ -72,7 +72,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(enc_hook=encode_hook).encode
 
-# Malformed JSON, or JSON of another shape; text that is not UTF-8; brackets without end.
+# Malformed JSON or another type; text that is not UTF-8; nesting that is too deep.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -93,7 +93,7 @@ def decode(raw: bytes) -> Any:
 
 
 def decode_as(decoder: Callable[[bytes], _T], kind: type[_T], raw: bytes) -> _T:
-    """What ``decoder`` reads, which is one of ``kind``, be it nested however deep.
+    """Decode with ``decoder``, which returns a ``kind``; nesting of any depth is decoded, too.
 
     Raises:
         DECODE_ERRORS: the text does not fit.
@@ -105,10 +105,10 @@ def decode_as(decoder: Callable[[bytes], _T], kind: type[_T], raw: bytes) -> _T:
 
 
 def members(raw: bytes) -> dict[str, Any]:
-    """The members of a JSON object by name, each its own text.
+    """The members of a JSON object by name, as raw text.
 
     Raises:
-        DECODE_ERRORS: it is none.
+        DECODE_ERRORS: it is no object.
     """
     try:
         return _members(raw)
@@ -117,10 +117,10 @@ def members(raw: bytes) -> dict[str, Any]:
 
 
 def excerpt(raw: bytes | memoryview) -> str:
-    """What an error may show of bytes that could not be read.
+    """The part of undecodable bytes that an error may show.
 
-    The beginning of what is no JSON, for example a proxy's page. Of JSON only its length: it may
-    be a Secret's, and errors end up in logs.
+    That is the beginning of an HTML page, as proxies send. Of anything else it is the length alone:
+    it may be a Secret, and errors end up in logs.
     """
     text = bytes(raw[:80])
     if text.lstrip()[:1] in (b"<", b""):
@@ -133,7 +133,7 @@ def checked_metadata(kind: Kind, raw: bytes) -> Metadata:
 
     Raises:
         DecodeError: the text is not JSON of an object with metadata.
-        WrongKindError: the object says it is of another kind.
+        WrongKindError: the object is of another kind.
     """
     try:
         header = decode_as(decode_header, Header, raw)
@@ -147,7 +147,7 @@ def check_header(kind: Kind, header: Header) -> None:
     """Refuse an object of another kind.
 
     Raises:
-        WrongKindError: the object says it is of another kind.
+        WrongKindError: the object is of another kind.
     """
     # Items of a list of built-in kinds carry neither kind nor version.
     if (
@@ -163,11 +163,11 @@ def check_header(kind: Kind, header: Header) -> None:
 
 
 raw_json_getters: dict[type, Callable[[Any], bytes]] = {}
-"""Types that know their own JSON text."""
+"""Functions that return a value's JSON text, by type."""
 
 
 def encode(value: Any) -> bytes:
-    """JSON text of plain values, objects, attrs classes, dataclasses and msgspec structs.
+    """JSON text of plain values, objects, and instances of the classes for spec and status.
 
     Raises:
         EncodeError: a value that JSON cannot carry (NaN, infinities, unknown types); the text
@@ -189,7 +189,7 @@ def encode(value: Any) -> bytes:
         raise EncodeError(
             f"{_unencodable_path(value) or '$'} cannot be written as JSON: {error}"
         ) from error
-    # msgspec writes NaN and infinities as null, which would lose them without a word.
+    # msgspec writes NaN and infinities as null.
     if b"null" in raw and (path := _non_finite_path(value)):
         raise EncodeError(f"{path} is not a finite number, and JSON has no other")
     return bytes(raw)
@@ -198,8 +198,8 @@ def encode(value: Any) -> bytes:
 def plain_copy(value: Any, path: str = "$") -> Any:
     """A copy in plain, changeable JSON values.
 
-    Typed values are written without their fields that are None: an optional field that is not set
-    must not reach the server as null, which is a value there. A None in a dict stays.
+    Fields of typed values that are None are left out: to the server null is a value, and not the
+    absence of an optional field. A None in a dict stays.
 
     Raises:
         EncodeError: a value that JSON cannot carry; the text names the path.
@@ -209,7 +209,7 @@ def plain_copy(value: Any, path: str = "$") -> Any:
         try:
             return without_none(to_builtins(item))
         except _ENCODE_ERRORS as error:
-            where = next((way for found, way in _deep_json.walk(value) if found is item), ())
+            where = next((at for found, at in _deep_json.walk(value) if found is item), ())
             text = _deep_json.path_text(where, path)
             raise EncodeError(f"{text} cannot be written as JSON: {error}") from error
 
@@ -223,7 +223,7 @@ def to_builtins(value: Any) -> Any:
     """A typed value as plain JSON values.
 
     Raises:
-        TypeError, ValueError: it has what JSON has not.
+        TypeError, ValueError: JSON cannot carry it.
     """
     try:
         return lists(msgspec.to_builtins(value, enc_hook=encode_hook))
@@ -236,12 +236,12 @@ def _of_one_level(value: Any) -> Any:
 
 
 def lists(value: Any) -> Any:
-    """The same with lists for tuples, as JSON has them."""
+    """A copy with lists in place of tuples."""
     return _deep_json.deep_copy(value, _unchanged)
 
 
 def without_none(value: Any) -> Any:
-    """The same without the fields that are None."""
+    """A copy without the fields that are None."""
     return _deep_json.deep_copy(value, _unchanged, keep_none=False)
 
 
@@ -250,7 +250,7 @@ def _unchanged(value: Any) -> Any:
 
 
 def _unencodable_path(value: Any) -> str | None:
-    """The path of the first value that cannot be encoded, whatever it contains."""
+    """The path of the first value that cannot be encoded."""
     for item, path in _deep_json.walk(value):
         own: Any = item
         if isinstance(item, Mapping):

@@ -1,4 +1,4 @@
-"""Objects of other libraries as objects of this one."""
+"""Conversion of other libraries' objects."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["IntoObject", "ObjectWrapper", "as_object"]
 
 @runtime_checkable
 class ObjectWrapper(Protocol[SpecT_co, StatusT_co]):
-    """Something that carries an :class:`Object` (grafana-app-sdk's ResourceObjectWrapper)."""
+    """A wrapper around an :class:`Object` (grafana-app-sdk's ResourceObjectWrapper)."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
     def unwrap_object(self) -> Object[SpecT_co, StatusT_co]:
-        """The object that it carries."""
+        """The wrapped object."""
         ...
 
 
 @runtime_checkable
 class IntoObject(Protocol):
-    """Something that can become an object (grafana-app-sdk's ConvertableIntoResourceObject)."""
+    """A value that can become an object (grafana-app-sdk's ConvertableIntoResourceObject)."""
 
     def into_object(self, kind: Kind) -> Object | MutableObject | Mapping[str, Any]:
         """Itself as an object of ``kind``."""
@@ -34,12 +34,12 @@ class IntoObject(Protocol):
 
 
 def as_object(kind: Kind[SpecT, StatusT], value: Any) -> Object[SpecT, StatusT]:
-    """An object of ``kind`` from whatever another library hands out.
+    """An object of ``kind`` from a value of another library.
 
     Three rules, in this order, as in grafana-app-sdk: an :class:`Object` is used as it is, an
-    :class:`ObjectWrapper` is unwrapped, and what can be converted is converted: an
-    :class:`IntoObject`, a :class:`MutableObject`, a mapping in the API's own field names, and
-    whatever has a ``to_dict()`` that gives one.
+    :class:`ObjectWrapper` is unwrapped, and these are converted: an :class:`IntoObject`, a
+    :class:`MutableObject`, a mapping with the API's own field names, and a value whose
+    ``to_dict()`` returns one.
 
     Raises:
         TypeError: none of the rules applies; the text names the type.
@@ -60,7 +60,7 @@ def as_object(kind: Kind[SpecT, StatusT], value: Any) -> Object[SpecT, StatusT]:
     if isinstance(value, Mapping):
         return Object.from_dict(kind, value)
     what = f"{type(value).__module__}.{type(value).__qualname__}"
-    # Generated models have Python's names in to_dict(), which the API would not know.
+    # to_dict() of generated models has Python's field names, which the API does not know.
     if hasattr(type(value), "attribute_map"):
         raise TypeError(f"{what} is a generated model: convert it with client.from_model(kind, …)")
     to_dict = getattr(value, "to_dict", None)

@@ -1,4 +1,4 @@
-"""A CustomResourceDefinition from a kind: its schema comes from the types of spec and status."""
+"""CustomResourceDefinitions of kinds, with schemas from the types of spec and status."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def custom_resource_definition(
     printer_columns: Sequence[Mapping[str, Any]] = (),
     schema: Mapping[str, Any] | None = None,
 ) -> MutableObject:
-    """The CRD that makes an API server serve ``kind``, with a status subresource.
+    """The CRD of ``kind``, with a status subresource.
 
     Args:
-        kind: what to serve; its ``spec`` and ``status`` types become the schema, with their
-            docstrings, constraints and defaults. A part without a type takes any object.
+        kind: the kind; its ``spec`` and ``status`` types become the schema, with their
+            docstrings, constraints and defaults. A part without a type accepts any object.
         short_names: other names for kubectl.
         categories: groups of resources for kubectl, for example ``("all",)``.
         printer_columns: ``additionalPrinterColumns`` as plain JSON values.
@@ -126,7 +126,7 @@ def _schema_of(view: Any, field: str) -> dict[str, Any]:
 
 
 def _without_schema(view: Any, path: str, above: tuple[Any, ...]) -> tuple[str, Any] | None:
-    """The path and type of the innermost part that has no schema; None: a type of ``above``."""
+    """The path and type of the innermost part without a schema; None: it is a type of ``above``."""
     container: Any = get_origin(view)
     suffix = "" if container in (Union, types.UnionType) else "[]"
     suffix = ".*" if _is_mapping(container) else suffix
@@ -153,14 +153,14 @@ def _fields_of(view: Any) -> dict[str, Any]:
         return {}
     try:
         return get_type_hints(view, include_extras=True)
-    except (NameError, TypeError):  # a name that only the type checker knows
+    except (NameError, TypeError):  # a name that is imported for type checkers only
         return {}
 
 
 def _structural(
     schema: Mapping[str, Any], types: Mapping[str, Any], path: str, above: tuple[str, ...]
 ) -> dict[str, Any]:
-    """``schema`` in the form that API servers take: references inlined, null as ``nullable``."""
+    """``schema`` as a structural schema: references inlined, null as ``nullable``."""
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     if name:
         if name in above:
@@ -171,7 +171,7 @@ def _structural(
         return _union(schema, types, path, above)
     made = {key: schema[key] for key in _KEPT if key in schema}
     if not schema.get("type") and "enum" not in schema:
-        # Any: whatever JSON there is.
+        # Any: all JSON values.
         return {**made, "x-kubernetes-preserve-unknown-fields": True}
     if schema.get("type") == "object":
         made.pop("default", None)

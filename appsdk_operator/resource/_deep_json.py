@@ -1,8 +1,8 @@
-"""JSON of any depth, without recursion: for what is nested deeper than msgspec's recursion goes.
+"""JSON of any depth: decoding, encoding, copying and comparison without recursion.
 
-API servers store some thousand levels in a part of an object whose fields they do not know. msgspec
-ends at Python's recursion limit, and a higher limit overflows the C stack. So the fast path is
-tried first, and what raised :class:`RecursionError` there is done here: slower, and at any depth.
+API servers store thousands of levels in fields without a schema. msgspec stops at Python's
+recursion limit, and a higher limit would overflow the C stack. So callers try msgspec first, and
+after a :class:`RecursionError` they use these slower functions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 _T = TypeVar("_T")
 
 Path = tuple[Any, ...]
-"""The way to a value: the path of what it is in, and its step; ``()`` at the root."""
+"""The path to a value, as a pair of its container's path and the last step; ``()`` at the root."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(enc_hook=encode_hook).encode
@@ -45,7 +45,7 @@ _TOKEN: Final = re.compile(
 )
 _MARK: Final = re.compile(_STRING + rb"|[{}\[\],]", re.DOTALL)
 _KEY: Final = re.compile(rb"[ \t\n\r]*+(" + _STRING + rb")[ \t\n\r]*+:", re.DOTALL)
-# Deeper is only what contains itself: API servers read 10,000 levels at most.
+# A deeper value contains itself: API servers read 10,000 levels at most.
 _DEEPEST: Final = 100_000
 _SPACE: Final = b" \t\n\r"
 _SCALARS: Final = (str, int, float, bool, type(None))
@@ -66,7 +66,7 @@ def decode(raw: bytes) -> Any:
     key: str | None = None
     outer: list[tuple[Any, str | None]] = []
     position, match = 0, _TOKEN.match
-    # What may come: "value", "first" (a value or the end), "key", "first key", ":" or "next".
+    # The next token: "value", "first" (a value or the end), "key", "first key", ":" or "next".
     awaited = "value"
     while True:
         token = match(raw, position)
@@ -129,10 +129,10 @@ def convert(raw: bytes, kind: type[_T]) -> _T:
 
 
 def members(raw: bytes) -> dict[str, bytes]:
-    """The members of a JSON object, each the text it has there; the values are not checked.
+    """The members of a JSON object as raw text; the values are not checked.
 
     Raises:
-        msgspec.DecodeError: it is no object, or there is no telling where its members end.
+        msgspec.DecodeError: it is no object, or the ends of its members cannot be found.
     """
     found: dict[str, bytes] = {}
     for begin, end in _parts(raw, b"{"):
@@ -144,18 +144,18 @@ def members(raw: bytes) -> dict[str, bytes]:
 
 
 def elements(raw: bytes) -> list[bytes]:
-    """The elements of a JSON array, each the text it has there, be it JSON or not.
+    """The elements of a JSON array as raw text, which may be invalid JSON.
 
     An element ends where its brackets and quotes are closed and a comma follows.
 
     Raises:
-        msgspec.DecodeError: it is no array, or there is no telling where its elements end.
+        msgspec.DecodeError: it is no array, or the ends of its elements cannot be found.
     """
     return [raw[begin:end].strip(_SPACE) for begin, end in _parts(raw, b"[")]
 
 
 def _parts(raw: bytes, opening: bytes) -> Iterator[tuple[int, int]]:
-    """Begin and end of what stands between the commas of the container that the text is."""
+    """Begin and end of each part between the commas of a container's text."""
     start = len(raw) - len(raw.lstrip(_SPACE))
     if raw[start : start + 1] != opening:
         raise _malformed(raw, start)
@@ -183,7 +183,7 @@ def _parts(raw: bytes, opening: bytes) -> Iterator[tuple[int, int]]:
 
 
 def encode(value: Any) -> bytes:
-    """JSON text of plain values, and of typed ones in them.
+    """JSON text of plain values, which may contain typed ones.
 
     Raises:
         RecursionError: a value contains itself.
@@ -191,7 +191,7 @@ def encode(value: Any) -> bytes:
     """
     parts: list[bytes] = []
     add = parts.append
-    # What is open: what is left of it, its closing bracket, and its identity.
+    # The open containers: the remaining items, the closing bracket, and the container's id.
     opened: list[tuple[Iterator[Any], bytes, int]] = []
     open_ids: set[int] = set()
     current: Any = value
@@ -231,7 +231,7 @@ def encode(value: Any) -> bytes:
 
 
 def fields_of(value: Any) -> Any:
-    """A typed value as a mapping of its fields, if it is one; anything else as it is."""
+    """A typed value as a mapping of its fields; any other value unchanged."""
     if isinstance(value, (Mapping, list, tuple)):
         return value
     names = getattr(value, "__struct_encode_fields__", None)
@@ -251,14 +251,14 @@ def fields_of(value: Any) -> Any:
 
 
 def deep_copy(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True) -> Any:
-    """A copy in plain dicts and lists; ``leaf`` makes something of what is no JSON value.
+    """A copy in plain dicts and lists; ``leaf`` converts values that are not JSON.
 
-    What ``leaf`` returns is copied as well.
+    The result of ``leaf`` is copied as well.
 
     Args:
-        value: mappings, lists and tuples, and what is in them.
+        value: mappings, lists and tuples of any depth.
         leaf: called for each value that is neither one of these nor text, number, bool or None.
-        keep_none: whether the members of mappings that are None stay.
+        keep_none: whether to keep members of mappings that are None.
 
     Raises:
         RecursionError: a value contains itself.
@@ -276,7 +276,7 @@ def deep_copy(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True)
                 continue
             if not isinstance(item, (Mapping, list, tuple)):
                 item = leaf(item)
-            # dict.copy and list.copy take what frozen containers hold, as it is.
+            # dict.copy and list.copy copy frozen containers without freezing their items.
             if isinstance(item, dict):
                 item = dict.copy(item)
             elif isinstance(item, Mapping):
@@ -296,7 +296,7 @@ def deep_copy(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True)
 
 
 def walk(value: Any) -> Iterator[tuple[Any, Path]]:
-    """``value`` and all that is in it, a container before its contents, with the way to each."""
+    """``value`` and all values in it with their paths, containers before their contents."""
     pending: list[tuple[Any, Path]] = [(value, ())]
     while pending:
         found, path = pending.pop()
@@ -311,7 +311,7 @@ def walk(value: Any) -> Iterator[tuple[Any, Path]]:
 
 
 def path_text(path: Path, root: str = "$") -> str:
-    """A path as text, from ``root`` on."""
+    """A path as text that begins with ``root``."""
     steps: list[str] = []
     while path:
         path, step = path
@@ -320,7 +320,7 @@ def path_text(path: Path, root: str = "$") -> str:
 
 
 def equal_by(one: Any, other: Any, equal_leaves: Callable[[Any, Any], bool] | None = None) -> bool:
-    """Whether two JSON values are equal; what they consist of is compared by ``same``.
+    """Whether two JSON values are equal, with their leaves compared by ``equal_leaves``.
 
     Args:
         one: a JSON value.

@@ -1,4 +1,4 @@
-"""Dicts and lists that can be read like any other, but not changed."""
+"""Read-only dicts and lists."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = [
 
 
 class ReadOnlyError(TypeError):
-    """Somebody tried to change an object that is shared between threads and caches."""
+    """An attempt to change an object, which threads and caches share."""
 
 
 def raise_read_only(*_: object, **__: object) -> NoReturn:
-    """Raise the error that says how to get a copy that can be changed."""
+    """Raise :class:`ReadOnlyError`, which says how to get a mutable copy."""
     raise ReadOnlyError(
         "this object is a read-only view, shared between threads and caches: take "
         "`copy = obj.mutable_copy()`, change the copy, and hand it to the client"
@@ -32,7 +32,7 @@ def raise_read_only(*_: object, **__: object) -> NoReturn:
 
 def _missing_attribute_text(value: dict[str, Any], name: str) -> str:
     text = f"{type(value).__name__!r} object has no attribute {name!r}"
-    if name.startswith("__"):  # Python asks for these itself
+    if name.startswith("__"):  # Python itself looks these up
         return text
     key = name if name in value or camel_case(name) not in value else camel_case(name)
     return (
@@ -50,12 +50,12 @@ def camel_case(name: str) -> str:
 class FrozenDict(dict[str, Any]):
     """A dict whose changing methods raise :class:`ReadOnlyError`.
 
-    What it contains is frozen when somebody looks at it: of a large object most people read little.
+    Its contents are frozen on access, since programs read little of a large object.
     """
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # a change is found before the program runs: nothing is a Never
+    if TYPE_CHECKING:  # type checkers refuse every call: no value is a Never
         # fmt: off
         def __setitem__(self, key: Never, value: Never, /) -> None: ...  # type: ignore[override]
         def __delitem__(self, key: Never, /) -> None: ...  # type: ignore[override]
@@ -74,23 +74,23 @@ class FrozenDict(dict[str, Any]):
         value = super().__getitem__(key)
         if type(value) is dict or type(value) is list:
             value = freeze(value)
-            # So that it is one object however often it is asked for.
+            # Each access returns the same object.
             super().__setitem__(key, value)
         return value
 
-    if not TYPE_CHECKING:  # which says so before
+    if not TYPE_CHECKING:  # type checkers report it themselves
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(_missing_attribute_text(self, name), name=name, obj=self)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, ``default`` when absent."""
+        """The value; ``default`` if absent."""
         if key not in self:
             return default
         return self[key]
 
     def __iter__(self) -> Iterator[str]:
-        # A way of its own, or dict() and ** would take the contents as they are.
+        # Overridden, because dict() and ** would otherwise bypass items() and copy unfrozen values.
         return super().__iter__()
 
     def values(self) -> Any:
@@ -112,7 +112,7 @@ class FrozenDict(dict[str, Any]):
         return super().__ror__(other)
 
     def copy(self) -> dict[str, Any]:
-        """A changeable deep copy, of plain dicts and lists."""
+        """A mutable deep copy in plain dicts and lists."""
         copied: dict[str, Any] = thaw(self)
         return copied
 
@@ -173,7 +173,7 @@ class FrozenList(list[Any]):
     __rmul__ = __mul__
 
     def copy(self) -> list[Any]:
-        """A changeable deep copy, of plain dicts and lists."""
+        """A mutable deep copy in plain dicts and lists."""
         copied: list[Any] = thaw(self)
         return copied
 
@@ -187,7 +187,7 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any) -> Any:
-    """The same JSON value in frozen containers, which keep the caller's own inside."""
+    """A JSON value in a frozen container; its contents are frozen on access."""
     kind = type(value)
     if kind is dict:
         return FrozenDict(value)
@@ -197,7 +197,7 @@ def freeze(value: Any) -> Any:
 
 
 def _freeze_children(value: FrozenDict | FrozenList) -> None:
-    """Freeze the containers in a frozen one; twice, or in two threads at once, is harmless."""
+    """Freeze the contents of a frozen container; harmless when repeated or concurrent."""
     if isinstance(value, FrozenDict):
         for key, item in dict.items(value):
             if type(item) is dict or type(item) is list:
@@ -209,18 +209,19 @@ def _freeze_children(value: FrozenDict | FrozenList) -> None:
 
 
 def thaw(value: Any) -> Any:
-    """The same JSON value in plain dicts and lists."""
+    """A copy of a JSON value in plain dicts and lists."""
     return _deep_json.deep_copy(value, lambda item: item)
 
 
 _FROZEN_ERRORS = ("FrozenInstanceError", "FrozenAttributeError", "FrozenError")
-"""Of attrs and dataclasses, by name: either need not be loaded."""
+"""The errors of attrs and dataclasses, by name: neither need be imported."""
 
 
 def explain_frozen(error: BaseException) -> None:
-    """Add to an error of changing a frozen instance what to write instead; to others nothing.
+    """Add a note with the remedy to an error about a change of a frozen instance.
 
-    The classes of specs and statuses are their users' own, and say no more than that.
+    The classes of spec and status are the user's, and their errors name no remedy. Other errors get
+    no note.
     """
     if not isinstance(error, AttributeError):
         return
@@ -231,7 +232,7 @@ def explain_frozen(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    # The setter of the class, if it is written in Python.
+    # The frame of the class' setter, if it is written in Python.
     known = trace.tb_frame.f_locals if trace is not None and not is_struct else {}
     name = known.get("name", "field")
     target = known.get("self")

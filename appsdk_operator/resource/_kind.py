@@ -1,4 +1,4 @@
-"""What kind an object is: its group, version, names and scope, and the types of spec and status."""
+"""Kinds: group, version, names and scope, and the types of spec and status."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _KIND_NAME = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 class Scope(enum.Enum):
-    """Whether the objects of a kind live in a namespace or in the whole cluster."""
+    """The scope of a kind: namespaced or cluster-wide."""
 
     NAMESPACED = "Namespaced"
     CLUSTER = "Cluster"
 
 
 def check_kind(value: object, what: str = "kind") -> Kind:
-    """``value`` itself.
+    """Return ``value``, checked to be a Kind.
 
     Raises:
         TypeError: it is no Kind; the text says where to get one.
@@ -38,7 +38,7 @@ def check_kind(value: object, what: str = "kind") -> Kind:
         given = repr(value[:80])
     elif isinstance(value, type):
         given = f"the class {value.__qualname__}"
-    else:  # it may be an object, with secrets
+    else:  # it may be an object that holds secrets
         given = f"{type(value).__name__}(…)"
     raise TypeError(
         f"{what}={given} is no Kind: give one of those in appsdk_operator.kinds, such as "
@@ -90,11 +90,10 @@ def _quoted(what: str, part: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class Kind(Generic[SpecT_co, StatusT_co]):
-    """A kind of Kubernetes object: where the API serves it and how its spec and status look.
+    """A kind of Kubernetes object: its API path, and the types of its spec and status.
 
-    Two kinds are equal when they name the same thing on the server (group, version, kind, plural
-    and scope); ``spec`` and ``status`` only say how one reads it, so typed and untyped kinds share
-    one cache.
+    Two kinds are equal if group, version, kind, plural and scope are; ``spec`` and ``status`` do
+    not count, so typed and untyped kinds share one cache.
 
     Args:
         group: the API group, ``""`` for the core group.
@@ -108,8 +107,8 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         status: the same for ``object.status``.
 
     Raises:
-        ValueError: a name that no API server would accept, or a ``spec`` or ``status`` class whose
-            instances can be changed, or that nothing can be read into.
+        ValueError: a name that no API server accepts, or a ``spec`` or ``status`` class that is
+            mutable or has no fields.
         TypeError: ``spec`` or ``status`` is an instance instead of a class, ``scope`` is no Scope,
             or a name no text.
 
@@ -130,7 +129,7 @@ class Kind(Generic[SpecT_co, StatusT_co]):
     spec: type[SpecT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
     status: type[StatusT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
 
-    # Made once: every object that arrives is compared with it.
+    # Computed once: every object that arrives is compared with it.
     api_version: str = attrs.field(
         init=False,
         eq=False,
@@ -163,7 +162,7 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         """The path on the API server of one object, or of the collection when ``name`` is empty.
 
         An empty ``namespace`` of a namespaced kind means all namespaces. Every part is quoted, so
-        a name can never reach another path. A ``subresource`` may have parts of its own
+        no name leads to another path. A ``subresource`` may have parts of its own
         (``"proxy/metrics"``).
 
         Raises:

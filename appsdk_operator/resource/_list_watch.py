@@ -1,4 +1,4 @@
-"""What lists and watches carry, decoded only as far as the machinery needs it."""
+"""Decoders of list pages and watch events, which decode no more than the identifying metadata."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Undecodable(NamedTuple):
-    """An object that a list or a watch brought and that cannot be read; all others can.
+    """An object of a list or a watch that cannot be decoded.
 
-    What identifies it is there as far as it can be read, else empty.
+    The fields are empty where its metadata cannot be decoded either.
     """
 
     error: _codec.DecodeError
@@ -44,7 +44,7 @@ class Undecodable(NamedTuple):
     uid: str
     resource_version: str
     digest: int
-    """Tells its bytes from others, in this process."""
+    """A hash of its bytes, valid in this process."""
 
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
@@ -60,10 +60,10 @@ class ListPage(NamedTuple, Generic[SpecT_co, StatusT_co]):
     """Empty on the last page."""
     remaining: int | None
     undecodable: tuple[Undecodable, ...] = ()
-    """The items that cannot be read; those are not among :attr:`items`."""
+    """The items that cannot be decoded; they are not among :attr:`items`."""
 
 
-if not TYPE_CHECKING:  # mypy knows no such line inside of a NamedTuple
+if not TYPE_CHECKING:  # mypy does not allow this inside a NamedTuple
     ListPage.__class_getitem__ = subscript
 
 
@@ -87,22 +87,22 @@ class WatchEvent(msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, gc=
     object: Object[SpecT_co, StatusT_co] | None
     """The object; None for bookmarks and errors."""
     resource_version: str = ""
-    """A bookmark's version."""
+    """The version of a bookmark."""
     initial_events_end: bool = False
     """Whether the bookmark ends a streamed list."""
     status: dict[str, Any] | None = None
-    """An error's ``Status``."""
+    """The ``Status`` of an error."""
 
 
 class UndecodableEvent(WatchEvent[SpecT_co, StatusT_co], frozen=True, gc=False, kw_only=True):
-    """An event whose object cannot be read: :attr:`object` is None."""
+    """An event whose object cannot be decoded: :attr:`object` is None."""
 
     undecodable: Undecodable
-    """What is known of it."""
+    """The undecodable object."""
 
 
 class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
-    # Null is the same as absent, and what is only told must not cost the list.
+    # Null means absent. The count is informational, so a wrong type must not fail the list.
     resource_version: str | None = None
     continue_: str | None = msgspec.field(default=None, name="continue")
     remaining_item_count: Any = None
@@ -110,7 +110,7 @@ class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
 
 class _List(msgspec.Struct, gc=False, rename="camel"):
     metadata: _ListMeta
-    # Required: a single object or a Status taken for an empty list would delete the whole cache.
+    # Required: a single object or a Status, read as an empty list, would empty the cache.
     items: list[msgspec.Raw] | None
     kind: str = ""
     api_version: str = ""
@@ -140,7 +140,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
 
-# API servers write events exactly so; a stream that differs takes the slower way.
+# The exact form in which API servers write events; other forms take the slower path.
 _PREFIXES = {
     b'{"type":"ADDED","object":': WatchEventType.ADDED,
     b'{"type":"MODIFIED","object":': WatchEventType.MODIFIED,
@@ -237,12 +237,12 @@ def _undecodable(raw: bytes, error: _codec.DecodeError) -> Undecodable:
 
 
 class DecodedLines(NamedTuple, Generic[SpecT_co, StatusT_co]):
-    """What lines of a watch stream say."""
+    """The events in lines of a watch stream."""
 
     events: list[WatchEvent[SpecT_co, StatusT_co]]
-    """With an :class:`UndecodableEvent` for each object that cannot be read."""
+    """With an :class:`UndecodableEvent` for each object that cannot be decoded."""
     garbage: _codec.DecodeError | None
-    """The first line that is no event; what came after it was not looked at."""
+    """The error of the first line that is no event; later lines are not decoded."""
 
 
 if not TYPE_CHECKING:
@@ -252,9 +252,9 @@ if not TYPE_CHECKING:
 def decode_watch_events(
     kind: Kind[SpecT, StatusT], lines: Sequence[bytes]
 ) -> DecodedLines[SpecT, StatusT]:
-    """Lines of a watch stream; what is wrong with them is told and not raised.
+    """Decode lines of a watch stream; errors are returned and not raised.
 
-    All in one function, because most of a watch's time is spent here.
+    One function, because a watch spends most of its time here.
     """
     events: list[WatchEvent[SpecT, StatusT]] = []
     append, decode_header, intern = events.append, _codec.decode_header, sys.intern
@@ -295,10 +295,10 @@ def _places(lines: Sequence[bytes]) -> Iterable[tuple[bytes, int, int]]:
 
 
 def decode_watch_event(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, StatusT]:
-    """One line of a watch stream.
+    """Decode one line of a watch stream.
 
     Raises:
-        DecodeError: the line is not an event, or its object cannot be read.
+        DecodeError: the line is not an event, or its object cannot be decoded.
         WrongKindError: its object is of another kind.
     """
     events, garbage = decode_watch_events(kind, (line,))
@@ -338,12 +338,12 @@ def _decode_other(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, 
 
 
 def _split_event(line: bytes) -> _Event | None:
-    """An event whose object is nested too deep, or no JSON, None where there is no event."""
+    """An event whose object is nested too deep or is no JSON; None: the line is no event."""
     try:
         parts = _deep_json.members(line)
         return _Event(_decode_text(parts["type"]), msgspec.Raw(parts["object"]))
     except (KeyError, *_codec.DECODE_ERRORS):
-        # Whatever bytes the object has: the line says where they end.
+        # The object may be any bytes: the end of the line is its end.
         prefix = next((one for one in _PREFIXES if line.startswith(one)), None)
         if prefix is None or not line.endswith(b"}"):
             return None
@@ -359,7 +359,7 @@ def _check_kind(kind: Kind, page: _List) -> None:
     elif page.api_version and page.api_version != kind.api_version:
         is_other = True
     elif page.kind and page.kind != f"{kind.kind}List" and page.items:
-        # A custom resource may call its lists as it likes, but then the items say what they are.
+        # A custom resource may have any list kind, but then its items have their kind.
         is_other = _type_of_first(page.items) not in (kind.kind, None)
     else:
         is_other = False
@@ -371,7 +371,7 @@ def _check_kind(kind: Kind, page: _List) -> None:
 
 
 def _type_of_first(items: Sequence[msgspec.Raw]) -> str | None:
-    """The kind of the first item that can be read, None if there is none."""
+    """The kind of the first decodable item; None if there is none."""
     for item in items:
         with contextlib.suppress(*_codec.DECODE_ERRORS):
             return _codec.decode_as(_decode_type_meta, _TypeMeta, bytes(item)).kind

@@ -1,4 +1,4 @@
-"""Names and namespaces as parts of a path on the API server, checked where they are given."""
+"""Checks of names and namespaces, which become parts of paths on the API server."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ __all__ = ["check_namespace_name", "check_path_segment"]
 
 
 def check_path_segment(what: str, value: object) -> None:
-    """Refuse what cannot be one segment of a path.
+    """Refuse names that cannot be one segment of a path.
 
     Raises:
-        ValueError: the API server accepts no such name, and a proxy on the way may take it for
-            another path.
+        ValueError: the API server accepts no such name, and a proxy may resolve it to another
+            path.
         TypeError: it is no text.
     """
     if not isinstance(value, str):
@@ -23,7 +23,7 @@ def check_path_segment(what: str, value: object) -> None:
 
 
 def check_namespace_name(value: object, option: str = "namespace") -> None:
-    """Refuse what is neither the name of one namespace nor ``""``, which stands for all.
+    """Refuse anything but the name of one namespace, or ``""`` for all.
 
     Raises:
         ValueError: as :func:`check_path_segment`.

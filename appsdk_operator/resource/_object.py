@@ -1,4 +1,4 @@
-"""A Kubernetes object as an immutable view over the bytes that the server sent."""
+"""Objects: the immutable view over the bytes that the server sent, and the mutable copy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class ObjectKey(NamedTuple):
-    """Namespace and name: what tells an object from others of its kind.
+    """Namespace and name, which identify an object among those of its kind.
 
     >>> str(ObjectKey("default", "web")), str(ObjectKey("", "node-1"))
     ('default/web', 'node-1')
@@ -65,7 +65,7 @@ class ObjectKey(NamedTuple):
 class OwnerReference(msgspec.Struct, rename="camel", omit_defaults=True):
     """One entry of ``metadata.ownerReferences``; read-only."""
 
-    # Not msgspec's frozen=True, whose error does not say what to do.
+    # Not msgspec's frozen=True, whose error names no remedy.
 
     api_version: str
     kind: str
@@ -85,7 +85,7 @@ class OwnerReference(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _LazyMetadata(msgspec.Struct, gc=False, rename="camel"):
-    """The metadata that is decoded only when somebody asks."""
+    """The metadata that is decoded on access."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -105,15 +105,15 @@ class _WithLazyMetadata(msgspec.Struct, gc=False):
 _decode_type = msgspec.json.Decoder(_TypeMeta).decode
 _decode_lazy_metadata = msgspec.json.Decoder(_WithLazyMetadata).decode
 
-# Decoders of an object's part are made once for each type; types live as long as the program.
+# The decoders of single fields, one for each type; types live as long as the program.
 _part_decoders: dict[tuple[str, Any], Callable[[bytes], Any]] = {}
 
 
 def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
-    """What decodes one field of an object as ``view``, None: as JSON; the rest is passed over."""
+    """The decoder of one field as type ``view`` (None: as JSON), which skips all other fields."""
     decode = _part_decoders.get((field, view))
     if decode is None:
-        # Null is what an absent field is to the API server.
+        # The API server treats null as an absent field.
         kind = Any if view is None else Optional[view]  # noqa: UP045 - of a type known at run time
         part = msgspec.defstruct("Part", [(field, kind, None)], gc=False)
         decode = _part_decoders[field, view] = msgspec.json.Decoder(
@@ -123,9 +123,9 @@ def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
 
 
 class _KeyOnlyField:
-    """A top-level field that is looked for as an attribute: the error names its key.
+    """A top-level field without an attribute: access raises an error that names its key.
 
-    One for each such field, since a ``__getattr__`` would make every other attribute slower.
+    A descriptor for each such field, since a ``__getattr__`` would slow down all attributes.
     """
 
     def __init__(self, name: str) -> None:
@@ -144,11 +144,11 @@ class _KeyOnlyField:
 
 @final
 class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, weakref=False):
-    """One object as the server sent it: read-only, safe to share between threads and caches.
+    """An object as the server sent it: read-only, safe to share between threads and caches.
 
-    Only what identifies the object is decoded on arrival; labels, spec, status and the rest are
-    decoded each time they are asked for, so keep them in a variable where they are used often.
-    Nothing of the server's JSON is lost: :attr:`raw` holds every byte of it.
+    Only the identifying metadata is decoded on arrival. Labels, spec, status and the rest are
+    decoded at each access, so keep them in a variable where they are used often. :attr:`raw` holds
+    every byte of the server's JSON.
 
     Objects come from a client, an informer or :meth:`from_dict`; to change one, take
     :meth:`mutable_copy`.
@@ -160,15 +160,15 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     """
 
     kind: Kind[SpecT_co, StatusT_co]
-    """What the object is, and the types its spec and status are read with."""
+    """The object's kind, with the types of its spec and status."""
     raw: bytes
-    """The JSON text as it came."""
+    """The JSON text as the server sent it."""
     namespace: str
     """``metadata.namespace``, ``""`` for cluster-scoped kinds."""
     name: str
     """``metadata.name``."""
     uid: str
-    """``metadata.uid``: tells an object from another that later has the same name."""
+    """``metadata.uid``, which differs from that of a later object with the same name."""
     resource_version: str
     """``metadata.resourceVersion``."""
     generation: int
@@ -185,7 +185,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
         Raises:
             DecodeError: the text is not JSON of an object with metadata.
-            WrongKindError: it says it is of another kind.
+            WrongKindError: the object is of another kind.
             TypeError: ``kind`` is no Kind, or ``raw`` no bytes.
         """
         if not isinstance(raw, bytes):
@@ -200,7 +200,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
         Raises:
             DecodeError: ``data`` has no metadata, or names another kind.
-            EncodeError: ``data`` holds something that JSON cannot carry.
+            EncodeError: JSON cannot carry a value in ``data``.
             TypeError: ``kind`` is no Kind, or ``data`` no mapping.
         """
         check_data(data)
@@ -213,7 +213,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
     @property
     def is_deleting(self) -> bool:
-        """Whether the server has marked the object for deletion and waits for its finalizers."""
+        """Whether the object has a deletion timestamp, and the server waits for its finalizers."""
         return self.deletion_timestamp is not None
 
     @property
@@ -238,7 +238,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
     @property
     def creation_timestamp(self) -> dt.datetime | None:
-        """``metadata.creationTimestamp``, None for an object that was never on a server.
+        """``metadata.creationTimestamp``; None for an object that was never stored.
 
         Raises:
             DecodeError: the text is not a time.
@@ -259,18 +259,18 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
     @property
     def is_metadata_only(self) -> bool:
-        """Whether this is the metadata of an object without the rest of it."""
+        """Whether only the metadata is here (``PartialObjectMetadata``)."""
         return (
             _codec.decode_as(_decode_type, _TypeMeta, self.raw).kind == _codec.PARTIAL_METADATA_KIND
         )
 
     @property
     def spec(self) -> SpecT_co:
-        """The spec: an instance of the kind's ``spec`` type, else read-only JSON; None if absent.
+        """The spec: an instance of the kind's ``spec`` type, or read-only JSON; None if absent.
 
         Raises:
             DecodeError: the spec does not fit the kind's type; the text names the JSON path.
-            MetadataOnlyError: only the object's metadata is here.
+            MetadataOnlyError: the object holds metadata only.
         """
         spec: SpecT_co = self._view("spec", self.kind.spec)
         return spec
@@ -282,7 +282,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         return status
 
     def _members(self) -> dict[str, Any]:
-        """The top-level fields, each its own text; only the header was checked on arrival."""
+        """The top-level fields as raw text. Only the header was checked on arrival."""
         try:
             return _codec.members(self.raw)
         except _codec.DECODE_ERRORS as error:
@@ -304,7 +304,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         return freeze(value)
 
     def _view_with_reason(self, field: str, view: Any) -> Any:
-        """The slower way, which can tell what does not fit."""
+        """The slower decoding, whose error names the part that does not fit."""
         raw = bytes(self._members().get(field, b"null"))
         if view is None or raw == b"null":
             return _codec.decode(raw)
@@ -320,7 +320,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
         Raises:
             KeyError: there is no such field.
-            MetadataOnlyError: only the object's metadata is here.
+            MetadataOnlyError: the object holds metadata only.
         """
         raw = self._members()
         if key not in raw:
@@ -336,7 +336,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         return freeze(_codec.decode(bytes(raw)))
 
     def _refuse_if_metadata_only(self, field: str) -> None:
-        """Refuse to call a field absent that is only not here."""
+        """Raise if the object holds metadata only: the field may exist on the server."""
         if self.is_metadata_only:
             raise _codec.MetadataOnlyError(
                 f"{self.kind.kind} {self.key}: only its metadata is kept, so there is no telling "
@@ -354,9 +354,9 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         return iter(self._members())
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole object as plain, changeable JSON values of your own.
+        """The whole object as a copy in plain, mutable JSON values.
 
-        ``apiVersion`` and ``kind`` are added where the server left them out, as it does in lists.
+        ``apiVersion`` and ``kind`` are added if missing, as they are in items of lists.
         """
         return with_type_fields(self.kind, _codec.decode(self.raw))
 
@@ -367,17 +367,17 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         return dump_yaml(self.to_dict())
 
     def mutable_copy(self) -> MutableObject[SpecT_co, StatusT_co]:
-        """A copy of your own that can be changed and sent to the server."""
+        """A copy that can be changed and sent to the server."""
         return MutableObject(self.kind, self.to_dict())
 
     def viewed_as(self, kind: Kind[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-        """The same object, its spec and status read with the types of ``kind``.
+        """The same object, with its spec and status decoded into the types of ``kind``.
 
         Raises:
-            WrongKindError: ``kind`` names something else on the server.
+            WrongKindError: ``kind`` is another kind.
         """
         if kind is self.kind:
-            return self  # type: ignore[return-value]  # its types are those of its kind
+            return self  # type: ignore[return-value]  # the kind carries the types
         if kind != self.kind:
             raise _codec.WrongKindError(f"{self!r} cannot be viewed as {kind}: not the same kind")
         return Object(
@@ -411,7 +411,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         )
 
     def __ne__(self, other: object) -> bool:
-        # Struct brings one of its own, which compares identities.
+        # Struct has its own __ne__, which compares identities.
         return not self == other
 
     def __hash__(self) -> int:
@@ -424,11 +424,11 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         return self
 
     def __repr__(self) -> str:
-        # Not the content: it may be a Secret's, and reprs end up in logs.
+        # Without the content: it may be a Secret, and reprs end up in logs.
         return f"<{self.kind.kind} {self.key} rv={self.resource_version} uid={self.uid}>"
 
 
-# Of ConfigMaps, Secrets, roles, bindings, webhook configurations and storage classes.
+# The fields of ConfigMaps, Secrets, roles, bindings, webhook configurations and storage classes.
 for _name in (
     *("data", "binary_data", "binaryData", "string_data", "stringData", "immutable", "type"),
     *("rules", "role_ref", "roleRef", "subjects", "webhooks", "provisioner", "parameters"),
@@ -436,7 +436,7 @@ for _name in (
     setattr(Object, _name, _KeyOnlyField(_name))
 
 
-# A Struct would be written field by field otherwise.
+# Otherwise msgspec would encode the fields of the struct.
 _codec.raw_json_getters[Object] = operator.attrgetter("raw")
 
 
@@ -449,15 +449,15 @@ _METADATA_FIELDS = {
     "generate_name": "generateName",
     "generateName": "generateName",
 }
-"""What is meant for the metadata, and how it is called there."""
+"""Arguments that belong in the metadata, with their names there."""
 
 
 @final
 class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
-    """A copy of an object that belongs to the caller: a dict with shortcuts to the metadata.
+    """A mutable copy of an object: a dict with shortcuts to the metadata.
 
-    Not thread-safe: it is one thread's own. What the type of spec or status does not know stays in
-    place when a typed value is assigned.
+    Not thread-safe. An assignment of a typed spec or status keeps the fields that the type does not
+    know.
 
     >>> draft = MutableObject.new(Kind(group="", version="v1", kind="ConfigMap"), "settings",
     ...                           namespace="default", data={"color": "blue"})
@@ -494,11 +494,11 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         """A new object with ``fields`` (``spec=…``, ``data=…``) beside its metadata.
 
         Args:
-            kind: what to make.
-            name: its name; empty when ``metadata.generateName`` will be set.
+            kind: its kind.
+            name: its name; empty if ``metadata.generateName`` will be set.
             namespace: its namespace; leave empty for cluster-scoped kinds.
-            fields: top-level fields; typed values are written as JSON, without those that are
-                None. In ``metadata`` labels and the like can be given, besides name and namespace.
+            fields: top-level fields; typed values become JSON, without fields that are None.
+                ``metadata`` may have labels and others besides name and namespace.
 
         Raises:
             TypeError: ``kind`` is no Kind, a field belongs into the metadata, or ``spec`` or
@@ -525,17 +525,17 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """``metadata``, made when missing."""
+        """``metadata``, created if missing."""
         return _get_or_set(self.data, "metadata", dict)
 
     @property
     def name(self) -> str:
-        """``metadata.name``, ``""`` when not set."""
+        """``metadata.name``; ``""`` if not set."""
         return self._text("name")
 
     @property
     def namespace(self) -> str:
-        """``metadata.namespace``, ``""`` when not set."""
+        """``metadata.namespace``; ``""`` if not set."""
         return self._text("namespace")
 
     @property
@@ -545,31 +545,31 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
     @property
     def resource_version(self) -> str:
-        """``metadata.resourceVersion``, ``""`` when not set."""
+        """``metadata.resourceVersion``; ``""`` if not set."""
         return self._text("resourceVersion")
 
     @property
     def labels(self) -> dict[str, str]:
-        """``metadata.labels``, made when missing; change it in place."""
+        """``metadata.labels``, created if missing; change it in place."""
         return _get_or_set(self.metadata, "labels", dict)
 
     @property
     def annotations(self) -> dict[str, str]:
-        """``metadata.annotations``, made when missing; change it in place."""
+        """``metadata.annotations``, created if missing; change it in place."""
         return _get_or_set(self.metadata, "annotations", dict)
 
     @property
     def finalizers(self) -> list[str]:
-        """``metadata.finalizers``, made when missing; change it in place."""
+        """``metadata.finalizers``, created if missing; change it in place."""
         return _get_or_set(self.metadata, "finalizers", list)
 
     @property
     def spec(self) -> SpecT:
-        """The spec: plain values to be changed in place, or an instance of the kind's type.
+        """The spec: plain values to change in place, or an instance of the kind's type.
 
-        Assign a typed value back after changing it (``attrs.evolve``, pydantic's ``model_copy``):
-        its validators run, and what its type does not know stays, in lists too, where items are
-        recognised by their ``name`` or by their content. Assigning None removes the field.
+        Change a typed value (``attrs.evolve``, pydantic's ``model_copy``) and assign it: its
+        validators run, and the fields that its type does not know stay. In lists too: items are
+        matched by their ``name`` or by their content. Assigning None removes the field.
 
         Raises:
             DecodeError: the spec does not fit the kind's type.
@@ -620,16 +620,16 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
             check_typed(self.kind, field, value)
             try:
                 known = _codec.to_builtins(msgspec.convert(current, view, dec_hook=decode_hook))
-            except _codec.DECODE_ERRORS:  # then the new value is what repairs it
+            except _codec.DECODE_ERRORS:  # the new value repairs it
                 known = {}
             self.data[field] = overlay(current, known, new)
 
     def _text(self, field: str) -> str:
-        # Not by way of `metadata`: reading must not add anything.
+        # Not through `metadata`: reading must not create it.
         return str((self.data.get("metadata") or {}).get(field) or "")
 
     def freeze(self) -> Object[SpecT, StatusT]:
-        """An immutable object with the present content.
+        """An immutable copy of the present content.
 
         Raises:
             EncodeError: the content is not JSON.
@@ -637,7 +637,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         return Object.from_dict(self.kind, self.data)
 
     def to_dict(self) -> dict[str, Any]:
-        """The content as plain values: a copy."""
+        """A copy of the content in plain values."""
         copied: dict[str, Any] = _codec.plain_copy(self.data)
         return copied
 
@@ -667,9 +667,9 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
 
 def _check_class(kind: Kind, field: str, value: Any) -> None:
-    """Refuse what is neither of the kind's class, nor a mapping, nor None.
+    """Refuse values that are neither of the kind's class, nor a mapping, nor None.
 
-    A type that is no class with fields (``list[Port]``, a union) is left to the server.
+    A type without fields (``list[Port]``, a union) is left to the server.
 
     Raises:
         TypeError: the text says what to give. It does not show the value.
@@ -686,12 +686,12 @@ def _check_class(kind: Kind, field: str, value: Any) -> None:
 
 
 def check_typed(kind: Kind, field: str, value: Any) -> None:
-    """Refuse an instance of the kind's type that could not be read again.
+    """Refuse an instance of the kind's type that could not be decoded again.
 
-    A mapping passes: it is JSON as it is meant, perhaps of a few fields.
+    A mapping passes: it may have some of the fields only.
 
     Raises:
-        EncodeError: a type or a validator says no; the text names the JSON path.
+        EncodeError: a type or a validator refuses it; the text names the JSON path.
     """
     view = kind.spec if field == "spec" else kind.status
     if view is None or type(value) is not view:
@@ -706,15 +706,15 @@ def check_typed(kind: Kind, field: str, value: Any) -> None:
 
 
 AnyObject: TypeAlias = Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]
-"""An object as it was read, or one's own draft of it."""
+"""An object as it was read, or a mutable copy."""
 
 
 def object_of(kind: Kind[SpecT, StatusT], raw: bytes, m: _codec.Metadata) -> Object[SpecT, StatusT]:
-    """An object of its text and what was decoded of it."""
+    """An object from its JSON text and its decoded metadata."""
     return Object(
         kind,
         raw,
-        # A cluster has few namespaces and many objects: one string for each namespace.
+        # A cluster has few namespaces and many objects: they share one string for each.
         sys.intern(m.namespace) if m.namespace else "",
         m.name or "",
         m.uid or "",
@@ -739,10 +739,10 @@ def type_fields(kind: Kind) -> dict[str, Any]:
 
 
 def check_data(data: object, wanted: type = Mapping) -> None:
-    """Refuse what is no mapping, or no dict, as the content of an object is.
+    """Refuse content that is no mapping, or no dict.
 
     Raises:
-        TypeError: the text says what to do with what was given. It does not show it.
+        TypeError: the text says what to give. It does not show the value.
     """
     if isinstance(data, wanted):
         return
@@ -770,20 +770,20 @@ def _refuse_raw(raw: object) -> NoReturn:
 
 
 def with_type_fields(kind: Kind, data: Mapping[str, Any]) -> dict[str, Any]:
-    """``data`` with the fields that lists leave out in front; its own keys keep their order."""
+    """``data`` with missing ``apiVersion`` and ``kind`` in front; other keys keep their order."""
     missing = {key: value for key, value in type_fields(kind).items() if not data.get(key)}
     return {**missing, **{key: value for key, value in data.items() if key not in missing}}
 
 
 def is_older_version(version: str, than: str) -> bool:
-    """Whether one ``resourceVersion`` is before another (KEP-5504).
+    """Whether one ``resourceVersion`` is older than another (KEP-5504).
 
-    Those that are not decimal numbers cannot be compared and never are.
+    Versions that are not decimal numbers cannot be compared: False.
 
     >>> is_older_version("99", "100"), is_older_version("100", "100"), is_older_version("a", "b")
     (True, False, False)
     """
-    # As text, since this is asked for every event: a shorter number is a smaller one.
+    # Compared as text, since this runs for every event: a shorter number is smaller.
     is_older = version < than if len(version) == len(than) else len(version) < len(than)
     return is_older and version.isdigit() and than.isdigit()
 

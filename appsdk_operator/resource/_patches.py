@@ -1,7 +1,7 @@
-"""Patches on plain JSON values: RFC 6902 (JSON patch) and RFC 7386 (merge patch).
+"""Patches of plain JSON values: RFC 6902 (JSON patch) and RFC 7386 (merge patch).
 
-Nothing here changes its arguments. What a patch does not touch is shared between the old value and
-the new one, so treat both as values.
+No function changes its arguments. Old and new value share their unchanged parts, so change neither
+in place.
 
 The strategic merge patch of Kubernetes' built-in kinds is in ``_strategic``.
 """
@@ -27,7 +27,7 @@ class PatchError(ValueError):
 
 
 class PatchTestFailed(PatchError):  # noqa: N818 - the name says what happened, as callers catch it
-    """A ``test`` operation found another value: the document is not what the patch was made for."""
+    """A ``test`` operation failed: the document has another value than the patch expects."""
 
 
 # -- RFC 6902 --------------------------------------------------------------------------------
@@ -45,11 +45,11 @@ _NEEDS: Final = {
 def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     """Apply a JSON patch (RFC 6902) and return the new document.
 
-    All operations are applied or none. A number equals another of the same value, as the RFC has
-    it, and ``true`` is no number.
+    All operations are applied or none. Numbers are compared by value, as the RFC demands, and
+    ``true`` is no number.
 
     Args:
-        document: any JSON value; it is left as it is.
+        document: any JSON value; it is not changed.
         operations: the patch, a list of ``{"op": …, "path": …}``.
 
     Raises:
@@ -73,11 +73,11 @@ def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> 
 
 
 class _ProblemError(Exception):
-    """What is wrong with one operation; its caller knows which one it is."""
+    """A wrong operation; the caller adds its index."""
 
 
 class _DiffersError(_ProblemError):
-    """A test that failed."""
+    """A failed test."""
 
 
 def _explained(index: int, operation: Any, problem: _ProblemError) -> PatchError:
@@ -155,7 +155,7 @@ def _resolve(document: Any, path: list[str]) -> Any:
 def _index(step: str, last: int) -> int:
     if not (step.isascii() and step.isdigit()) or (len(step) > 1 and step[0] == "0"):
         raise _ProblemError(f"{step!r} is no index of a list")
-    # More digits than any list has elements; Python would refuse to read thousands of them.
+    # More digits than any index has; Python refuses to convert thousands of them.
     index = int(step) if len(step) < 10 else last + 1
     if index > last:
         raise _ProblemError(f"index {step} is beyond the end of the list")
@@ -270,11 +270,10 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
 
 
 def create_merge_patch(old: Any, new: Any) -> Any:
-    """The smallest merge patch that makes ``new`` of ``old``.
+    """The smallest merge patch from ``old`` to ``new``.
 
     A merge patch cannot set a field to null, so ``apply_merge_patch(old, create_merge_patch(old,
-    new))`` is ``new`` for values whose objects hold no null. An empty patch says that nothing
-    changed.
+    new))`` equals ``new`` for values without null. The patch is empty if nothing changed.
 
     >>> create_merge_patch({"a": 1, "b": 2, "c": {"d": [1]}}, {"b": 2, "c": {"d": [1, 2]}})
     {'a': None, 'c': {'d': [1, 2]}}
@@ -304,7 +303,7 @@ def create_merge_patch(old: Any, new: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality down to the type of numbers, so that a change from 1 to 1.0 is told."""
+    """Equality including the type of numbers, so that a change from 1 to 1.0 is a change."""
     return type(one) is type(other) and _deep_json.equal_by(one, other, _same_leaves)
 
 

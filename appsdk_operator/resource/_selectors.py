@@ -1,6 +1,6 @@
-"""Label and field selectors, as the API server reads them.
+"""Label and field selectors, with the syntax and the checks of the API server.
 
-A selector is a frozen value: parse it once, match it often, and send ``str(selector)`` to a server.
+A selector is a frozen value; ``str(selector)`` is its form in requests.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,20}")
 
 
 class SelectorError(ValueError):
-    """A selector that no API server would accept; the text says what to write instead."""
+    """A selector that no API server accepts; the text says what to write instead."""
 
 
 class Operator(enum.Enum):
-    """How a label selector's requirement compares; the values are those of ``matchExpressions``."""
+    """The operator of a label requirement; the values are those of ``matchExpressions``."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -73,11 +73,11 @@ class Requirement:
     Args:
         key: the label's key, with or without a prefix.
         operator: how to compare.
-        values: what to compare with; none for ``EXISTS`` and ``DOES_NOT_EXIST``, one for
+        values: the operands; none for ``EXISTS`` and ``DOES_NOT_EXIST``, one for
             equality and order, one or more for ``IN`` and ``NOT_IN``.
 
     Raises:
-        SelectorError: a key, a value or a number of values that Kubernetes does not allow.
+        SelectorError: Kubernetes does not allow the key, a value or the number of values.
     """
 
     key: str
@@ -113,9 +113,9 @@ class Requirement:
             )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with ``labels`` fulfils the condition.
+        """Whether ``labels`` meet the condition.
 
-        A missing label fulfils ``NOT_IN``, ``NOT_EQUALS`` and ``DOES_NOT_EXIST`` only.
+        A missing label meets ``NOT_IN``, ``NOT_EQUALS`` and ``DOES_NOT_EXIST`` only.
         """
         value = labels.get(self.key)
         match self.operator:
@@ -179,7 +179,7 @@ class LabelSelector:
 
     requirements: tuple[Requirement, ...] = attrs.field(
         default=(),
-        # The order says nothing, so selectors that ask the same are equal and print the same.
+        # Sorted, so that equal selectors compare and print equal in any order.
         converter=_by_key,
     )
 
@@ -188,7 +188,7 @@ class LabelSelector:
         """Read the syntax of ``kubectl --selector``: ``a=b,c!=d,e in (x,y),f notin (z),g,!h``.
 
         Raises:
-            SelectorError: ``text`` is no such selector; the message says where it stops being one.
+            SelectorError: ``text`` is no such selector; the message names the wrong part.
             TypeError: it is no text.
         """
         _check_text("LabelSelector.parse", text)
@@ -196,7 +196,7 @@ class LabelSelector:
 
     @classmethod
     def from_mapping(cls, labels: Mapping[str, str]) -> LabelSelector:
-        """Ask for exactly these values of these labels.
+        """A selector for exactly these values of these labels.
 
         Raises:
             SelectorError: a key or a value that Kubernetes does not allow; the text names the key.
@@ -209,8 +209,8 @@ class LabelSelector:
     def from_object(cls, selector: Mapping[str, Any] | None) -> LabelSelector:
         """Read a ``LabelSelector`` object, with ``matchLabels`` and ``matchExpressions``.
 
-        An empty object selects everything, as in Kubernetes. So does None here: whether a
-        *missing* selector selects nothing is for the field that misses it to say.
+        An empty object selects everything, as in Kubernetes. So does None; for some fields a
+        missing selector means nothing, which the caller has to check.
 
         Raises:
             SelectorError: an unknown field or operator, or values Kubernetes does not allow.
@@ -242,11 +242,11 @@ class LabelSelector:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no condition, so that everything matches."""
+        """Whether the selector has no conditions and matches everything."""
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with ``labels`` fulfils every condition."""
+        """Whether ``labels`` meet every condition."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     def __str__(self) -> str:
@@ -258,7 +258,7 @@ class FieldTerm:
     """One condition of a field selector: ``path=value`` or ``path!=value``.
 
     Raises:
-        SelectorError: the path would be read as something else, or the value is no text.
+        SelectorError: the path contains syntax, or the value is no text.
     """
 
     path: str
@@ -324,7 +324,7 @@ class FieldSelector:
 
     @classmethod
     def from_mapping(cls, fields: Mapping[str, str]) -> FieldSelector:
-        """Ask for exactly these values at these paths.
+        """A selector for exactly these values at these paths.
 
         Raises:
             SelectorError: a path or a value that no selector can have; the text names the path.
@@ -335,12 +335,12 @@ class FieldSelector:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no condition, so that everything matches."""
+        """Whether the selector has no conditions and matches everything."""
         return not self.terms
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths that are asked for, in order."""
+        """The paths of the conditions, in order."""
         return tuple(term.path for term in self.terms)
 
     def matches(self, fields: Callable[[str], str] | Mapping[str, Any]) -> bool:
@@ -447,7 +447,7 @@ def _check_integer(key: str, value: str) -> None:
 
 
 def _integer(text: str) -> int | None:
-    """The number as servers read it, of 64 bits, without the spaces and ``_`` that Python takes."""
+    """A 64-bit integer as servers parse it, without the spaces and ``_`` that Python accepts."""
     if not _INTEGER.fullmatch(text) or not -(1 << 63) <= (number := int(text)) < 1 << 63:
         return None
     return number
@@ -457,7 +457,7 @@ _TOKEN: Final = re.compile(r"\s*(?:(==|!=|[=!<>(),])|([^\s=!<>(),]+))", re.ASCII
 
 
 class _Parser:
-    """A recursive-descent reader of the label selector syntax."""
+    """A recursive-descent parser of label selectors."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -555,7 +555,8 @@ LabelSelection: TypeAlias = LabelSelector | Mapping[str, str] | str
 labels with exactly these values, or parsed."""
 
 FieldSelection: TypeAlias = FieldSelector | Mapping[str, str] | str
-"""The same for fields: ``"metadata.name=web"``, ``{"metadata.name": "web"}``, or parsed."""
+"""The forms in which a field selector is given: ``"metadata.name=web"``,
+``{"metadata.name": "web"}``, or parsed."""
 
 
 def label_selector_of(
@@ -564,7 +565,7 @@ def label_selector_of(
     """A label selector from any of its forms; ``option`` is its name in error texts.
 
     Raises:
-        SelectorError: it cannot be parsed, or a key or value is none.
+        SelectorError: it cannot be parsed, or a key or value is not allowed.
         TypeError: it has another form.
     """
     instead = "LabelSelector.from_object for matchLabels"
@@ -577,7 +578,7 @@ def field_selector_of(
     """A field selector from any of its forms; ``option`` is its name in error texts.
 
     Raises:
-        SelectorError: it cannot be parsed, or a path or value is none.
+        SelectorError: it cannot be parsed, or a path or value is not allowed.
         TypeError: it has another form.
     """
     instead = "paths like metadata.name"

@@ -1,7 +1,7 @@
-"""The classes that spec and status are read with: which can be, and what msgspec cannot do alone.
+"""The classes that spec and status are decoded into, and the hooks that msgspec needs for them.
 
-attrs classes, dataclasses and msgspec's structs are msgspec's own. pydantic's models come in by its
-hooks; they are recognised without pydantic, which is imported by those who use it.
+msgspec knows attrs classes, dataclasses and its own structs. The hooks add pydantic's models, which
+are recognised without an import of pydantic.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
 
 
 def is_pydantic_model(view: Any) -> bool:
-    """Whether it is a class of pydantic 2's models."""
+    """Whether ``view`` is a model of pydantic 2."""
     return hasattr(view, "__pydantic_validator__") and hasattr(view, "model_validate_json")
 
 
 def has_fields(view: Any) -> TypeGuard[type]:
-    """Whether it is an attrs class, dataclass, msgspec struct or pydantic model."""
+    """Whether ``view`` is an attrs class, dataclass, msgspec struct or pydantic model."""
     return isinstance(view, type) and (
         attrs.has(view)
         or dataclasses.is_dataclass(view)
@@ -41,11 +41,11 @@ def has_fields(view: Any) -> TypeGuard[type]:
 
 
 def check_spec_type(what: str, view: Any) -> None:
-    """Refuse a class that objects cannot be read with, or whose instances can be changed.
+    """Refuse a class that is mutable, or that objects cannot be decoded into.
 
     Raises:
-        ValueError: that is so; the text says what to use.
-        TypeError: it is an instance of such a class. The text does not show it.
+        ValueError: the class cannot be used; the text says what to use.
+        TypeError: an instance was given in place of the class. The text does not show it.
     """
     if has_fields(type(view)):
         own = type(view).__qualname__
@@ -90,12 +90,12 @@ def _is_read_only(view: Any) -> bool:
 
 
 def _refuses_assignment(view: Any) -> bool:
-    # attrs tells it only from version 25 on; a frozen class refuses any name.
+    # Before version 25 attrs has no flag for it; a frozen class refuses any name.
     try:
         view.__setattr__(object.__new__(view), "any", None)
     except attrs.exceptions.FrozenInstanceError:
         return True
-    except Exception:  # a setter that ran and failed is a setter
+    except Exception:  # the setter exists and failed
         return False
     return False
 
@@ -107,32 +107,32 @@ def _has_no_fields(view: Any) -> bool:
 
     try:
         return isinstance(msgspec.inspect.type_info(view), msgspec.inspect.CustomType)
-    except Exception:  # a name that is known later, for example: then reading tells
+    except Exception:  # for example a name that is defined later: decoding checks it
         return False
 
 
 def decode_hook(view: Any, value: Any) -> Any:
-    """For msgspec: plain JSON values as an instance of a class that it does not know."""
+    """msgspec's ``dec_hook``: plain JSON values as an instance of a pydantic model."""
     if isinstance(value, view):
         return value
     if not is_pydantic_model(view):
         raise TypeError(f"Expected `{view.__qualname__}`, got `{type(value).__name__}`")
     try:
-        # As JSON, where a strict model takes text for a time and a list for a tuple.
+        # From JSON, where a strict model accepts text for a time and a list for a tuple.
         return view.model_validate_json(msgspec.json.encode(value))
     except ValueError as error:
         raise ValueError(_first_problem(error)) from error
 
 
 def encode_hook(value: Any) -> Any:
-    """For msgspec: an instance of a class that it does not know as plain JSON values."""
+    """msgspec's ``enc_hook``: an instance of a pydantic model as plain JSON values."""
     if is_pydantic_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
 
 
 def schema_hook(view: Any) -> dict[str, Any]:
-    """For msgspec: the JSON schema of a class that it does not know."""
+    """msgspec's ``schema_hook``: the JSON schema of a pydantic model."""
     if not is_pydantic_model(view):
         raise NotImplementedError
     schema: dict[str, Any] = view.model_json_schema(by_alias=True)
@@ -153,7 +153,7 @@ def _inlined(schema: Any, types: Mapping[str, Any], above: tuple[str, ...]) -> A
 
 
 def _first_problem(error: ValueError) -> str:
-    """The first of pydantic's errors, as msgspec says it: "… - at `$.size`"."""
+    """The first of pydantic's errors in msgspec's form: "… - at `$.size`"."""
     found = error.errors(include_url=False, include_input=False)  # type: ignore[attr-defined]
     place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in found[0]["loc"])
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -164,17 +164,17 @@ _LOCATION = re.compile(r" - at `\$([^`]*)`")
 
 
 def path_and_problem(error: Exception) -> tuple[str, str]:
-    """Where in the JSON it is that msgspec, a validator or a model complains about, and the words.
+    """The JSON path and the text of an error of msgspec, a validator or a model.
 
-    msgspec says "Expected `int`, got `str` - at `$.replicas`".
+    msgspec's errors read "Expected `int`, got `str` - at `$.replicas`".
     """
-    # The innermost first: a model's own place, then that of the model.
+    # The innermost path comes first: that in a model, then that of the model.
     path = "".join(reversed(_LOCATION.findall(str(error))))
     return path + _field_of_validator(error), _LOCATION.sub("", str(error))
 
 
 def _field_of_validator(error: Exception) -> str:
-    """The field whose attrs validator refused it; msgspec tells the object alone."""
+    """The field whose attrs validator failed; msgspec names the object only."""
     cause = error.__cause__
     trace: TracebackType | None = None if cause is None else cause.__traceback__
     while trace is not None:

@@ -1,7 +1,7 @@
-"""Kubernetes' strategic merge patch: merge patches that know which lists are merged, and by what.
+"""Kubernetes' strategic merge patch: merge patches that merge lists by key.
 
-The rules are those of ``k8s.io/apimachinery``'s ``strategicpatch``; the table of merge keys holds
-what the OpenAPI documents of Kubernetes say of the built-in kinds.
+The rules are those of ``k8s.io/apimachinery``'s ``strategicpatch``; the table of merge keys is that
+of the OpenAPI documents of Kubernetes' built-in kinds.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ _ORDER: Final = "$setElementOrder/"
 
 @attrs.frozen
 class MergeRule:
-    """How a field is merged."""
+    """The rule for merging one field."""
 
     key: str = ""
-    """What tells a list's objects apart; ``""`` for a list of plain values that is a set."""
+    """The key field of a list's objects; ``""`` for a list of plain values that is a set."""
     retain_keys: bool = False
-    """Whether a patch may name the only keys that stay (``$retainKeys``)."""
+    """Whether a patch may list the keys to retain (``$retainKeys``)."""
     merges: bool = True
-    """Whether it is a list that is merged at all."""
+    """Whether the list is merged; False: it is replaced."""
 
 
 class DirectiveError(PatchError):
-    """A ``$patch`` that is none; :attr:`part` is the part of the patch that has it."""
+    """An unknown ``$patch`` directive; :attr:`part` is the part of the patch that has it."""
 
     def __init__(self, text: str, part: Mapping[str, Any]) -> None:
-        """``text`` is for people."""
+        """An error with this text."""
         super().__init__(text)
         self.part = part
 
 
 class MergeKeyError(PatchError):
-    """An element of a list that is merged lacks the key it is merged by."""
+    """An element of a merged list lacks the merge key."""
 
     def __init__(self, text: str, element: Any, key: str) -> None:
-        """``text`` is for people."""
+        """An error with this text."""
         super().__init__(text)
         self.element = element
         self.key = key
 
 
 class MergeRules(Protocol):
-    """What says which lists are merged."""
+    """The merge rules of a kind."""
 
     def rule(self, path: tuple[str, ...], /) -> MergeRule | None:
         """The rule for the field at ``path`` (list indexes left out); None: it is replaced."""
@@ -69,10 +69,10 @@ class MergeRules(Protocol):
 
 
 class MergeKeys:
-    """Which fields are merged how, by the last parts of their paths.
+    """Merge rules by the last parts of the fields' paths.
 
     ``"containers.ports"`` means the field ``ports`` directly below a field ``containers`` (or its
-    elements), ``"finalizers"`` a field of that name anywhere. The longest that fits counts.
+    elements), ``"finalizers"`` a field of that name anywhere. The longest match counts.
     """
 
     __slots__ = ("_rules",)
@@ -150,13 +150,13 @@ def apply_strategic_merge_patch(
     """Apply a strategic merge patch and return the new document.
 
     Args:
-        document: the object; it is left as it is.
+        document: the object; it is not changed.
         patch: the patch, with its directives ``$patch`` (``merge``, ``replace``, ``delete``),
             ``$retainKeys``, ``$setElementOrder/<list>`` and ``$deleteFromPrimitiveList/<list>``.
-        merge_keys: which lists are merged by what.
+        merge_keys: the merge rules.
 
     Raises:
-        PatchError: a directive that makes no sense, or a list element without its merge key.
+        PatchError: an invalid directive, or a list element without its merge key.
 
     >>> pod = {"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b"}]}}
     >>> apply_strategic_merge_patch(
@@ -226,7 +226,7 @@ def _delete_primitives(
 def _reorder(
     merged: dict[str, Any], patch: Mapping[str, Any], path: tuple[str, ...], keys: MergeRules
 ) -> None:
-    """Order lists that the patch orders and does not change otherwise."""
+    """Reorder lists for which the patch has an order and no changes."""
     for name, order in patch.items():
         field = name.removeprefix(_ORDER)
         if field == name or field in patch or not isinstance(merged.get(field), list):
@@ -247,12 +247,12 @@ def _merge_list(
         return _ordered([*present, *added], present, _order_of(order, patch), lambda item: item)
     key = rule.key
     if any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" for item in patch):
-        # One element that says so replaces the list as a whole.
+        # One such element replaces the whole list.
         return [_plain(item) for item in patch if _keyed(item, key)]
     merged: list[Any] = list(present)
     for item in patch:
         _merge_element(merged, item, key, path, keys)
-    # Where elements are ordered, an order names each by its key alone.
+    # An order lists elements by their key alone.
     return _ordered(
         merged,
         present,
@@ -287,10 +287,10 @@ def _merge_element(
 def _ordered(
     items: list[Any], before: list[Any], order: list[Any], identity: Callable[[Any], Any]
 ) -> list[Any]:
-    """``items`` in the given order, as far as it names them.
+    """``items`` in the given ``order``.
 
-    Elements that only the server knows stay where they were ``before``, as well as that can be:
-    each comes ahead of the first of the others that it was ahead of.
+    Elements that ``order`` does not list keep their position relative to the others: each comes
+    before the first listed element that it preceded in ``before``.
     """
     wanted = [identity(item) for item in order]
     places = [identity(item) for item in before]
@@ -308,7 +308,7 @@ def _ordered(
 
 
 def _order_of(order: Any, patch: list[Any]) -> list[Any]:
-    """The order that a patch asks for; without one that of its own elements."""
+    """The order in the patch; by default that of its own elements."""
     return order if isinstance(order, list) else patch
 
 

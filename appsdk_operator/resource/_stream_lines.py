@@ -1,4 +1,4 @@
-"""Lines that are cut out of what was read when somebody asks for them."""
+"""Lines of a watch stream, as slices of the buffers that were read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Lines"]
 
 @final
 class Lines(Sequence[bytes]):
-    """Lines by their places in what was read, so that their bytes need not be copied twice.
+    """Lines as offsets into buffers, so that their bytes are not copied twice.
 
-    It keeps alive what was read.
+    It keeps the buffers alive.
 
     >>> lines = Lines([(b"one two", 0, 3), (b"one two", 4, 7)])
     >>> list(lines), lines[-1], len(lines), lines == [b"one", b"two"]
@@ -23,7 +23,7 @@ class Lines(Sequence[bytes]):
 
     def __init__(self, places: list[tuple[bytes, int, int]]) -> None:
         self.places: list[tuple[bytes, int, int]] = places
-        """What was read, and begin and end of a line in it."""
+        """For each line its buffer, and its begin and end there."""
 
     def __len__(self) -> int:
         return len(self.places)

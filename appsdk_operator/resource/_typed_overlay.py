@@ -1,4 +1,4 @@
-"""Writes typed values over plain JSON, and keeps the fields that the type does not know."""
+"""The overlay of typed values on plain JSON, which keeps fields that the type does not know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["overlay"]
 
 
 def overlay(current: Any, known: Any, new: Any) -> Any:
-    """``current`` with the changes from ``known`` to ``new``, and all that neither knows of."""
+    """``current`` with the changes from ``known`` to ``new``; fields in neither of them stay."""
     if _deep_json.equal(new, known):
         return current
     if isinstance(new, dict) and isinstance(current, dict):
@@ -18,7 +18,7 @@ def overlay(current: Any, known: Any, new: Any) -> Any:
     if isinstance(new, list) and isinstance(current, list) and isinstance(known, list):
         return [
             _codec.without_none(item)
-            # A set has an order of its own, and its plain items need no overlay.
+            # Plain items, as in sets, need no overlay.
             if index is None or not isinstance(item, (dict, list))
             else overlay(current[index], known[index], item)
             for item, index in zip(new, _matches(known, new), strict=True)
@@ -45,10 +45,10 @@ def _overlay_dict(
 
 
 def _matches(known: list[Any], new: list[Any]) -> list[int | None]:
-    """For each item of ``new`` the index of the one in ``known`` that it was, None if it is new.
+    """For each item of ``new`` the index of its former state in ``known``; None for a new item.
 
-    An unchanged item is recognised wherever it moved, a changed one by its ``name``; one without
-    a name by the number of its fields that did not change, at last by its place.
+    An unchanged item is matched at any index, a changed one by its ``name``; one without a name by
+    the number of its unchanged fields, and at last by its index.
     """
     unused = dict.fromkeys(range(len(known)))
     matches: list[int | None] = [None] * len(new)

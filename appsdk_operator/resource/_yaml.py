@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads and writes it: safe, without YAML's own dates and base-60 numbers."""
+"""YAML with the types of Kubernetes: safe, without YAML's dates and base-60 numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from appsdk_operator.resource import _codec
 __all__ = ["dump_yaml", "load_first", "load_yaml"]
 
 _MAX_VALUES = 5_000_000
-"""Aliases of aliases make a small text huge; a real manifest has some thousand values."""
+"""The limit on values of a document, because aliases of aliases multiply."""
 
 _MAX_MERGED = 100_000
 
@@ -32,9 +32,9 @@ _SINGLE_LETTER = re.compile(r"[yYnN]\Z")
 
 @final
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, but plain text means what it means to Kubernetes.
+    """PyYAML's safe loader with the scalar types of Kubernetes.
 
-    A time stamp and ``12:30`` are text, ``1e3`` is a number, and no key comes twice in a mapping.
+    A time stamp and ``12:30`` are text, ``1e3`` is a number, and duplicate keys are refused.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML declares it so
@@ -60,7 +60,7 @@ class _Loader(yaml.SafeLoader):
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         super().flatten_mapping(node)
-        # Merges of merges multiply as aliases do, and these lists are made in full.
+        # Merges of merges multiply as aliases do, and PyYAML builds their lists in full.
         if len(node.value) > _MAX_MERGED:
             raise yaml.constructor.ConstructorError(
                 None,
@@ -74,7 +74,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(key, str):
             return key
         if key is None or isinstance(key, (bool, int, float)):
-            # Here, because to Python 1 and true are the same key.
+            # As text, because in Python 1 and true are the same key.
             return _codec.encode(key).decode()
         raise yaml.constructor.ConstructorError(
             None, None, f"found a {type(key).__name__} as key: quote it as text", node.start_mark
@@ -103,14 +103,14 @@ _Loader.add_constructor(_FLOAT, _construct_float)
 
 @final
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's safe dumper without anchors, and with quotes wherever any reader needs them."""
+    """PyYAML's safe dumper without anchors, with quotes wherever some reader needs them."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    # PyYAML writes these line breaks as they are where it would read them as spaces.
+    # PyYAML writes these line breaks unquoted, and reads them back as spaces.
     style = '"' if _LINE_BREAK.search(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -128,8 +128,8 @@ def load_yaml(text: str | bytes) -> list[Any]:
     Keys that are not text become text, as in JSON.
 
     Raises:
-        ValueError: the text is not YAML, the message names line and column; or it holds what JSON
-            cannot carry, the message names the path.
+        ValueError: the text is not YAML, the message names line and column; or JSON cannot carry a
+            value, the message names the path.
     """
     try:
         documents = [doc for doc in yaml.load_all(text, _Loader) if doc is not None]
@@ -138,20 +138,20 @@ def load_yaml(text: str | bytes) -> list[Any]:
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {error}") from error
     except RecursionError as error:
-        # JSON is YAML, and can be read at any depth.
+        # JSON is YAML, and the JSON decoder reads any depth.
         with contextlib.suppress(ValueError):
             return [_codec.decode(text if isinstance(text, bytes) else text.encode())]
         raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error
 
 
 def load_first(text: str | bytes, *, most_values: int = _MAX_VALUES) -> tuple[Any, list[str]]:
-    """The first document of a YAML text, as servers read what they are sent.
+    """The first document of a YAML text, parsed as API servers parse a body.
 
-    Of a key that is there twice the last value counts. A text of more than ``most_values`` values,
-    those of aliases counted each time, is refused.
+    The last value of a duplicate key counts. A text of more than ``most_values`` values, aliases
+    counted each time, is refused.
 
     Returns:
-        The document as plain JSON values, None if there is none; and what is there twice, in the
+        The document as plain JSON values, None if there is none; and the duplicate keys, in the
         form ``line 4: key "size" already set in map``.
 
     Raises:
@@ -200,10 +200,10 @@ def _keep_last(node: yaml.Node, repeated: list[str], seen: set[int]) -> None:
 
 
 def dump_yaml(data: dict[str, Any]) -> str:
-    """YAML of JSON values, keys in their own order.
+    """YAML of JSON values, with the order of keys kept.
 
-    What is nested deeper than PyYAML can write, some hundred levels, is written as JSON, which is
-    YAML too.
+    Values nested deeper than PyYAML can write, some hundred levels, are written as JSON, which is
+    YAML, too.
 
     Raises:
         EncodeError: a value that JSON cannot carry; the text names the path.
@@ -217,7 +217,7 @@ def dump_yaml(data: dict[str, Any]) -> str:
 
 
 def _json(value: Any, path: str, budget: list[int]) -> Any:
-    """A copy in which nothing is shared."""
+    """A copy without shared parts, checked to be JSON."""
     budget[0] -= 1
     if budget[0] < 0:
         raise ValueError("the YAML holds too many values: its aliases multiply")

@@ -1,15 +1,15 @@
-"""The kinds that every Kubernetes cluster serves, ready to use.
+"""The built-in kinds of Kubernetes.
 
-Each is reached by its group, version and name::
+Each is an attribute by group, version and name::
 
     from appsdk_operator import kinds
 
     kinds.core.v1.ConfigMap
     kinds.apps.v1.Deployment.typed(spec=MyDeploymentSpec)
 
-:func:`builtin_kinds` yields all of them together with what only servers and command lines need to
-know: singular and short names, categories, subresources and verbs. The facts are those of the
-discovery documents of Kubernetes 1.32; one table holds them.
+:func:`builtin_kinds` yields all of them with singular and short names, categories, subresources
+and verbs, which servers and command lines need. The table is that of the discovery documents of
+Kubernetes 1.32.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ ALL_VERBS: Final = (
 
 @attrs.frozen(kw_only=True)
 class BuiltinKind:
-    """A built-in kind with the names and abilities that discovery tells of it."""
+    """A built-in kind with its names, subresources and verbs in discovery."""
 
     kind: Kind
     """The kind itself."""
     singular: str
     """The name of one, for example ``"configmap"``."""
     short_names: tuple[str, ...] = ()
-    """What kubectl's users type instead of the plural, for example ``("cm",)``."""
+    """Short forms of the plural for kubectl, for example ``("cm",)``."""
     categories: tuple[str, ...] = ()
     """Groups of kinds it belongs to, for example ``("all",)``."""
     subresources: tuple[str, ...] = ()
     """For example ``("scale", "status")``."""
     verbs: tuple[str, ...] = ALL_VERBS
-    """What can be done with it; reviews, for example, can only be created."""
+    """The supported verbs; reviews, for example, can only be created."""
 
 
 class Version:
@@ -92,11 +92,11 @@ class Version:
     __slots__ = ("_kinds", "_name")
 
     def __init__(self, name: str) -> None:
-        """A version without kinds; ``name`` is what error texts call it."""
+        """A version without kinds; ``name`` is for error texts."""
         self._name = name
         self._kinds: dict[str, BuiltinKind] = {}
 
-    if not TYPE_CHECKING:  # which knows the names, see below
+    if not TYPE_CHECKING:  # type checkers know the names from the stub, see below
 
         def __getattr__(self, name: str) -> Kind:
             """The kind of that name.
@@ -133,7 +133,7 @@ class Group:
         self._short = short
         self._versions: dict[str, Version] = {}
 
-    if not TYPE_CHECKING:  # which knows the names, see below
+    if not TYPE_CHECKING:  # type checkers know the names from the stub, see below
 
         def __getattr__(self, name: str) -> Version:
             """The version of that name.
@@ -160,7 +160,7 @@ class Group:
 def builtin_kinds() -> Iterator[BuiltinKind]:
     """Every built-in kind, group by group in the order of the table."""
     for group in _GROUPS.values():
-        for version in group._versions.values():  # noqa: SLF001 - one module, one table
+        for version in group._versions.values():  # noqa: SLF001 - in the same module
             yield from version._kinds.values()  # noqa: SLF001
 
 
@@ -293,7 +293,7 @@ def _groups_of_the_table() -> dict[str, Group]:
     for line in filter(None, _TABLE.splitlines()):
         if line.startswith(" "):
             entry = _row(line, group, name)
-            version._kinds[entry.kind.kind] = entry  # noqa: SLF001 - one module, one table
+            version._kinds[entry.kind.kind] = entry  # noqa: SLF001 - in the same module
             continue
         short, _, name = line.partition(".")
         group = _NAMES[short]

@@ -546,7 +546,7 @@ class Client:
             uid: delete only the object with this uid, not another of the same name.
             resource_version: delete only this version of the object.
             propagation: the treatment of the objects that it owns: ``"Background"``,
-                ``"Foreground"`` or ``"Orphan"``; default: the kind's default, mostly ``"Background"``.
+                ``"Foreground"`` or ``"Orphan"``; default: the kind's, mostly ``"Background"``.
             grace_period: the seconds that a pod has to end; 0 deletes it at once; default: the
                 object's own.
             dry_run: the server does everything but delete it.
